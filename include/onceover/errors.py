@@ -1,0 +1,106 @@
+"""Every error of Onceover, grouped by what the caller does next.
+
+An error says what happened, where, what was expected, what was seen, and which command or change
+resolves it. It survives pickling, because errors cross Spark's worker boundary.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class OnceoverError(Exception):
+    """Base of all errors; ``exit_code`` is what the command line returns for it."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        code: str | None = None,
+        where: str | None = None,
+        expected: str | None = None,
+        seen: str | None = None,
+        resolve: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code or type(self).__name__
+        self.where = where
+        self.expected = expected
+        self.seen = seen
+        self.resolve = resolve
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, (type(self), self.message, self._fields()))
+
+    def _fields(self) -> dict[str, str | None]:
+        return {
+            "code": self.code,
+            "where": self.where,
+            "expected": self.expected,
+            "seen": self.seen,
+            "resolve": self.resolve,
+        }
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Return the ``error`` object of the command line's JSON."""
+        return {"message": self.message, **self._fields()}
+
+    def __str__(self) -> str:
+        parts = [self.message]
+        for label, value in (
+            ("where", self.where),
+            ("expected", self.expected),
+            ("seen", self.seen),
+            ("to resolve", self.resolve),
+        ):
+            if value:
+                parts.append(f"{label}: {value}")
+        return "; ".join(parts)
+
+
+def _rebuild(cls: type[OnceoverError], message: str, fields: dict[str, str | None]) -> OnceoverError:
+    return cls(message, **fields)
+
+
+class UsageError(OnceoverError):
+    """Bad arguments, flow file or configuration. Nothing was changed. Exit code 2."""
+
+    exit_code = 2
+
+
+class NeedsOperator(OnceoverError):
+    """A person has to decide; going on would skip or repeat records. Exit code 3."""
+
+    exit_code = 3
+
+
+class Fenced(OnceoverError):
+    """A newer generation of the flow has taken over; stop, do not come back. Exit code 4."""
+
+    exit_code = 4
+
+
+class Retriable(OnceoverError):
+    """Temporary: a broker is away, a leader moves. Try again under a deadline. Exit code 5."""
+
+    exit_code = 5
+
+
+class MustReset(OnceoverError):
+    """The open transaction is lost or its outcome unknown: drop the producer, begin again at fencing.
+
+    Never reason about which batches landed (DESIGN 5).
+    """
+
+    exit_code = 5
+
+
+class Superseded(OnceoverError):
+    """A newer instance of the same lane and generation runs; this one ends quietly."""
+
+
+class Fatal(OnceoverError):
+    """A broken invariant: a bug, or a broker that breaks the protocol. Never retried."""
