@@ -1,0 +1,73 @@
+"""What is allowed in a flow, and yet worth a second look before it runs in earnest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from onceover.config.clients import ClientConfig
+from onceover.config.flowfile import ClusterSpec, Flow
+from onceover.config.load import find_flow_files
+from onceover.config.rules import endpoints
+
+_LOOPBACK: Final = ("127.", "[::1]", "localhost")
+_FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
+
+
+def advise(
+    flow: Flow, source: ClientConfig, target: ClientConfig, environ: Mapping[str, str] | None = None
+) -> list[str]:
+    """Return one sentence for each setting of ``flow`` that a careful operator would question."""
+    return [
+        *_cluster("source", flow, flow.source, source),
+        *_cluster("target", flow, flow.target, target),
+        *_state(flow, target),
+        *_same_name(flow, environ),
+    ]
+
+
+def _cluster(side: str, flow: Flow, spec: ClusterSpec, client: ClientConfig) -> Iterator[str]:
+    properties = client.properties
+    if properties.get("security.protocol") == "SASL_PLAINTEXT" and not _is_loopback(properties):
+        yield f"{side}: SASL_PLAINTEXT sends records, and with PLAIN the password, unencrypted; use SASL_SSL"
+    if properties.get("ssl.endpoint.identification.algorithm") == "none":
+        yield f"{side}: ssl.endpoint.identification.algorithm none accepts every trusted host"
+    for key in _FILES:
+        if key in properties and not Path(properties[key]).is_file():
+            yield f"{side}: {key} names {properties[key]}, which is no file on this machine"
+    if not flow.spark.master.startswith("local") and spec.origin != "client_file":
+        yield (
+            f"{side}: executors of {flow.spark.master} do not have this environment; "
+            f"use client_file, with the file at the same path on every executor"
+        )
+
+
+def _state(flow: Flow, target: ClientConfig) -> Iterator[str]:
+    brokers = len(target.properties["bootstrap.servers"].split(","))
+    if flow.state.replication_factor == 1 and brokers > 1:
+        yield (
+            "state.replication_factor is 1: the flow stops while the one broker with its state is away; "
+            "write 3 where the target has three brokers"
+        )
+
+
+def _same_name(flow: Flow, environ: Mapping[str, str] | None) -> Iterator[str]:
+    for path in find_flow_files(environ):
+        if path.resolve() != flow.path.resolve() and _name_in(path) == flow.flow:
+            yield f"{path} is called {flow.flow}, too: whichever starts later fences the other; rename one"
+
+
+def _name_in(path: Path) -> object:
+    try:
+        data = yaml.safe_load(path.read_text())
+    except (OSError, ValueError, yaml.YAMLError):
+        # That file is answered for by its own check; here it has no name.
+        return None
+    return data.get("flow") if isinstance(data, dict) else None
+
+
+def _is_loopback(properties: Mapping[str, str]) -> bool:
+    return all(server.startswith(_LOOPBACK) for server in endpoints(properties["bootstrap.servers"]))

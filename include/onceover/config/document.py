@@ -1,0 +1,152 @@
+"""YAML text as plain data with the line of every key, and ``${NAME}`` replaced on demand.
+
+Stricter than YAML: a key may stand only once, anchors and aliases are refused. No message repeats
+any part of the text, which may hold a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from onceover.config.faults import Fault, Invalid
+
+Path = tuple[str, ...]
+
+REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
+_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_QUOTE_FIX: Final = "quote values with special characters, e.g. \"${NAME}\" or '*'"
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The top-level mapping of a file, with the line of each key path."""
+
+    data: dict[str, Any]
+    lines: Mapping[Path, int]
+
+    def line_of(self, path: Path) -> int | None:
+        """Return the line of ``path``, or of the nearest key around it."""
+        while path and path not in self.lines:
+            path = path[:-1]
+        return self.lines.get(path)
+
+
+def parse_yaml(text: str, where: str) -> tuple[Document | None, list[Fault]]:
+    """Return the document, or ``None`` and why there is none; duplicate keys are faults as well."""
+    try:
+        aliases = [
+            token for token in yaml.scan(text) if isinstance(token, yaml.AliasToken | yaml.AnchorToken)
+        ]
+        if aliases:
+            line = aliases[0].start_mark.line + 1
+            return None, [
+                Fault(where, "", "anchors and aliases (& and *) are not supported", _QUOTE_FIX, line)
+            ]
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        return None, [Fault(where, "", "not valid YAML", _QUOTE_FIX, mark.line + 1 if mark else None)]
+    except yaml.YAMLError:
+        return None, [
+            Fault(where, "", "not valid YAML: a character is not allowed", "save it as plain UTF-8 text")
+        ]
+    if not isinstance(node, yaml.MappingNode):
+        return None, [Fault(where, "", "expected keys with values, found none", "see docs/flow-file.md")]
+    reader = _Reader(where)
+    data = reader.mapping(node, ())
+    return Document(data, reader.lines), reader.faults
+
+
+class _Reader:
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._scalars = yaml.SafeLoader("")
+        self.lines: dict[Path, int] = {}
+        self.faults: list[Fault] = []
+
+    def mapping(self, node: yaml.MappingNode, path: Path) -> dict[str, Any]:
+        data: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self.faults.append(Fault(self._where, _dotted(path), "a key is not a text", _QUOTE_FIX, line))
+                continue
+            key = str(key_node.value)
+            here = (*path, key)
+            if key in data:
+                fix = f"remove one (the other is on line {self.lines[here]})"
+                self.faults.append(Fault(self._where, _dotted(here), "the key is given twice", fix, line))
+                continue
+            self.lines[here] = line
+            data[key] = self._value(value_node, here)
+        return data
+
+    def _value(self, node: yaml.Node, path: Path) -> Any:
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._value(item, path) for item in node.value]
+        try:
+            return self._scalars.construct_object(node)
+        except (yaml.YAMLError, ValueError):
+            line = node.start_mark.line + 1
+            self.faults.append(
+                Fault(self._where, _dotted(path), "the value cannot be read", _QUOTE_FIX, line)
+            )
+            return None
+
+
+def substitute(value: Any, environ: Mapping[str, str]) -> Any:
+    """Return ``value`` with every ``${NAME}`` in its texts replaced from ``environ``.
+
+    Raises:
+        Invalid: a variable is not set (named in the message), or ``${`` without a valid name.
+    """
+    if isinstance(value, dict):
+        return {key: substitute(item, environ) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [substitute(item, environ) for item in value]
+    if not isinstance(value, str):
+        return value
+
+    def read(match: re.Match[str]) -> str:
+        name = match.group(1)
+        if not _NAME.fullmatch(name):
+            raise Invalid(
+                "${...} does not hold the name of a variable", "write ${NAME}: letters, digits, underscores"
+            )
+        if name not in environ:
+            raise Invalid(f"the environment variable {name} is not set", f"set it: export {name}=...")
+        return environ[name]
+
+    return REFERENCE.sub(read, value)
+
+
+def substitute_each(
+    data: dict[str, Any], environ: Mapping[str, str], *, keep: Callable[[Path], bool], path: Path = ()
+) -> tuple[dict[str, Any], list[tuple[Path, Invalid]]]:
+    """Return ``data`` with references replaced except below ``keep``, and every failure by key."""
+    result: dict[str, Any] = {}
+    failures: list[tuple[Path, Invalid]] = []
+    for key, value in data.items():
+        here = (*path, key)
+        if keep(here):
+            result[key] = value
+        elif isinstance(value, dict):
+            result[key], below = substitute_each(value, environ, keep=keep, path=here)
+            failures += below
+        else:
+            try:
+                result[key] = substitute(value, environ)
+            except Invalid as error:
+                failures.append((here, error))
+    return result, failures
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path)

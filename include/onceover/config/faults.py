@@ -1,0 +1,90 @@
+"""What is wrong in a configuration, collected until everything has been looked at.
+
+A fault never carries a value that may be secret: whoever makes one decides what may be shown.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from onceover.errors import UsageError
+
+
+class Invalid(ValueError):
+    """One value is wrong; says why and what to write instead, never the value itself."""
+
+    def __init__(self, problem: str, fix: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One thing that is wrong, in one line.
+
+    Attributes:
+        where: the file (or Connection) it was found in.
+        key: path of the key, ``topics.include``; empty when the file as a whole is meant.
+        problem: what is wrong.
+        fix: what to do about it.
+        line: line of the key in the file, counted from 1.
+    """
+
+    where: str
+    key: str
+    problem: str
+    fix: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        place = self.where if self.line is None else f"{self.where}:{self.line}"
+        key = f"{self.key}: " if self.key else ""
+        return f"{place}: {key}{self.problem}; {self.fix}"
+
+    def as_dict(self) -> dict[str, str | int | None]:
+        """Return the fault for the command line's JSON."""
+        return {
+            "where": self.where,
+            "line": self.line,
+            "key": self.key,
+            "problem": self.problem,
+            "fix": self.fix,
+        }
+
+
+class BadConfig(UsageError):
+    """All faults of a configuration at once; its text has one line for each. Exit code 2."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        first = self.faults[0]
+        super().__init__(
+            "\n".join(str(fault) for fault in self.faults),
+            code="bad_config",
+            where=first.where,
+            resolve=first.fix if len(self.faults) == 1 else "correct every line of the message",
+        )
+
+    def __str__(self) -> str:
+        # The lines already say where and how to resolve; the base class would say it twice.
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (BadConfig, (self.faults,))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the ``error`` object of the command line's JSON, with every fault by itself."""
+        return {**super().as_dict(), "faults": [fault.as_dict() for fault in self.faults]}
+
+
+def nearest_fix(word: str, valid: Iterable[str]) -> str:
+    """Return the advice for an unknown ``word``: the nearest valid one, or the list of all."""
+    known = sorted(valid)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return f"valid here: {', '.join(known)}" if known else "remove it"

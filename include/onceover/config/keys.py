@@ -1,0 +1,239 @@
+"""The librdkafka client keys that a cluster may be given: one closed list.
+
+A key that is not here is refused by name, with its reason, before any connection is made. What
+decides exactly-once (transactions, acknowledgements, offsets) belongs to Onceover alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlsplit
+
+from onceover.config.faults import Invalid
+
+Check = Callable[[str], str]
+
+PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_KERBEROS: Final = "GSSAPI"
+_HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class ClientKey:
+    """One accepted key: ``check`` returns the value in its normal form or raises ``Invalid``."""
+
+    doc: str
+    check: Check
+    secret: bool = False
+    verbatim: bool = True  # False: never printed although public, because it is long (PEM text)
+
+
+def check_bootstrap(value: str) -> str:
+    """Return ``host:port,host:port`` without blanks.
+
+    Raises:
+        Invalid: an entry without host or port, or with a scheme, path or user name.
+    """
+    entries = [entry.strip() for entry in value.split(",") if entry.strip()]
+    if not entries:
+        raise Invalid("no server is named", 'write "host:port", several separated by commas')
+    for number, entry in enumerate(entries, start=1):
+        host, colon, port = entry.rpartition(":")
+        in_range = re.fullmatch(r"[0-9]{1,5}", port) is not None and 1 <= int(port) <= 65535
+        if not colon or not in_range or not _HOST.fullmatch(host):
+            raise Invalid(
+                f"server {number} of {len(entries)} is not host:port",
+                'write "host:port" with a port from 1 to 65535, several separated by commas',
+            )
+    return ",".join(entries)
+
+
+def _one_of(values: Collection[str], *, upper: bool) -> Check:
+    def check(value: str) -> str:
+        normal = value.strip().upper() if upper else value.strip().lower()
+        if normal not in values:
+            raise Invalid("not a valid value", f"one of: {', '.join(values)}")
+        return normal
+
+    return check
+
+
+def check_mechanism(value: str) -> str:
+    """Return the SASL mechanism in capitals.
+
+    Raises:
+        Invalid: Kerberos (not supported), or no mechanism at all.
+    """
+    normal = value.strip().upper()
+    if normal == _KERBEROS:
+        raise Invalid("GSSAPI (Kerberos) is not supported", f"use one of: {', '.join(MECHANISMS)}")
+    return _one_of(MECHANISMS, upper=True)(normal)
+
+
+def _between(low: int, high: int) -> Check:
+    def check(value: str) -> str:
+        if not re.fullmatch(r"[0-9]{1,10}", value.strip()) or not low <= int(value) <= high:
+            raise Invalid("out of range", f"a whole number from {low} to {high}")
+        return str(int(value))
+
+    return check
+
+
+def _text(value: str) -> str:
+    if not value.strip():
+        raise Invalid("is empty", "give a value or remove the key")
+    return value
+
+
+def _pem(value: str) -> str:
+    if "-----BEGIN " not in value:
+        raise Invalid("is not PEM text", "it has to contain a -----BEGIN ...----- line")
+    return value
+
+
+def _token_url(value: str) -> str:
+    parts = urlsplit(value.strip())
+    if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+        raise Invalid(
+            "is not an http(s) address without credentials",
+            "write https://host/path; the credentials go into sasl.oauthbearer.client.id and .secret",
+        )
+    return value.strip()
+
+
+_BOOLEAN: Final = _one_of(("true", "false"), upper=False)
+_HOUR_MS: Final = 3_600_000
+
+ALLOWED: Final[dict[str, ClientKey]] = {
+    "bootstrap.servers": ClientKey("`host:port`, several separated by commas; required", check_bootstrap),
+    "security.protocol": ClientKey(
+        "PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL", _one_of(PROTOCOLS, upper=True)
+    ),
+    "sasl.mechanism": ClientKey(
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; `sasl.mechanisms` is the same key",
+        check_mechanism,
+    ),
+    "sasl.username": ClientKey("for PLAIN and SCRAM", _text),
+    "sasl.password": ClientKey("for PLAIN and SCRAM", _text, secret=True),
+    "sasl.oauthbearer.method": ClientKey(
+        "`default` (unsecured token, tests only) or `oidc`", _one_of(("default", "oidc"), upper=False)
+    ),
+    "sasl.oauthbearer.config": ClientKey("principal and claims of the unsecured token", _text, secret=True),
+    "sasl.oauthbearer.client.id": ClientKey("for `oidc`", _text),
+    "sasl.oauthbearer.client.secret": ClientKey("for `oidc`", _text, secret=True),
+    "sasl.oauthbearer.token.endpoint.url": ClientKey("for `oidc`: where tokens are fetched", _token_url),
+    "sasl.oauthbearer.scope": ClientKey("for `oidc`", _text),
+    "enable.sasl.oauthbearer.unsecure.jwt": ClientKey(
+        "`true` permits the unsecured token of `default`", _BOOLEAN
+    ),
+    "ssl.ca.location": ClientKey("file with the certificates to trust", _text),
+    "ssl.ca.pem": ClientKey("the same as PEM text", _pem, verbatim=False),
+    "ssl.certificate.location": ClientKey("file with the client certificate", _text),
+    "ssl.certificate.pem": ClientKey("the same as PEM text", _pem, verbatim=False),
+    "ssl.key.location": ClientKey("file with the client's private key", _text),
+    "ssl.key.pem": ClientKey("the same as PEM text", _pem, secret=True),
+    "ssl.key.password": ClientKey("pass phrase of the private key", _text, secret=True),
+    "ssl.endpoint.identification.algorithm": ClientKey(
+        "`https` (default: the host name must be in the certificate) or `none`",
+        _one_of(("https", "none"), upper=False),
+    ),
+    "client.id": ClientKey("shown in the broker's logs and quotas", _text),
+    "client.rack": ClientKey("rack of the reader, for fetching from the nearest replica", _text),
+    "socket.timeout.ms": ClientKey("10 to 300000", _between(10, 300_000)),
+    "request.timeout.ms": ClientKey("1000 to 300000", _between(1_000, 300_000)),
+    "metadata.max.age.ms": ClientKey("1000 to 3600000", _between(1_000, _HOUR_MS)),
+}
+
+SYNONYMS: Final = {"sasl.mechanisms": "sasl.mechanism"}
+
+_EXACTLY_ONCE: Final = "would break exactly-once: Onceover alone decides it"
+_REMOVE: Final = "remove it"
+_OWN_GROUP: Final = (
+    "progress is kept in the flow's own group, never in a consumer group from the configuration",
+    "remove it; if the Connection is shared, make one for Onceover alone",
+)
+_PASSTHROUGH: Final = ("record batches are copied as they are", _REMOVE)
+_MEMORY: Final = ("memory and batching follow the flow file", "use limits.memory_per_lane and transaction")
+_CODE: Final = ("would run code named by configuration", _REMOVE)
+_KERBEROS_REASON: Final = (
+    "GSSAPI (Kerberos) is not supported",
+    f"use sasl.mechanism with one of: {', '.join(MECHANISMS)}",
+)
+_JKS: Final = (
+    "Java key stores are not read",
+    "export to PEM and use ssl.ca.location, ssl.certificate.location",
+)
+
+REFUSED: Final[dict[str, tuple[str, str]]] = {
+    "transactional.id": (_EXACTLY_ONCE, _REMOVE),
+    "transaction.timeout.ms": (_EXACTLY_ONCE, "remove it; transaction.max_interval sets the rhythm"),
+    "enable.idempotence": (_EXACTLY_ONCE, _REMOVE),
+    "enable.gapless.guarantee": (_EXACTLY_ONCE, _REMOVE),
+    "acks": (_EXACTLY_ONCE, _REMOVE),
+    "request.required.acks": (_EXACTLY_ONCE, _REMOVE),
+    "retries": (_EXACTLY_ONCE, _REMOVE),
+    "message.send.max.retries": (_EXACTLY_ONCE, _REMOVE),
+    "max.in.flight": (_EXACTLY_ONCE, _REMOVE),
+    "max.in.flight.requests.per.connection": (_EXACTLY_ONCE, _REMOVE),
+    "isolation.level": ("the source is always read committed: anything else breaks exactly-once", _REMOVE),
+    "group.id": _OWN_GROUP,
+    "group.instance.id": _OWN_GROUP,
+    "enable.auto.commit": _OWN_GROUP,
+    "enable.auto.offset.store": _OWN_GROUP,
+    "auto.commit.interval.ms": _OWN_GROUP,
+    "auto.offset.reset": ("where a topic starts is decided once, at enrolment", "use topics.start"),
+    "allow.auto.create.topics": ("topics are never created by a request", _REMOVE),
+    "partitioner": ("records keep their partition number", _REMOVE),
+    "compression.type": _PASSTHROUGH,
+    "compression.codec": _PASSTHROUGH,
+    "batch.size": _MEMORY,
+    "linger.ms": _MEMORY,
+    "message.max.bytes": _MEMORY,
+    "fetch.max.bytes": _MEMORY,
+    "max.partition.fetch.bytes": _MEMORY,
+    "enable.ssl.certificate.verification": (
+        "switching certificate checks off would let anybody read the passwords",
+        "put the issuing certificate into ssl.ca.location",
+    ),
+    "sasl.jaas.config": ("is a key of Java clients", "use sasl.username and sasl.password"),
+    "debug": ("prints payloads and credentials", _REMOVE),
+    "oauth_cb": _CODE,
+    "error_cb": _CODE,
+    "stats_cb": _CODE,
+    "throttle_cb": _CODE,
+    "log_cb": _CODE,
+    "on_commit": _CODE,
+}
+
+REFUSED_PREFIXES: Final[dict[str, tuple[str, str]]] = {
+    "sasl.kerberos.": _KERBEROS_REASON,
+    "ssl.truststore.": _JKS,
+    "ssl.keystore.": _JKS,
+    "plugin.": _CODE,
+    "queue.buffering.": _MEMORY,
+    "queued.": _MEMORY,
+}
+
+
+def refusal_of(key: str) -> tuple[str, str] | None:
+    """Return (reason, fix) when ``key`` is known and refused, else ``None``."""
+    if key in REFUSED:
+        return REFUSED[key]
+    return next((why for prefix, why in REFUSED_PREFIXES.items() if key.startswith(prefix)), None)
+
+
+def is_secret(key: str) -> bool:
+    """Return whether the value of ``key`` must never be shown; unknown keys count as secret."""
+    known = ALLOWED.get(SYNONYMS.get(key, key))
+    return known is None or known.secret
+
+
+def shown_value(key: str, value: str) -> str:
+    """Return ``value`` for people, or ``***`` for a secret and ``(PEM)`` for a certificate."""
+    if is_secret(key):
+        return "***"
+    return value if ALLOWED[SYNONYMS.get(key, key)].verbatim else "(PEM)"

@@ -1,0 +1,120 @@
+"""What the settings of MirrorMaker 2 (Kafka 4.x) are called in a flow file, and which are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from onceover.config import values
+from onceover.config.faults import Invalid
+
+
+class Setting(NamedTuple):
+    """Where a setting goes in the flow file, and how its value is written there."""
+
+    path: tuple[str, ...]
+    convert: Callable[[str], Any]
+
+
+def _patterns(value: str) -> list[str]:
+    """MirrorMaker separates regular expressions by commas and matches whole names, as we do."""
+    return list(values.patterns([entry.strip() for entry in value.split(",") if entry.strip()]))
+
+
+def _some_patterns(value: str) -> list[str]:
+    return list(values.some_patterns(_patterns(value)))
+
+
+def _naming(value: str) -> str:
+    policies = {"IdentityReplicationPolicy": "identity", "DefaultReplicationPolicy": "prefix"}
+    short = value.rpartition(".")[2]
+    if short not in policies:
+        raise Invalid(
+            "a replication policy of one's own cannot be translated", "choose topics.naming by hand"
+        )
+    return policies[short]
+
+
+def _boolean(value: str) -> bool:
+    return values.boolean(value)
+
+
+def _seconds(value: str) -> str:
+    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 3600:
+        raise Invalid(
+            "the interval is switched off or over an hour", "topics.discovery_interval takes 1s to 1h"
+        )
+    return f"{int(value)}s"
+
+
+def _start(value: str) -> str:
+    return str(values.choice("earliest", "latest")(value.lower()))
+
+
+def _lanes(value: str) -> int:
+    return int(values.whole(1, 64)(value))
+
+
+def _replication_factor(value: str) -> int:
+    return int(values.whole(1, 15)(value))
+
+
+FLOW_SETTINGS: Final[dict[str, Setting]] = {
+    "topics": Setting(("topics", "include"), _some_patterns),
+    "topics.blacklist": Setting(("topics", "exclude"), _patterns),
+    "topics.exclude": Setting(("topics", "exclude"), _patterns),
+    "replication.policy.class": Setting(("topics", "naming"), _naming),
+    "auto.offset.reset": Setting(("topics", "start"), _start),
+    "refresh.topics.interval.seconds": Setting(("topics", "discovery_interval"), _seconds),
+    "sync.topic.configs.enabled": Setting(("topics", "sync_configs"), _boolean),
+    "sync.topic.acls.enabled": Setting(("topics", "sync_acls"), _boolean),
+    "tasks.max": Setting(("lanes",), _lanes),
+    "groups": Setting(("groups", "include"), _patterns),
+    "groups.blacklist": Setting(("groups", "exclude"), _patterns),
+    "groups.exclude": Setting(("groups", "exclude"), _patterns),
+    "offset-syncs.topic.replication.factor": Setting(("state", "replication_factor"), _replication_factor),
+}
+
+_INTERNAL: Final = "MirrorMaker 2's own internal topics do not exist in Onceover"
+_CONNECT: Final = "there is no Kafka Connect worker"
+
+# The first pattern that matches the whole key, without its prefixes, gives the reason.
+NO_COUNTERPART: Final[tuple[tuple[str, str], ...]] = (
+    (r"exactly\.once\.source\.support", "not needed: every flow is exactly once (delivery)"),
+    (r"transaction\.boundary.*", "not needed: transaction.max_interval and max_bytes set the rhythm"),
+    (r"replication\.policy\.separator", "the separator of prefixed names is always a dot"),
+    (r"sync\.group\.offsets\..*", "set schedules.sync_group_offsets, or run `onceover groups apply`"),
+    (r"refresh\.groups\..*|emit\.checkpoints\..*", "groups are translated exactly, without checkpoints"),
+    (r"sync\.topic\.configs\.interval.*|sync\.topic\.acls\.interval.*", "follows topics.discovery_interval"),
+    (r"refresh\.topics\..*", "topics are looked for every topics.discovery_interval"),
+    (r"emit\.heartbeats\..*|heartbeats\..*", "lag is read from the clusters, not from heartbeats"),
+    (
+        r"emit\.offset-syncs\..*|offset-syncs\..*|offset\.lag\.max",
+        "the offset map is exact and has no samples",
+    ),
+    (r"checkpoints\..*", _INTERNAL),
+    (
+        r"replication\.factor",
+        "new topics take the source's configuration and the target's default replication",
+    ),
+    (r"(config|offset|status)\.storage\..*", _INTERNAL),
+    (r"dedicated\.mode\..*|listeners|rest\..*|admin\.listeners", f"{_CONNECT}, so it has no REST port"),
+    (r"(key|value|header)\.converter.*", "records are copied as bytes, without converters"),
+    (r"config\.providers.*", "values are read from ${NAME}, a Connection or a client_file"),
+    (r"transforms.*|predicates.*", "transformations are handlers, see `handler`"),
+    (
+        r"(topic|group|config\.property)\.filter\.class",
+        "filters are the regular expressions of topics and groups",
+    ),
+    (r"config\.properties\.(exclude|blacklist)", "broker-specific topic configs are left out by themselves"),
+    (
+        r"topic\.creation\..*|use\.incremental\.alter\.configs|use\.defaults\.from",
+        "configs follow the source topic",
+    ),
+    (r"offset\.flush\..*|scheduled\.rebalance\..*|group\.id|plugin\.path|name|connector\.class", _CONNECT),
+    (r"metric.*", "metrics come from `onceover status` and Spark's progress events"),
+    (
+        r"provenance\..*|consumer\.poll\.timeout\.millis|forwarding\.admin\.class|add\..*",
+        "has no counterpart",
+    ),
+)

@@ -1,0 +1,286 @@
+"""Checks of single flow-file values, each saying in plain words what it wants.
+
+They run before pydantic's own conversion, so that every message is ours and none shows a value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from onceover.config.faults import Invalid
+from onceover.config.units import parse_duration_ms, parse_size_bytes
+
+FLOW_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
+# Kafka allows 249 characters in a topic name; "__onceover.<flow>.offsets" has to fit.
+MAX_FLOW_NAME_LENGTH: Final = 200
+_ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_CONNECTION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_HANDLER: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
+_MASTER: Final = re.compile(
+    r"local(\[[1-9][0-9]{0,3}(,[1-9][0-9]{0,3})?\])?|spark://[^\s/]+:[0-9]+|yarn|k8s://\S+"
+)
+_PRESETS: Final = (
+    "@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly",
+)  # fmt: skip
+_CRON_FIELD: Final = re.compile(r"[0-9A-Za-z*/,#-]+")
+
+Parser = Callable[[Any], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Rpo:
+    """How much may be missing on the target after a failover: records or a time, not both."""
+
+    records: int | None = None
+    age_ms: int | None = None
+
+
+def text(value: object) -> str:
+    """Return a non-empty string.
+
+    Raises:
+        Invalid: another type, or only blanks.
+    """
+    if not isinstance(value, str) or not value.strip():
+        raise Invalid("expected a text", "write a text in quotes")
+    return value
+
+
+def boolean(value: object) -> bool:
+    """Return ``true`` or ``false``.
+
+    Raises:
+        Invalid: anything else, ``yes`` in quotes included.
+    """
+    named = {"true": True, "false": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.lower() in named:
+        return named[value.lower()]
+    raise Invalid("expected true or false", "write true or false without quotes")
+
+
+def whole(low: int, high: int, why: str = "") -> Parser:
+    """Return a parser of whole numbers from ``low`` to ``high``; ``why`` explains the border."""
+
+    def parse(value: object) -> int:
+        digits = isinstance(value, str) and re.fullmatch(r"[0-9]{1,10}", value)
+        number = int(value) if isinstance(value, str) and digits else value
+        if isinstance(number, bool) or not isinstance(number, int) or not low <= number <= high:
+            raise Invalid(f"expected a whole number from {low} to {high}{_because(why)}", f"e.g. {low}")
+        return number
+
+    return parse
+
+
+def duration(low: str, high: str, why: str = "") -> Parser:
+    """Return a parser of durations from ``low`` to ``high`` that yields milliseconds."""
+    low_ms, high_ms = parse_duration_ms(low), parse_duration_ms(high)
+
+    def parse(value: object) -> int:
+        value_ms = parse_duration_ms(value)
+        if not low_ms <= value_ms <= high_ms:
+            raise Invalid(f"out of range{_because(why)}", f"choose a duration from {low} to {high}")
+        return value_ms
+
+    return parse
+
+
+def size(low: str, high: str, why: str = "") -> Parser:
+    """Return a parser of sizes from ``low`` to ``high`` that yields bytes."""
+    low_bytes, high_bytes = parse_size_bytes(low), parse_size_bytes(high)
+
+    def parse(value: object) -> int:
+        value_bytes = parse_size_bytes(value)
+        if not low_bytes <= value_bytes <= high_bytes:
+            raise Invalid(f"out of range{_because(why)}", f"choose a size from {low} to {high}")
+        return value_bytes
+
+    return parse
+
+
+def optional(parser: Parser) -> Parser:
+    """Return ``parser`` extended by ``null``."""
+    return lambda value: None if value is None else parser(value)
+
+
+def matching(pattern: re.Pattern[str], problem: str, fix: str) -> Parser:
+    """Return a parser of texts that match ``pattern`` as a whole."""
+
+    def parse(value: object) -> str:
+        if not isinstance(value, str) or not pattern.fullmatch(value):
+            raise Invalid(problem, fix)
+        return value
+
+    return parse
+
+
+def choice(*values: str) -> Parser:
+    """Return a parser that accepts exactly ``values``."""
+
+    def parse(value: object) -> str:
+        if value not in values:
+            raise Invalid("not a valid value", f"one of: {', '.join(values)}")
+        return str(value)
+
+    return parse
+
+
+def patterns(value: object) -> tuple[str, ...]:
+    """Return a list of regular expressions, each of which compiles.
+
+    Raises:
+        Invalid: no list, an entry that is no text, or one that is no regular expression.
+    """
+    if not isinstance(value, list | tuple):
+        raise Invalid("expected a list of regular expressions", 'write a list, e.g. ["orders", "flights.*"]')
+    return tuple(_pattern(number, entry) for number, entry in enumerate(value, start=1))
+
+
+def some_patterns(value: object) -> tuple[str, ...]:
+    """Return :func:`patterns`, at least one.
+
+    Raises:
+        Invalid: as :func:`patterns`, or an empty list.
+    """
+    found = patterns(value)
+    if not found:
+        raise Invalid("is empty, so nothing would be copied", 'name at least one topic, e.g. ["flights.*"]')
+    return found
+
+
+def start(value: object) -> str:
+    """Return ``earliest``, ``latest`` or ``timestamp:<ISO time with zone>``.
+
+    Raises:
+        Invalid: another word, or a time without zone.
+    """
+    if isinstance(value, str) and value in ("earliest", "latest"):
+        return value
+    if not isinstance(value, str) or not value.startswith("timestamp:"):
+        raise Invalid(
+            "not a valid start",
+            "one of: earliest, latest, timestamp:<time>, e.g. timestamp:2026-01-01T00:00:00Z",
+        )
+    start_timestamp_ms(value)
+    return value
+
+
+def start_timestamp_ms(value: str) -> int | None:
+    """Return the milliseconds since 1970 of ``timestamp:...``, ``None`` for the other starts.
+
+    Raises:
+        Invalid: no ISO time, no zone, or a time before 1970.
+    """
+    kind, _, stamp = value.partition(":")
+    if kind != "timestamp":
+        return None
+    fix = "write an ISO time with its zone, e.g. timestamp:2026-01-01T00:00:00Z or ...+01:00"
+    try:
+        moment = datetime.fromisoformat(stamp)
+    except ValueError:
+        raise Invalid("not an ISO time", fix) from None
+    if moment.tzinfo is None:
+        raise Invalid("the time has no zone, and every machine would read it differently", fix)
+    milliseconds = round(moment.timestamp() * 1000)
+    if milliseconds < 0:
+        raise Invalid("the time lies before 1970, where Kafka knows no timestamps", fix)
+    return milliseconds
+
+
+def on_bad_record(value: object) -> str:
+    """Return ``stop`` or ``dead_letter:<topic>``.
+
+    Raises:
+        Invalid: another word, or no valid topic name.
+    """
+    if isinstance(value, str):
+        kind, _, topic = value.partition(":")
+        if value == "stop" or (kind == "dead_letter" and _TOPIC.fullmatch(topic)):
+            return value
+    raise Invalid("not a valid value", "one of: stop, dead_letter:<topic>")
+
+
+def schedule(value: object) -> str:
+    """Return an Airflow preset (``@daily``) or a cron expression of five fields.
+
+    Raises:
+        Invalid: neither.
+    """
+    if isinstance(value, str):
+        fields = value.split()
+        if value in _PRESETS or (len(fields) == 5 and all(map(_CRON_FIELD.fullmatch, fields))):
+            return value
+    raise Invalid(
+        "not a schedule", f'null, a cron expression such as "0 3 * * *", or one of: {", ".join(_PRESETS)}'
+    )
+
+
+def rpo(value: object) -> Rpo:
+    """Return an objective such as ``0 records`` or ``30s``.
+
+    Raises:
+        Invalid: neither a number of records nor a duration.
+    """
+    if isinstance(value, Rpo):
+        return value
+    match = re.fullmatch(r"([0-9]{1,15}) records?", value) if isinstance(value, str) else None
+    if match:
+        return Rpo(records=int(match.group(1)))
+    try:
+        return Rpo(age_ms=parse_duration_ms(value))
+    except Invalid:
+        raise Invalid("expected a number of records or a duration", 'write "0 records" or "30s"') from None
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """Return a mapping of keys.
+
+    Raises:
+        Invalid: a list, text, number or nothing.
+    """
+    if not isinstance(value, dict):
+        raise Invalid("expected keys with values", "write {key: value} or indented lines of key: value")
+    return value
+
+
+flow_name: Final = matching(
+    re.compile(rf"(?=.{{1,{MAX_FLOW_NAME_LENGTH}}}\Z){FLOW_NAME.pattern}"),
+    "not a valid flow name",
+    "lower-case letters, digits and hyphens, not beginning with a hyphen, "
+    f"at most {MAX_FLOW_NAME_LENGTH} characters",
+)
+alias: Final = matching(
+    _ALIAS, "not a valid alias", "a short name of letters, digits, hyphens and underscores, e.g. east"
+)
+connection_id: Final = matching(
+    _CONNECTION, "not a Connection id", "letters, digits, underscores, dots and hyphens"
+)
+handler: Final = matching(_HANDLER, "not a function", 'write "package.module:function" or null')
+master: Final = matching(
+    _MASTER,
+    "not a Spark master that a flow can run on",
+    "one of: local, local[4], spark://host:port, yarn, k8s://...",
+)
+
+
+def _pattern(number: int, entry: object) -> str:
+    if not isinstance(entry, str) or not entry:
+        raise Invalid(f"entry {number} is not a text", "write each regular expression in quotes")
+    try:
+        re.compile(entry)
+    except re.error as error:
+        raise Invalid(
+            f"entry {number} is not a regular expression ({error.msg} at position {error.pos})",
+            "correct it; a literal character is written with a backslash, e.g. orders\\.v1",
+        ) from None
+    return entry
+
+
+def _because(why: str) -> str:
+    return f" ({why})" if why else ""
