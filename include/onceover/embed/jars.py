@@ -1,0 +1,233 @@
+"""Kafka's jars, pinned and checked.
+
+Invariant: a directory returned by ``kafka_jars`` holds exactly the files of the committed manifest,
+each with its SHA-256; it appears in one step, and two processes never fill it at the same time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib import resources
+from pathlib import Path
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from onceover.embed.java import find_java
+from onceover.errors import Retriable, UsageError
+
+JarSet = Literal["broker", "connect"]
+DEFAULT_VERSION: Final = "4.3.0"
+# Two cold resolutions took 50-85 s on two cores; a slow network may need ten times as long.
+RESOLVE_TIMEOUT_S: Final = 900
+_STAMP: Final = "verified.sha256"
+_LOG4J: Final = (
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+    "org.apache.logging.log4j:log4j-core:2.25.4",
+)
+
+# (version, set) -> what Ivy resolves. Kafka 3.9 still calls log4j 1 classes directly.
+COORDINATES: Final[Mapping[tuple[str, JarSet], tuple[str, ...]]] = {
+    ("4.3.0", "broker"): ("org.apache.kafka:kafka_2.13:4.3.0", *_LOG4J),
+    ("4.3.0", "connect"): (
+        "org.apache.kafka:connect-runtime:4.3.0",
+        "org.apache.kafka:connect-mirror:4.3.0",
+        "org.apache.kafka:connect-file:4.3.0",
+        *_LOG4J,
+    ),
+    ("3.9.1", "broker"): ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
+}
+
+
+def cache_directory() -> Path:
+    """Return where jars are kept: ONCEOVER_CACHE, or ``.cache/jars`` in the project."""
+    configured = os.environ.get("ONCEOVER_CACHE")
+    if configured:
+        return Path(configured).expanduser().resolve()
+    return Path(__file__).resolve().parents[3] / ".cache" / "jars"
+
+
+def kafka_jars(version: str = DEFAULT_VERSION, jar_set: JarSet = "broker") -> Path:
+    """Return the directory with the verified jars of ``version``, fetching them when needed.
+
+    Raises:
+        UsageError: the version is not pinned, or a fetched file differs from the manifest.
+        Retriable: the resolution failed, for example without a network.
+    """
+    manifest = read_manifest(version, jar_set)
+    stamp = hashlib.sha256(manifest.encode()).hexdigest()
+    target = cache_directory() / f"kafka-{version}-{jar_set}"
+    if _is_verified(target, stamp):
+        return target
+    with _locked(target.with_suffix(target.suffix + ".lock")):
+        # Another process may have filled the cache while this one waited for the lock.
+        if not _is_verified(target, stamp):
+            _fetch(version, jar_set, target, manifest, stamp)
+    return target
+
+
+def classpath(directory: Path) -> str:
+    """Return the Java class path for every jar in ``directory``."""
+    return str(directory / "*")
+
+
+def read_manifest(version: str, jar_set: JarSet) -> str:
+    """Return the committed manifest: lines ``<sha256>  <file name>`` in the order of the names.
+
+    Raises:
+        UsageError: there is none for that version.
+    """
+    file = resources.files("onceover.embed") / "checksums" / f"kafka-{version}-{jar_set}.txt"
+    if (version, jar_set) not in COORDINATES or not file.is_file():
+        pinned = ", ".join(sorted(f"{known} ({name})" for known, name in COORDINATES))
+        raise UsageError(
+            f"Kafka {version} ({jar_set}) is not pinned",
+            expected=f"one of: {pinned}",
+            resolve="choose a pinned version",
+        )
+    return file.read_text(encoding="utf-8")
+
+
+def make_manifest(directory: Path) -> str:
+    """Return the manifest of the jars in ``directory``."""
+    return "".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(directory.glob("*.jar"))
+    )
+
+
+def verify(directory: Path, manifest: str) -> None:
+    """Check that ``directory`` holds the manifest's jars and no others.
+
+    Raises:
+        UsageError: names the first file that differs, is missing or is not listed.
+    """
+    expected = _by_name(manifest)
+    seen = _by_name(make_manifest(directory))
+    for name in sorted(expected.keys() | seen.keys()):
+        if expected.get(name) != seen.get(name):
+            raise UsageError(
+                f"jar {name} is not the one that was pinned",
+                where=str(directory / name),
+                expected=expected.get(name, "no such file"),
+                seen=seen.get(name, "no such file"),
+                resolve="try again; if it comes back, do not trust the repository the file came from",
+            )
+
+
+def resolve(version: str, jar_set: JarSet, destination: Path) -> None:
+    """Let the Ivy that PySpark ships resolve and copy the jars into ``destination``, unchecked.
+
+    Repositories are Ivy's defaults, or those of the machine's own ``~/.ivy2/ivysettings.xml``.
+
+    Raises:
+        Retriable: Ivy failed; the text carries the end of its output.
+    """
+    with tempfile.TemporaryDirectory(prefix="onceover-ivy-") as work:
+        descriptor = Path(work) / "ivy.xml"
+        descriptor.write_text(_ivy_descriptor(COORDINATES[version, jar_set]), encoding="utf-8")
+        command = [str(find_java().executable), *_proxy_options(os.environ), "-cp", str(_ivy_jar())]
+        command += ["org.apache.ivy.Main", "-cache", f"{work}/cache", "-ivy", str(descriptor)]
+        settings = Path.home() / ".ivy2" / "ivysettings.xml"
+        command += ["-settings", str(settings)] if settings.is_file() else ["-m2compatible"]
+        command += ["-retrieve", f"{destination}/[artifact]-[revision].[ext]"]
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=RESOLVE_TIMEOUT_S,
+            check=False,
+        )
+    if done.returncode != 0:
+        raise Retriable(
+            f"the jars of Kafka {version} ({jar_set}) could not be fetched",
+            where="Ivy, with the repositories configured on this machine",
+            seen=_last_lines(done.stdout + done.stderr),
+            resolve="check the network connection, then run the same command again",
+        )
+
+
+def _fetch(version: str, jar_set: JarSet, target: Path, manifest: str, stamp: str) -> None:
+    # In the same directory as the target: a rename is atomic within one file system only.
+    work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        resolve(version, jar_set, work)
+        verify(work, manifest)
+        (work / _STAMP).write_text(stamp + "\n", encoding="utf-8")
+        work.chmod(0o755)
+        if target.exists():
+            shutil.rmtree(target)
+        work.rename(target)
+    finally:
+        if work.exists():
+            shutil.rmtree(work)
+
+
+def _is_verified(target: Path, stamp: str) -> bool:
+    file = target / _STAMP
+    return file.is_file() and file.read_text(encoding="utf-8").strip() == stamp
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on ``path``; the kernel drops it when the process ends."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _by_name(manifest: str) -> dict[str, str]:
+    return {name: digest for digest, name in (line.split("  ", 1) for line in manifest.splitlines())}
+
+
+def _ivy_descriptor(coordinates: tuple[str, ...]) -> str:
+    lines = [
+        f'<dependency org="{organisation}" name="{name}" rev="{revision}" conf="default->default"/>'
+        for organisation, name, revision in (item.split(":") for item in coordinates)
+    ]
+    return (
+        '<ivy-module version="2.0"><info organisation="onceover" module="jars"/>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{''.join(lines)}</dependencies></ivy-module>"
+    )
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    locations = list(spec.submodule_search_locations or []) if spec else []
+    for location in locations:
+        for jar in sorted(Path(location).glob("jars/ivy-*.jar")):
+            return jar
+    raise UsageError(
+        "PySpark's Ivy jar is missing",
+        where=", ".join(locations) or "no pyspark package",
+        expected="pyspark/jars/ivy-*.jar",
+        resolve="run `make setup`",
+    )
+
+
+def _proxy_options(environment: Mapping[str, str]) -> list[str]:
+    """Translate the shell's proxy variables, which Java does not read, into its system properties."""
+    options: list[str] = []
+    for scheme, default_port in (("http", 80), ("https", 443)):
+        url = environment.get(f"{scheme}_proxy") or environment.get(f"{scheme.upper()}_PROXY")
+        parts = urlsplit(url or "")
+        if parts.hostname:
+            options.append(f"-D{scheme}.proxyHost={parts.hostname}")
+            options.append(f"-D{scheme}.proxyPort={parts.port or default_port}")
+    return options
+
+
+def _last_lines(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines()]
+    telling = [line for line in lines if any(word in line for word in ("UNRESOLVED", "ERROR", "FAILED"))]
+    return " | ".join((telling or lines)[-5:])

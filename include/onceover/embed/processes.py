@@ -1,0 +1,226 @@
+"""Child processes that leave nothing behind.
+
+Invariant: a child lives in its own session, and it ends when its parent ends, also when the parent
+is killed with SIGKILL, unless it was started ``detached``. A process group is signalled only while
+its leader is still unreaped, so a recycled process id is never hit.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from onceover.errors import Fatal, Retriable
+
+# A broker with a few partitions needs 1-2 s to stop cleanly; ten times that on a busy machine.
+STOP_TIMEOUT_S: Final = 20.0
+POLL_INTERVAL_S: Final = 0.02
+TAIL_BYTES: Final = 64 * 1024
+
+# PR_SET_PDEATHSIG (1) asks Linux for a signal when the parent thread ends; it survives exec. The
+# parent may have died before the request: then the kernel never signals, so we look and leave.
+# preexec_fn would run Python between fork and exec, which can deadlock in a threaded parent.
+_DIE_WITH_PARENT: Final = (
+    "import ctypes,os,sys\n"
+    "parent,number=int(sys.argv[1]),int(sys.argv[2])\n"
+    "libc=ctypes.CDLL(None,use_errno=True)\n"
+    "if libc.prctl(1,number,0,0,0): sys.exit('prctl: '+os.strerror(ctypes.get_errno()))\n"
+    "if os.getppid()!=parent: sys.exit('the parent has ended')\n"
+    "os.execvp(sys.argv[3],sys.argv[3:])\n"
+)
+
+
+class _Spawner:
+    """Runs every ``Popen`` in one thread that lives as long as the process.
+
+    The kernel sends the parent-death signal when the *thread* that forked ends, so a child started
+    from a short-lived worker thread would be killed in the middle of its life.
+    """
+
+    def __init__(self) -> None:
+        self._owner_pid = -1
+        self._executor: ThreadPoolExecutor | None = None
+
+    def run(self, start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+        # After a fork the executor's thread exists in the parent only.
+        if self._executor is None or self._owner_pid != os.getpid():
+            self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="onceover-spawn")
+            self._owner_pid = os.getpid()
+        return self._executor.submit(start).result()
+
+
+_spawner = _Spawner()
+
+
+def guarded_argv(argv: Sequence[str], death_signal: signal.Signals) -> list[str]:
+    """Return ``argv`` wrapped so that the process gets ``death_signal`` when its parent ends.
+
+    Only Linux offers this; elsewhere ``argv`` comes back unchanged and a parent that is killed with
+    SIGKILL leaves its children running.
+    """
+    if sys.platform != "linux":
+        return list(argv)
+    wrapper = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT]
+    return [*wrapper, str(os.getpid()), str(int(death_signal)), *argv]
+
+
+class ChildProcess:
+    """One child process, leader of its own session and process group.
+
+    Output (stdout and stderr) is appended to ``log_path``. Not safe for use from two threads at
+    once; several children may be started from several threads.
+    """
+
+    def __init__(self, name: str, popen: subprocess.Popen[bytes], log_path: Path) -> None:
+        self.name = name
+        self.log_path = log_path
+        self._popen = popen
+
+    @classmethod
+    def start(
+        cls,
+        argv: Sequence[str],
+        *,
+        name: str,
+        log_path: Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+        detached: bool = False,
+        death_signal: signal.Signals = signal.SIGKILL,
+    ) -> ChildProcess:
+        """Start ``argv``; ``env`` replaces the whole environment when given.
+
+        ``death_signal`` reaches only this process, not its children: give SIGTERM to programs that
+        must stop children of their own (Airflow). ``detached`` processes outlive the parent.
+
+        Raises:
+            OSError: the program does not exist or cannot be executed (``detached`` only; otherwise
+                the child ends at once with the reason in its log).
+        """
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        command = list(argv) if detached else guarded_argv(argv, death_signal)
+        with log_path.open("ab") as log:
+
+            def spawn() -> subprocess.Popen[bytes]:
+                return subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=None if env is None else dict(env),
+                    cwd=cwd,
+                    start_new_session=True,
+                )
+
+            return cls(name, _spawner.run(spawn), log_path)
+
+    def __repr__(self) -> str:
+        return f"ChildProcess({self.name!r}, pid={self.pid})"
+
+    @property
+    def pid(self) -> int:
+        """Process id, equal to the process group id."""
+        return self._popen.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the process has not ended; a paused process is alive."""
+        return self.returncode is None
+
+    @property
+    def returncode(self) -> int | None:
+        """Exit code (negative: signal), or None while running. Once it ended, its group is swept."""
+        if self._popen.returncode is None and self._has_exited():
+            self._sweep_and_reap()
+        return self._popen.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Signal this process alone, not its children; does nothing when it has ended."""
+        if self.alive:
+            os.kill(self.pid, number)
+
+    def pause(self) -> None:
+        """Freeze the process (SIGSTOP)."""
+        self.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused process go on (SIGCONT)."""
+        self.send_signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the process and its whole group with SIGKILL and wait until it is gone."""
+        if self.alive:
+            self._sweep_and_reap()
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """End the process: SIGTERM, then SIGKILL to its group after ``timeout_s``. Returns the exit code."""
+        if self.alive:
+            os.kill(self.pid, signal.SIGTERM)
+            # A paused process sees SIGTERM only after it is woken.
+            os.kill(self.pid, signal.SIGCONT)
+            self._await_exit(timeout_s)
+            self.kill()
+        return self._popen.wait()
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for the process to end by itself and return its exit code.
+
+        Raises:
+            Retriable: it still runs after ``timeout_s`` seconds.
+        """
+        if not self._await_exit(timeout_s):
+            raise Retriable(
+                f"{self.name} still runs after {timeout_s:g} s",
+                where=f"process {self.pid}",
+                resolve=f"look at {self.log_path}",
+            )
+        return self._popen.wait()
+
+    def tail(self, lines: int = 20) -> str:
+        """Return the last ``lines`` lines of the log."""
+        return tail(self.log_path, lines)
+
+    def _await_exit(self, timeout_s: float) -> bool:
+        deadline = time.monotonic() + timeout_s
+        while self.alive:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(POLL_INTERVAL_S)
+        return True
+
+    def _has_exited(self) -> bool:
+        try:
+            return psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess as error:
+            raise Fatal(
+                f"process {self.pid} was reaped by somebody else", where=self.name, resolve="report this"
+            ) from error
+
+    def _sweep_and_reap(self) -> None:
+        try:
+            os.killpg(self.pid, signal.SIGKILL)
+        except PermissionError:
+            # macOS refuses to signal a group that consists of zombies only; nothing is left to kill.
+            if sys.platform != "darwin":
+                raise
+        self._popen.wait()
+
+
+def tail(path: Path, lines: int = 20) -> str:
+    """Return the last ``lines`` lines of a text file, empty when it does not exist."""
+    if not path.exists():
+        return ""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - TAIL_BYTES))
+        text = file.read().decode(errors="replace")
+    return "\n".join(text.splitlines()[-lines:])

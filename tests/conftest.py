@@ -1,0 +1,97 @@
+"""Fixtures of all tests: real clusters on demand, nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import uuid
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+
+import pytest
+
+from tests.support.clusters import ClusterFactory, SharedCluster, session_directory, shared_clusters
+from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
+from tests.support.wait import wait_until
+
+# Airflow reads its home when it is imported, and creates files there: this has to come before any
+# test module is loaded. Great Expectations would report its use over the network.
+_AIRFLOW_HOME = tempfile.mkdtemp(prefix="onceover-airflow-")
+_SESSION = uuid.uuid4().hex
+os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME
+os.environ["GX_ANALYTICS_ENABLED"] = "false"
+os.environ[SESSION_VARIABLE] = _SESSION
+_LEFTOVER_GRACE_S = 10.0
+
+
+def pytest_configure() -> None:
+    """End like Ctrl-C on SIGTERM, so that fixtures clean up."""
+    signal.signal(signal.SIGTERM, _interrupt)
+
+
+def pytest_unconfigure() -> None:
+    shutil.rmtree(_AIRFLOW_HOME, ignore_errors=True)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt("SIGTERM")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_leftovers() -> Iterator[None]:
+    """Fail when a process or a port of this session outlives it. Set up first, so it ends last."""
+    yield
+    try:
+        wait_until(lambda: not leftover_processes(_SESSION), _LEFTOVER_GRACE_S, "no process is left")
+    except TimeoutError:
+        pytest.fail("left running: " + "; ".join(leftover_processes(_SESSION)))
+    ports = own_listening_ports()
+    if ports:
+        pytest.fail(f"still listening on ports {ports}")
+
+
+@pytest.fixture(scope="session")
+def session_home(no_leftovers: None) -> Iterator[Path]:
+    """A directory for the whole session, removed at its end."""
+    with session_directory() as home:
+        yield home
+
+
+@pytest.fixture(scope="session")
+def cluster_pair(session_home: Path) -> Iterator[Mapping[str, SharedCluster]]:
+    """Both shared clusters, started at the same time when the first test asks for one."""
+    with shared_clusters(session_home) as clusters:
+        yield clusters
+
+
+@pytest.fixture(scope="session")
+def source_cluster(cluster_pair: Mapping[str, SharedCluster]) -> SharedCluster:
+    """One broker, shared by the session; ONCEOVER_SOURCE_BOOTSTRAP names another."""
+    return cluster_pair["source"]
+
+
+@pytest.fixture(scope="session")
+def target_cluster(cluster_pair: Mapping[str, SharedCluster]) -> SharedCluster:
+    """One broker, shared by the session; ONCEOVER_TARGET_BOOTSTRAP names another."""
+    return cluster_pair["target"]
+
+
+@pytest.fixture
+def start_cluster(session_home: Path) -> Iterator[ClusterFactory]:
+    """Start clusters for this test alone: ``start_cluster("name", brokers=3, version="3.9.1", ...)``."""
+    home = Path(tempfile.mkdtemp(prefix="clusters-", dir=session_home))
+    factory = ClusterFactory(home)
+    try:
+        yield factory
+    finally:
+        factory.close()
+        shutil.rmtree(home)
+
+
+@pytest.fixture
+def unique_name() -> str:
+    """A name for topics, groups and flows that no other test uses."""
+    return f"t{uuid.uuid4().hex[:12]}"

@@ -1,0 +1,19 @@
+"""Unit tests reach no network."""
+
+from __future__ import annotations
+
+import socket
+from typing import NoReturn
+
+import pytest
+
+
+@pytest.fixture(autouse=True)
+def no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refuse every connection: a unit test that needs one is an integration test."""
+
+    def refuse(_self: socket.socket, address: object) -> NoReturn:
+        raise RuntimeError(f"a unit test connects to {address!r}")
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setattr(socket.socket, "connect_ex", refuse)
