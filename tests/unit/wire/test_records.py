@@ -245,7 +245,7 @@ def test_offsets_beyond_the_batch_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "deltas", [[0, 0], [1, 0], [-1, 0], [0, -1]], ids=["repeated", "falling", "negative first", "negative"]
+    "deltas", [[0, 0], [1, 0], [-1, 1], [0, -2]], ids=["repeated", "falling", "negative first", "negative"]
 )
 def test_offsets_that_do_not_grow_are_refused(deltas: list[int]) -> None:
     payload = b""
@@ -259,6 +259,12 @@ def test_offsets_that_do_not_grow_are_refused(deltas: list[int]) -> None:
 @pytest.mark.parametrize("length", [-1, -5, 0, 1, 2, 3])
 def test_a_record_length_too_small_for_its_own_fields_is_refused(length: int) -> None:
     payload = encode_varint(length) + b"\0\0\0" + encode_body(b"k", b"v")
+    damaged(parse_header(JAVA_BATCHES[0])._replace(count=1), payload, "cannot be taken apart")
+
+
+def test_a_negative_length_is_refused_even_where_its_bits_would_fit() -> None:
+    body = b"\0\0\0" + encode_body(b"k", b"v")
+    payload = encode_varint(-len(body) - 1) + body
     damaged(parse_header(JAVA_BATCHES[0])._replace(count=1), payload, "cannot be taken apart")
 
 
