@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import base64
 import shutil
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from onceover.embed import config as broker_config
-from onceover.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
-from onceover.embed.java import find_java
+from onceover.embed.jars import DEFAULT_VERSION
+from onceover.embed.node import START_TIMEOUT_S, ClusterSpec, KafkaNode
 from onceover.embed.ports import LOOPBACK, PortReservation
-from onceover.embed.probe import await_ready, create_scram_users
-from onceover.embed.processes import STOP_TIMEOUT_S, ChildProcess, tail
-from onceover.embed.security import Security, make_certificates, write_private
+from onceover.embed.probe import create_scram_users
+from onceover.embed.processes import tail
+from onceover.embed.security import Security, make_certificates
 from onceover.errors import Retriable, UsageError
 
-# A node is up after about 3 s on two idle cores; several start at once beside Spark and Airflow.
-START_TIMEOUT_S: Final = 90.0
-FORMAT_TIMEOUT_S: Final = 120.0
 PORT_ATTEMPTS: Final = 4
 # What Java says when another program took the port between the choice and the bind.
 _PORT_TAKEN: Final = ("Address already in use", "BindException")
@@ -40,159 +35,12 @@ _QUICK_FLAGS: Final = ("-XX:TieredStopAtLevel=1",)
 _QUICK_SETTINGS: Final = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "400"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Spec:
-    """What all nodes of a cluster share and what survives a restart."""
-
-    home: Path
-    name: str
-    version: str
-    cluster_id: str
-    heap_mb: int
-    java_flags: tuple[str, ...]
-    detached: bool
-
-
-class KafkaNode:
-    """One combined broker and controller. ``start`` after ``stop`` or ``kill`` keeps ports and data."""
-
-    def __init__(self, spec: _Spec, node_id: int, ports: broker_config.NodePorts) -> None:
-        self.node_id = node_id
-        self.ports = ports
-        self.home = spec.home / f"node-{node_id}"
-        self.log_path = self.home / "broker.log"
-        self._spec = spec
-        self._process: ChildProcess | None = None
-
-    def __repr__(self) -> str:
-        return f"KafkaNode({self._spec.name!r}, {self.node_id}, port={self.ports.client})"
-
-    @property
-    def pid(self) -> int:
-        """Process id of the broker.
-
-        Raises:
-            UsageError: the broker was never started.
-        """
-        return self._running().pid
-
-    @property
-    def alive(self) -> bool:
-        return self._process is not None and self._process.alive
-
-    @property
-    def data(self) -> Path:
-        """The log directory."""
-        return self.home / "data"
-
-    def kill(self) -> None:
-        """SIGKILL, and wait until the process is gone."""
-        self._running().kill()
-
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """SIGTERM; SIGKILL when it has not ended after ``timeout_s`` seconds."""
-        self._running().stop(timeout_s)
-
-    def pause(self) -> None:
-        """SIGSTOP: the broker keeps its connections and answers nothing."""
-        self._running().pause()
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        self._running().resume()
-
-    def start(self, timeout_s: float = START_TIMEOUT_S) -> None:
-        """Start again with the same ports and data; return when the broker answers.
-
-        Raises:
-            Retriable: it ended or did not answer in time; the text carries the end of its log.
-        """
-        self.launch()
-        self.await_ready(timeout_s)
-
-    def launch(self) -> None:
-        """Start the process without waiting for it; does nothing when it runs."""
-        if self.alive:
-            return
-        arguments = ["kafka.Kafka", str(self.home / "server.properties")]
-        self._process = ChildProcess.start(
-            [*self._java(), *arguments],
-            name=f"kafka {self._spec.name}/{self.node_id}",
-            log_path=self.log_path,
-            detached=self._spec.detached,
-        )
-
-    def await_ready(self, timeout_s: float) -> None:
-        """Wait until this broker answers a client's request and is a member of the cluster."""
-        process = self._running()
-
-        def check_alive() -> None:
-            if not process.alive:
-                raise Retriable(
-                    f"{process.name} ended with exit code {process.returncode} while starting",
-                    where=str(self.log_path),
-                    seen=process.tail(15),
-                )
-
-        await_ready(f"{LOOPBACK}:{self.ports.internal}", self.node_id, check_alive, timeout_s, process.name)
-
-    def format(self) -> None:
-        """Prepare the data directory; does nothing when it is formatted already.
-
-        Raises:
-            Retriable: Kafka's storage tool failed; the text carries its output.
-        """
-        if (self.data / "meta.properties").exists():
-            return
-        command = [*self._java(), "kafka.tools.StorageTool", "format"]
-        command += ["-t", self._spec.cluster_id, "-c", str(self.home / "server.properties")]
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=FORMAT_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise Retriable(
-                f"the data directory of {self!r} could not be formatted",
-                where=str(self.data),
-                seen=(done.stdout + done.stderr)[-1000:],
-            )
-
-    def write_files(self, properties: str) -> None:
-        """Write configuration and logging settings. The configuration may hold passwords: mode 0600."""
-        write_private(self.home / "server.properties", properties.encode())
-        (self.home / "log4j2.properties").write_text(broker_config.LOG4J2_PROPERTIES, encoding="utf-8")
-        (self.home / "log4j.properties").write_text(broker_config.LOG4J1_PROPERTIES, encoding="utf-8")
-
-    def _java(self) -> list[str]:
-        return [
-            str(find_java().executable),
-            f"-Xmx{self._spec.heap_mb}m",
-            "-XX:+UseSerialGC",
-            # A broker that is out of memory half works; ended, it is a fault that everybody handles.
-            "-XX:+ExitOnOutOfMemoryError",
-            *self._spec.java_flags,
-            f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
-            f"-Dlog4j.configuration=file:{self.home / 'log4j.properties'}",
-            "-cp",
-            classpath(kafka_jars(self._spec.version)),
-        ]
-
-    def _running(self) -> ChildProcess:
-        if self._process is None:
-            raise UsageError(f"{self!r} was never started", resolve="call start() first")
-        return self._process
-
-
 class KafkaCluster:
     """A running cluster; a context manager that closes it."""
 
     def __init__(
         self,
-        spec: _Spec,
+        spec: ClusterSpec,
         nodes: Sequence[KafkaNode],
         reservations: Sequence[PortReservation],
         security: Security | None,
@@ -236,7 +84,7 @@ class KafkaCluster:
                 "one port per broker is needed", expected=f"{brokers} ports", seen=f"{len(ports)}"
             )
         directory = home.resolve() / name
-        spec = _Spec(
+        spec = ClusterSpec(
             home=directory,
             name=name,
             version=version,
@@ -263,7 +111,7 @@ class KafkaCluster:
     @classmethod
     def _with_ports(
         cls,
-        spec: _Spec,
+        spec: ClusterSpec,
         brokers: int,
         ports: Sequence[int] | None,
         security: Security | None,
@@ -346,6 +194,10 @@ class KafkaCluster:
         if remove:
             shutil.rmtree(self.home)
 
+    def release_ports(self) -> None:
+        """Stop holding the ports for restarts: for detached clusters, before this process leaves them."""
+        _release(self._reservations)
+
     def _start_nodes(self) -> None:
         deadline = time.monotonic() + START_TIMEOUT_S
         _in_parallel([node.format for node in self.nodes])
@@ -362,16 +214,20 @@ class KafkaCluster:
 
 
 def start_all(starts: Sequence[Callable[[], KafkaCluster]]) -> list[KafkaCluster]:
-    """Start several clusters at once; either all run, or none and the first error is raised."""
+    """Start several clusters at once; either all run, or none does and the first error is raised."""
     if not starts:
         return []
-    with ThreadPoolExecutor(max_workers=len(starts)) as executor:
-        futures = [executor.submit(start) for start in starts]
-    if any(future.exception() for future in futures):
+    futures: list[Future[KafkaCluster]] = []
+    try:
+        with ThreadPoolExecutor(max_workers=len(starts)) as executor:
+            futures += [executor.submit(start) for start in starts]
+        return [future.result() for future in futures]
+    except BaseException:
+        # Also on Ctrl-C, which arrives here while the threads go on starting.
         for future in futures:
             if future.exception() is None:
                 future.result().close()
-    return [future.result() for future in futures]
+        raise
 
 
 def new_cluster_id() -> str:

@@ -59,6 +59,8 @@ class _Spawner:
 
 
 _spawner = _Spawner()
+# Popen warns when it is collected while its process runs, which is what detached processes are for.
+_detached: Final[list[subprocess.Popen[bytes]]] = []
 
 
 def guarded_argv(argv: Sequence[str], death_signal: signal.Signals) -> list[str]:
@@ -121,7 +123,10 @@ class ChildProcess:
                     start_new_session=True,
                 )
 
-            return cls(name, _spawner.run(spawn), log_path)
+            popen = _spawner.run(spawn)
+        if detached:
+            _detached.append(popen)
+        return cls(name, popen, log_path)
 
     def __repr__(self) -> str:
         return f"ChildProcess({self.name!r}, pid={self.pid})"

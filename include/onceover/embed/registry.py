@@ -1,0 +1,147 @@
+"""What runs detached, written down so that exactly that is stopped later.
+
+Invariant: a process is signalled only when its id *and* its start time are those on record; an id
+that the system gave to another process since then is never touched.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+
+from onceover.embed.processes import STOP_TIMEOUT_S
+from onceover.errors import UsageError
+
+# The system derives start times from the wall clock, which may be corrected a little while a
+# process runs. No process id comes round again this fast.
+START_TIME_TOLERANCE_S: Final = 2.0
+_FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process and no other: its id and when it was started (seconds since the epoch)."""
+
+    pid: int
+    started_at_s: float
+
+    @classmethod
+    def of(cls, pid: int) -> ProcessIdentity:
+        """Return the identity of a running process.
+
+        Raises:
+            psutil.NoSuchProcess: there is none.
+        """
+        return cls(pid, psutil.Process(pid).create_time())
+
+    def find(self) -> psutil.Process | None:
+        """Return the process if it still runs, None when it ended or its id belongs to another one."""
+        try:
+            process = psutil.Process(self.pid)
+            same = abs(process.create_time() - self.started_at_s) <= START_TIME_TOLERANCE_S
+            return process if same and process.status() != psutil.STATUS_ZOMBIE else None
+        except psutil.NoSuchProcess:
+            return None
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRecord:
+    """A detached cluster: enough to reach it, to stop it and to start it on the same ports."""
+
+    name: str
+    cluster_id: str
+    bootstrap: str
+    ports: tuple[int, ...]
+    processes: tuple[ProcessIdentity, ...]
+    log: str
+
+    @property
+    def alive(self) -> bool:
+        return bool(self.processes) and all(process.find() is not None for process in self.processes)
+
+    @classmethod
+    def parse(cls, value: dict[str, Any]) -> ClusterRecord:
+        """Read what ``dataclasses.asdict`` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        processes = tuple(
+            ProcessIdentity(int(item["pid"]), float(item["started_at_s"])) for item in value["processes"]
+        )
+        ports = tuple(int(port) for port in value["ports"])
+        texts = {key: str(value[key]) for key in ("name", "cluster_id", "bootstrap", "log")}
+        return cls(ports=ports, processes=processes, **texts)
+
+
+def read_records(path: Path) -> dict[str, ClusterRecord]:
+    """Return the records by cluster name; none when the file does not exist.
+
+    Raises:
+        UsageError: the file is damaged.
+    """
+    if not path.exists():
+        return {}
+    try:
+        records = _parse_document(json.loads(path.read_text(encoding="utf-8")))
+    except (KeyError, TypeError, ValueError) as error:
+        raise UsageError(
+            "the register of running clusters is damaged",
+            where=str(path),
+            expected=f"JSON in format {_FORMAT}",
+            seen=repr(error),
+            resolve="stop what runs by hand, then remove the file",
+        ) from error
+    return {record.name: record for record in records}
+
+
+def _parse_document(document: dict[str, Any]) -> list[ClusterRecord]:
+    if document["v"] != _FORMAT:
+        raise ValueError(f"format {document['v']}")
+    return [ClusterRecord.parse(item) for item in document["clusters"]]
+
+
+def write_records(path: Path, records: Sequence[ClusterRecord]) -> None:
+    """Replace the file in one step."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    document = {"v": _FORMAT, "clusters": [asdict(record) for record in records]}
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def find_by_argument(argument: str) -> list[ProcessIdentity]:
+    """Return this user's processes that were started with ``argument``, a path that is ours alone.
+
+    Finds what a killed ``up`` started and could not write down any more.
+    """
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.uids().real == os.getuid() and argument in process.cmdline():
+                found.append(ProcessIdentity(process.pid, process.create_time()))
+    return found
+
+
+def terminate(identities: Sequence[ProcessIdentity], timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """End the processes: SIGTERM to all, SIGKILL to the groups of those still there after ``timeout_s``."""
+    processes = [process for process in (identity.find() for identity in identities) if process]
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+            # A paused process sees SIGTERM only after it is woken.
+            process.resume()
+    _, stubborn = psutil.wait_procs(processes, timeout=timeout_s)
+    for process in stubborn:
+        if process.is_running():
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    psutil.wait_procs(stubborn, timeout=timeout_s)

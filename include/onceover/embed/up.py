@@ -1,0 +1,163 @@
+"""The two clusters ``east`` and ``west`` that keep running until they are taken down."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypedDict
+
+from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.embed.ports import PortReservation
+from onceover.embed.registry import (
+    ClusterRecord,
+    ProcessIdentity,
+    find_by_argument,
+    read_records,
+    terminate,
+    write_records,
+)
+from onceover.errors import UsageError
+
+NAMES: Final = ("east", "west")
+
+
+class ClusterStatus(TypedDict):
+    """One cluster as ``up`` and ``status`` report it."""
+
+    alive: bool
+    bootstrap: str | None
+    cluster_id: str | None
+    pids: list[int]
+    log: str | None
+
+
+def up(home: Path) -> dict[str, ClusterStatus]:
+    """Start the clusters that do not run, detached, with their files under ``home/clusters``.
+
+    Ports come from ONCEOVER_EAST_PORT and ONCEOVER_WEST_PORT, otherwise they are those of the last
+    time if still free, otherwise the kernel chooses. Can be run again at any time.
+
+    Raises:
+        UsageError: a configured port is taken or no number; no Java.
+        Retriable: a broker did not start; nothing that this call started is left running.
+    """
+    with _locked(home):
+        records = read_records(_register(home))
+        missing = [name for name in NAMES if not (name in records and records[name].alive)]
+        # What is left of them would hold ports and data directories.
+        terminate([identity for name in missing for identity in _processes(home, name, records)])
+        ports = {name: _choose_port(name, records.get(name), os.environ) for name in missing}
+        for cluster in start_all([_starter(home, name, ports[name]) for name in missing]):
+            records[cluster.name] = _record(cluster)
+            cluster.release_ports()
+        write_records(_register(home), list(records.values()))
+        return _report(records)
+
+
+def down(home: Path) -> dict[str, ClusterStatus]:
+    """Stop both clusters and keep their data; does nothing when they do not run."""
+    with _locked(home):
+        records = read_records(_register(home))
+        terminate([identity for name in NAMES for identity in _processes(home, name, records)])
+        stopped = {name: replace(record, processes=()) for name, record in records.items()}
+        write_records(_register(home), list(stopped.values()))
+        return _report(stopped)
+
+
+def status(home: Path) -> dict[str, ClusterStatus]:
+    """Return where the clusters are and whether their processes run. Changes nothing."""
+    return _report(read_records(_register(home)))
+
+
+def configured_port(name: str, environment: Mapping[str, str]) -> int | None:
+    """Return the client port that the environment asks for.
+
+    Raises:
+        UsageError: it is not a port number.
+    """
+    variable = f"ONCEOVER_{name.upper()}_PORT"
+    text = environment.get(variable)
+    if not text:
+        return None
+    if not (text.isdecimal() and 1 <= int(text) <= 65535):
+        raise UsageError(
+            "not a port",
+            where=variable,
+            expected="a number from 1 to 65535",
+            seen=text,
+            resolve=f"set {variable}",
+        )
+    return int(text)
+
+
+def _choose_port(name: str, previous: ClusterRecord | None, environment: Mapping[str, str]) -> int | None:
+    configured = configured_port(name, environment)
+    if configured is not None or previous is None:
+        return configured
+    try:
+        PortReservation(previous.ports[0]).release()
+    except UsageError:
+        return None
+    return previous.ports[0]
+
+
+def _starter(home: Path, name: str, port: int | None) -> Callable[[], KafkaCluster]:
+    return lambda: KafkaCluster.start(
+        home / "clusters",
+        name,
+        ports=None if port is None else [port],
+        quick_start=False,
+        detached=True,
+    )
+
+
+def _record(cluster: KafkaCluster) -> ClusterRecord:
+    return ClusterRecord(
+        name=cluster.name,
+        cluster_id=cluster.cluster_id,
+        bootstrap=cluster.bootstrap,
+        ports=tuple(node.ports.client for node in cluster.nodes),
+        processes=tuple(ProcessIdentity.of(node.pid) for node in cluster.nodes),
+        log=str(cluster.nodes[0].log_path),
+    )
+
+
+def _processes(home: Path, name: str, records: Mapping[str, ClusterRecord]) -> list[ProcessIdentity]:
+    """Return what may run of a cluster: on record, or started by an ``up`` that was killed."""
+    recorded = records[name].processes if name in records else ()
+    configuration = home.resolve() / "clusters" / name / "node-1" / "server.properties"
+    return list({*recorded, *find_by_argument(str(configuration))})
+
+
+def _report(records: Mapping[str, ClusterRecord]) -> dict[str, ClusterStatus]:
+    return {name: _describe(records.get(name)) for name in NAMES}
+
+
+def _describe(record: ClusterRecord | None) -> ClusterStatus:
+    if record is None:
+        return ClusterStatus(alive=False, bootstrap=None, cluster_id=None, pids=[], log=None)
+    return ClusterStatus(
+        alive=record.alive,
+        bootstrap=record.bootstrap,
+        cluster_id=record.cluster_id,
+        pids=[identity.pid for identity in record.processes],
+        log=record.log,
+    )
+
+
+def _register(home: Path) -> Path:
+    return home / "clusters" / "register.json"
+
+
+@contextmanager
+def _locked(home: Path) -> Iterator[None]:
+    """Let one ``up`` or ``down`` work at a time; the kernel drops the lock when the process ends."""
+    path = home / "clusters" / ".lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
