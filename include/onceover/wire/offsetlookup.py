@@ -1,0 +1,226 @@
+"""Lookups in the offset map, both ways, and its upkeep: order, merge, split (DESIGN 8).
+
+Invariant: an answer is exact, or says that the map does not cover the offset. It is never a guess (G7).
+Merging and splitting change no answer.
+
+All functions take the map records of *one* pair of partitions, in the order :func:`arrange` gives.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple, TypeAlias
+
+from onceover.errors import Fatal
+from onceover.wire.offsetmap import MAX_SEGMENTS, MapRecord, Segment, SegmentBuilder
+
+
+class Translated(NamedTuple):
+    """The exact answer: a reader that starts here first meets the wanted record."""
+
+    offset: int
+
+
+class NotCovered(NamedTuple):
+    """The map does not know the offset; ``start`` to ``end`` (exclusive) spans what it knows, if anything.
+
+    Inside that span an offset can still be uncovered: records were dropped or an operator skipped ahead.
+    """
+
+    start: int | None
+    end: int | None
+
+
+Translation: TypeAlias = Translated | NotCovered
+
+
+class _Side(NamedTuple):
+    """One side of the map: the same lookup serves both directions."""
+
+    start: Callable[[MapRecord], int]
+    end: Callable[[MapRecord], int]
+    first: Callable[[Segment], int]
+    last_end: Callable[[Segment], int]
+
+
+_SOURCE: Final = _Side(
+    lambda record: record.source_start,
+    lambda record: record.source_end,
+    lambda segment: segment.source,
+    lambda segment: segment.source_end,
+)
+_TARGET: Final = _Side(
+    lambda record: record.target_start,
+    lambda record: record.target_end,
+    lambda segment: segment.target,
+    lambda segment: segment.target_end,
+)
+
+
+def translate(records: Sequence[MapRecord], source_offset: int) -> Translation:
+    """Return the smallest target offset from which a reader first meets what a source reader would.
+
+    That is the first kept record at or after ``source_offset``: aborted, compacted and filtered offsets
+    fall on the next kept one. Where nothing was kept from there on (the copy position), it is the
+    target end of the last kept record, so the next record to be copied will be met first.
+    """
+    return _look_up(records, source_offset, _SOURCE, _TARGET)
+
+
+def translate_back(records: Sequence[MapRecord], target_offset: int) -> Translation:
+    """Return the smallest source offset for a target offset, as :func:`translate` does forwards.
+
+    The commit marker after the last record is not in the map. A caller that has made sure that the
+    target holds no record from the map's end on may ask for the map's end instead.
+    """
+    return _look_up(records, target_offset, _TARGET, _SOURCE)
+
+
+def _look_up(records: Sequence[MapRecord], offset: int, here: _Side, there: _Side) -> Translation:
+    if not records:
+        return NotCovered(None, None)
+    outside = NotCovered(here.start(records[0]), here.end(records[-1]))
+    index = bisect_right(records, offset, key=here.end)
+    if index == len(records):
+        return _at_end(records, there) if offset == here.end(records[-1]) else outside
+    joined = index > 0 and records[index - 1].joins(records[index])
+    if offset < here.start(records[index]) and not joined:
+        return outside
+    while True:
+        segments = records[index].segments
+        position = bisect_right(segments, offset, key=here.last_end)
+        if position < len(segments):
+            return _at_segment(records, index, position, offset, here, there)
+        index += 1
+        if index == len(records):
+            return _at_end(records, there)
+        if not records[index - 1].joins(records[index]):
+            # What lies between was never copied under our eyes: the next kept record is unknown.
+            return outside
+
+
+def _at_segment(
+    records: Sequence[MapRecord], index: int, position: int, offset: int, here: _Side, there: _Side
+) -> Translated:
+    segment = records[index].segments[position]
+    behind = offset - here.first(segment)
+    if behind > 0:
+        return Translated(there.first(segment) + behind)
+    # min: where a handler made several records of one, the one before ends after this one's source.
+    return Translated(min(there.first(segment), _end_before(records, index, position, there)))
+
+
+def _at_end(records: Sequence[MapRecord], there: _Side) -> Translated:
+    return Translated(_end_before(records, len(records) - 1, len(records[-1].segments), there))
+
+
+def _end_before(records: Sequence[MapRecord], index: int, position: int, there: _Side) -> int:
+    """Return where the kept record before this position ends; without one, where the joined run starts."""
+    if position:
+        return there.last_end(records[index].segments[position - 1])
+    while index and records[index - 1].joins(records[index]):
+        index -= 1
+        if records[index].segments:
+            return there.last_end(records[index].segments[-1])
+    return there.start(records[index])
+
+
+def arrange(records: Iterable[MapRecord]) -> list[MapRecord]:
+    """Return the records of one pair in offset order, without those that newer ones contradict.
+
+    Within a generation ranges only grow on both sides. After ``reseed`` or ``skip-to``, which make a new
+    generation, source or target offsets can start again from lower ones; what an older generation says
+    about such ranges is no longer what a reader finds, so the older record is dropped whole.
+
+    Raises:
+        Fatal: records of more than one pair.
+    """
+    newest_first = sorted(
+        records,
+        key=lambda r: (r.generation, r.source_start, r.target_start, r.batch, r.attempt),
+        reverse=True,
+    )
+    kept: list[MapRecord] = []
+    for record in newest_first:
+        if not kept:
+            kept.append(record)
+            continue
+        following = kept[-1]
+        if (record.source, record.target) != (following.source, following.target):
+            raise Fatal(
+                "map records of several partition pairs in one lookup",
+                expected=f"{following.source} -> {following.target}",
+                seen=f"{record.source} -> {record.target}",
+            )
+        if record.source_end <= following.source_start and record.target_end <= following.target_start:
+            kept.append(record)
+    kept.reverse()
+    return kept
+
+
+def merge(records: Sequence[MapRecord], *, max_segments: int = MAX_SEGMENTS) -> list[MapRecord]:
+    """Join neighbours that are joined in the log, up to ``max_segments`` a record. Answers stay the same.
+
+    A merged record takes generation, lane and instance of its newest part; times span all parts.
+    """
+    merged: list[MapRecord] = []
+    run: list[MapRecord] = []
+    segments = 0
+    for record in records:
+        if run and (segments + len(record.segments) > max_segments or not run[-1].joins(record)):
+            merged.append(_join(run))
+            run, segments = [], 0
+        run.append(record)
+        segments += len(record.segments)
+    if run:
+        merged.append(_join(run))
+    return merged
+
+
+def _join(run: Sequence[MapRecord]) -> MapRecord:
+    if len(run) == 1:
+        return run[0]
+    builder = SegmentBuilder()
+    for segment in (segment for record in run for segment in record.segments):
+        builder.add(*segment)
+    return replace(
+        run[-1],
+        source_start=run[0].source_start,
+        target_start=run[0].target_start,
+        segments=builder.build(),
+        bytes=sum(record.bytes for record in run),
+        begin_ms=min(record.begin_ms for record in run),
+        commit_ms=max(record.commit_ms for record in run),
+    )
+
+
+def split(record: MapRecord, *, max_segments: int = MAX_SEGMENTS) -> list[MapRecord]:
+    """Cut a record with very many segments (a heavily compacted source) into joined ones that fit a topic.
+
+    Answers stay the same; bytes are shared out by record count, so that they still add up.
+    """
+    parts: list[MapRecord] = []
+    rest = record
+    while (cut := _cut_at(rest.segments, max_segments)) is not None:
+        head = rest.segments[:cut]
+        source, target = rest.segments[cut].source, head[-1].target_end
+        size_bytes = rest.bytes * sum(segment.count for segment in head) // rest.records
+        parts.append(replace(rest, source_end=source, segments=head, bytes=size_bytes))
+        rest = replace(
+            rest,
+            source_start=source,
+            target_start=target,
+            segments=rest.segments[cut:],
+            bytes=rest.bytes - size_bytes,
+        )
+    return [*parts, rest]
+
+
+def _cut_at(segments: Sequence[Segment], max_segments: int) -> int | None:
+    """Return the first place to cut; never between records that a handler made of one source record."""
+    for cut in range(max_segments, len(segments)):
+        if segments[cut].source >= segments[cut - 1].source_end:
+            return cut
+    return None
