@@ -1,0 +1,73 @@
+# One command list for people, hooks and CI. `make` alone explains itself.
+.DEFAULT_GOAL := help
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+MAKEFLAGS += --no-print-directory
+
+BIN := .venv/bin
+# Inside .venv, so that removing the environment also forgets that it was set up.
+STAMP := .venv/.setup-complete
+EXPORT := scripts/uv export --frozen --quiet --no-dev --no-hashes --no-header --no-emit-project
+PYTEST_ARGS ?=
+
+.PHONY: help setup demo up down check lint types layers unit lock test bench soak requirements clean
+
+help: ## Show this list
+	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Prepare .venv, Java and Kafka (quick when done already)
+
+$(STAMP): uv.lock pyproject.toml scripts/setup scripts/uv scripts/prepare.py $(wildcard include/onceover/embed/checksums/*.txt)
+	@scripts/setup
+	@touch $@
+
+demo: setup ## Copy real flights between two clusters, kill the driver, compare: under 4 minutes
+	@$(BIN)/onceover demo
+
+up: setup ## Start both clusters and Airflow and keep them running
+	@$(BIN)/onceover clusters up --airflow
+
+down: ## Stop what `make up` started
+	@if [ -x $(BIN)/onceover ]; then $(BIN)/onceover clusters down; fi
+
+check: lint types layers unit ## Lint, types, layers and unit tests
+
+lint: setup
+	@echo "== lint and format (ruff)"
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet . || { echo "run: $(BIN)/ruff format ."; exit 1; }
+
+types: setup
+	@echo "== types (mypy)"
+	@$(BIN)/mypy --no-error-summary
+
+layers: setup
+	@echo "== layers (import-linter)"
+	@out=$$($(BIN)/lint-imports 2>&1) || { echo "$$out"; exit 1; }
+
+unit: setup
+	@echo "== unit tests"
+	@$(BIN)/pytest tests/unit -m "not soak" $(PYTEST_ARGS)
+
+lock: setup
+	@echo "== lock file and requirements.txt"
+	@scripts/uv lock --check --quiet || { echo "uv.lock does not match pyproject.toml; run: uv lock"; exit 1; }
+	@diff -u requirements.txt <($(EXPORT)) || { echo "requirements.txt is outdated; run: make requirements"; exit 1; }
+
+test: lock lint types layers ## Everything: lock, lint, types, layers and all tests with real brokers
+	@echo "== tests (pytest)"
+	@$(BIN)/pytest -m "not soak" $(PYTEST_ARGS)
+
+bench: setup ## Compare throughput, CPU and latency with MirrorMaker 2
+	@$(BIN)/onceover bench
+
+soak: setup ## Long matrices and chaos rounds
+	@$(BIN)/pytest -m soak $(PYTEST_ARGS)
+
+requirements: setup ## Export requirements.txt from the lock file
+	@$(EXPORT) > requirements.txt
+
+clean: down ## Stop what runs and remove everything that was made
+	@rm -rf .venv .cache var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf spark-warehouse metastore_db derby.log
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,35 @@
+"""Makes Java and Kafka's jars ready; the second half of ``make setup``."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from onceover.embed.jars import COORDINATES, kafka_jars
+from onceover.embed.java import ensure_java
+from onceover.errors import OnceoverError
+
+log = logging.getLogger("setup")
+
+
+def main() -> int:
+    """Return 0 when everything is there, otherwise the error's exit code after saying what to do."""
+    logging.basicConfig(level=logging.INFO, format="   %(message)s", stream=sys.stdout)
+    try:
+        java = ensure_java()
+        log.info("Java %s: %s", java.version, java.executable)
+        # At once: resolving is mostly waiting for answers.
+        with ThreadPoolExecutor(max_workers=len(COORDINATES)) as executor:
+            for (version, jar_set), path in zip(
+                COORDINATES, executor.map(lambda item: kafka_jars(*item), COORDINATES), strict=True
+            ):
+                log.info("Kafka %s, %s: %d jars", version, jar_set, len(list(path.glob("*.jar"))))
+    except OnceoverError as error:
+        log.error("%s", error)  # noqa: TRY400 -- an expected failure: its text says what to do
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
