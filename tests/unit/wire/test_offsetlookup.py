@@ -64,8 +64,10 @@ class History(NamedTuple):
 class Writer:
     """Plays a lane: walks the source offset by offset and writes what is kept to the target."""
 
-    def __init__(self, source: int, target: int) -> None:
+    def __init__(self, source: int, target: int, *, tight: bool) -> None:
         self.source, self.target, self.first = source, target, (source, target)
+        # Whether target ranges start at their first record or where the one before ended: both are right.
+        self.tight = tight
         self.end = target
         self.kept: list[tuple[int, int]] = []
 
@@ -79,7 +81,10 @@ class Writer:
                 self.target += 1
                 self.end = self.target
             self.source += 1
-        made = record(start, self.source, target_start, *builder.build())
+        segments = builder.build()
+        if self.tight and segments:
+            target_start = segments[0].target
+        made = record(start, self.source, target_start, *segments)
         self.target += marker
         return made
 
@@ -98,7 +103,7 @@ def histories(draw: st.DrawFn) -> History:
     records: list[MapRecord] = []
     runs: list[Run] = []
     for transactions in draw(st.lists(TRANSACTIONS, min_size=1, max_size=3)):
-        writer = Writer(source, target)
+        writer = Writer(source, target, tight=draw(st.booleans()))
         records += [writer.transaction(fates, marker) for fates, marker in transactions]
         runs.append(writer.run())
         # What lies between the runs fell out of the map, or an operator skipped it.

@@ -1,0 +1,111 @@
+"""What stands beside a committed position in the progress group (DESIGN 4).
+
+Invariant: a lane that resumes can tell from it whether source and target are still the ones it knew
+(G5), and whether another instance has taken over. Older text stays readable; newer is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onceover.errors import NeedsOperator
+
+VERSION: Final = 1
+_RESOLVE: Final = (
+    "see `onceover status`, then `onceover partition skip-to` or `reseed` writes the progress anew"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressMeta:
+    """Metadata of one committed offset.
+
+    ``leader_epoch`` is the source's, of the last batch copied; ``target_end`` the target offset after the
+    last record written; ``instance`` the lane's (Spark batch id, attempt).
+    """
+
+    source_topic_id: str
+    target_topic_id: str
+    leader_epoch: int
+    target_end: int
+    generation: int
+    instance: tuple[int, int]
+
+    def encode(self) -> str:
+        """Return JSON of well under 1 KB; the broker refuses more than 4096 characters."""
+        fields = {
+            "v": VERSION,
+            "source_id": self.source_topic_id,
+            "target_id": self.target_topic_id,
+            "epoch": self.leader_epoch,
+            "target_end": self.target_end,
+            "generation": self.generation,
+            "instance": list(self.instance),
+        }
+        return json.dumps(fields, separators=(",", ":"))
+
+
+def decode(text: str) -> ProgressMeta | None:
+    """Return the metadata; ``None`` for the empty text of an offset that another tool committed.
+
+    Raises:
+        NeedsOperator: PROGRESS_UNREADABLE, damaged or of a newer version.
+    """
+    if not text:
+        return None
+    try:
+        fields = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _unreadable("JSON", f"{len(text)} characters that are none") from error
+    version = fields.get("v") if isinstance(fields, dict) else None
+    if type(version) is not int or version < 1:
+        raise _unreadable("an object with a version", "another kind of JSON")
+    if version > VERSION:
+        raise _unreadable(f"version {VERSION} or older", f"version {version}", "upgrade Onceover")
+    batch, attempt = _instance(fields)
+    return ProgressMeta(
+        source_topic_id=_text(fields, "source_id"),
+        target_topic_id=_text(fields, "target_id"),
+        leader_epoch=_number(fields, "epoch"),
+        target_end=_number(fields, "target_end"),
+        generation=_number(fields, "generation"),
+        instance=(batch, attempt),
+    )
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str):
+        raise _unreadable(f"a text in {name!r}", type(value).__name__)
+    return value
+
+
+def _number(fields: dict[str, Any], name: str) -> int:
+    return _integer(fields.get(name), name)
+
+
+def _integer(value: object, name: str) -> int:
+    # Not isinstance: JSON's true is an int to Python.
+    if type(value) is not int:
+        raise _unreadable(f"a whole number in {name!r}", type(value).__name__)
+    return value
+
+
+def _instance(fields: dict[str, Any]) -> tuple[int, int]:
+    match fields.get("instance"):
+        case [batch, attempt]:
+            return _integer(batch, "instance"), _integer(attempt, "instance")
+        case other:
+            raise _unreadable("two numbers in 'instance'", type(other).__name__)
+
+
+def _unreadable(expected: str, seen: str, resolve: str = _RESOLVE) -> NeedsOperator:
+    return NeedsOperator(
+        "the metadata of a committed position cannot be read",
+        code="PROGRESS_UNREADABLE",
+        expected=expected,
+        seen=seen,
+        resolve=resolve,
+    )
