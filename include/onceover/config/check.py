@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 from onceover.config import values
 from onceover.config.clients import same_cluster_fault
 from onceover.config.document import Document, substitute, substitute_each
-from onceover.config.faults import Fault, Invalid, nearest_fix
+from onceover.config.faults import Fault, Invalid, nearest_fix, shown_key
 from onceover.config.flowfile import FlowKeys, slots_of
 from onceover.config.release import unavailable
 from onceover.config.rules import KeyFault, check_properties, literal_secrets
@@ -75,7 +75,7 @@ class _Check:
             return
         self._keys.add(key)
         line = self._document.line_of(key)
-        self._faults.append(Fault(str(self._path), ".".join(key), problem, fix, line))
+        self._faults.append(Fault(str(self._path), ".".join(map(shown_key, key)), problem, fix, line))
 
     def _absolute(self, data: dict[str, Any]) -> dict[str, Any]:
         """Return ``data`` with client files relative to the flow file, not to where we run."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NoReturn
 
 from onceover.config.connection import read_connection, variable_of
 from onceover.config.document import parse_yaml, substitute
-from onceover.config.faults import BadConfig, Fault, Invalid
+from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
 from onceover.config.flowfile import ClusterSpec, Flow
 from onceover.config.keys import shown_value
 from onceover.config.properties import parse_properties
@@ -93,7 +93,9 @@ def resolve_client(
         checked, faults = check_properties(raw)
         if not faults:
             return ClientConfig(spec.alias, checked)
-        raise BadConfig(Fault(where, f"{origin}: {key}", problem, fix) for key, problem, fix in faults)
+        raise BadConfig(
+            Fault(where, f"{origin}: {shown_key(key)}", problem, fix) for key, problem, fix in faults
+        )
     # Outside the handler: an exception's context must not carry text from the client's file.
     raise BadConfig([fault])
 
@@ -161,7 +163,7 @@ def _read_client_file(path: Path) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for key, value, line in parse_properties(text):
         if key in values:
-            raise Invalid(f"line {line}: {key} is given twice", "remove one")
+            raise Invalid(f"line {line}: {shown_key(key)} is given twice", "remove one")
         values[key] = value
     return values
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import yaml
 
-from onceover.config.faults import Fault, Invalid
+from onceover.config.faults import Fault, Invalid, shown_key
 
 Path = tuple[str, ...]
 
@@ -51,10 +51,9 @@ def parse_yaml(text: str, where: str) -> tuple[Document | None, list[Fault]]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         return None, [Fault(where, "", "not valid YAML", _QUOTE_FIX, mark.line + 1 if mark else None)]
-    except yaml.YAMLError:
-        return None, [
-            Fault(where, "", "not valid YAML: a character is not allowed", "save it as plain UTF-8 text")
-        ]
+    except (yaml.YAMLError, RecursionError):
+        problem = "not valid YAML: a character is not allowed, or it is nested too deeply"
+        return None, [Fault(where, "", problem, "save it as plain UTF-8 text")]
     if not isinstance(node, yaml.MappingNode):
         return None, [Fault(where, "", "expected keys with values, found none", "see docs/flow-file.md")]
     reader = _Reader(where)
@@ -149,4 +148,4 @@ def substitute_each(
 
 
 def _dotted(path: Path) -> str:
-    return ".".join(path)
+    return ".".join(map(shown_key, path))

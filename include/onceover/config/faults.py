@@ -6,11 +6,14 @@ A fault never carries a value that may be secret: whoever makes one decides what
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from onceover.errors import UsageError
+
+_KEY: Final = re.compile(r"[A-Za-z0-9_.>-]*")
 
 
 class Invalid(ValueError):
@@ -43,7 +46,9 @@ class Fault:
     def __str__(self) -> str:
         place = self.where if self.line is None else f"{self.where}:{self.line}"
         key = f"{self.key}: " if self.key else ""
-        return f"{place}: {key}{self.problem}; {self.fix}"
+        line = f"{place}: {key}{self.problem}; {self.fix}"
+        # One line whatever a file name or key contains, and nothing that commands a terminal.
+        return "".join(char if char.isprintable() else " " for char in line)
 
     def as_dict(self) -> dict[str, str | int | None]:
         """Return the fault for the command line's JSON."""
@@ -81,10 +86,20 @@ class BadConfig(UsageError):
         return {**super().as_dict(), "faults": [fault.as_dict() for fault in self.faults]}
 
 
+def shown_key(key: str) -> str:
+    """Return ``key`` as far as it looks like one.
+
+    In ``{sasl.password:hunter2}`` the blank after the colon is missing, so all of it is the key.
+    """
+    match = _KEY.match(key)
+    head = match.group() if match else ""
+    return key if head == key else f"{head}…"
+
+
 def nearest_fix(word: str, valid: Iterable[str]) -> str:
     """Return the advice for an unknown ``word``: the nearest valid one, or the list of all."""
     known = sorted(valid)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     if close:
         return f'did you mean "{close[0]}"?'
     return f"valid here: {', '.join(known)}" if known else "remove it"

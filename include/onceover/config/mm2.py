@@ -13,7 +13,8 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
-from onceover.config.faults import BadConfig, Fault, Invalid
+from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
+from onceover.config.keys import refusal_of
 from onceover.config.mm2_security import ClientTranslation, reason_for, still_missing, translate_client
 from onceover.config.mm2_settings import FLOW_SETTINGS, NO_COUNTERPART, Setting
 from onceover.config.properties import parse_properties
@@ -93,7 +94,9 @@ class _Importer:
             self._notes.append(
                 "both directions of a pair are enabled: start one of the two flows, never both"
             )
-        left = tuple(NoCounterpart(key, self._shown(key), self._left[key]) for key in sorted(self._left))
+        left = tuple(
+            NoCounterpart(shown_key(key), self._shown(key), self._left[key]) for key in sorted(self._left)
+        )
         return Mm2Import(flows, left, tuple(dict.fromkeys(self._notes)))
 
     def _fail(self, key: str, problem: str, fix: str) -> BadConfig:
@@ -186,8 +189,10 @@ class _Importer:
         reason = next((why for pattern, why in NO_COUNTERPART if re.fullmatch(pattern, bare)), None)
         if reason:
             return reason
-        if key != bare and bare.startswith(_CLIENT_FAMILIES):
-            return "belongs to a cluster or a pair that no enabled flow uses this way"
+        if bare in FLOW_SETTINGS or (key != bare and bare.startswith(_CLIENT_FAMILIES)):
+            return "belongs to a cluster or a pair that no enabled flow uses"
+        if refused := refusal_of(bare):
+            return refused[0]
         if any(f".{role}" in f".{key}" for role in _ROLES):
             return reason_for(bare)
         return "is not a setting of MirrorMaker 2 that Onceover knows"
@@ -203,4 +208,5 @@ class _Importer:
 
     def _shown(self, key: str) -> str:
         value = self._properties.get(key, "")
-        return value if _HARMLESS.fullmatch(value) and not _SECRET_WORD.search(key) else "(not shown)"
+        harmless = _HARMLESS.fullmatch(value) or self._bare(key) in FLOW_SETTINGS
+        return value if harmless and not _SECRET_WORD.search(key) else "(not shown)"

@@ -48,7 +48,7 @@ def check_properties(values: Mapping[str, Any]) -> tuple[dict[str, str], list[Ke
             faults.append(
                 KeyFault(key, f"contradicts {name}, which is the same key", "remove one of the two")
             )
-        checked[name] = normal
+        checked.setdefault(name, normal)
     # A key that is present but wrong must not be reported as missing, too.
     named = {SYNONYMS.get(key, key) for key in values}
     faults += [fault for fault in _cross_checks(checked, named) if fault.key not in {f.key for f in faults}]

@@ -1,0 +1,212 @@
+"""Clients are resolved from three places, checked whole, and never show a secret."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+import os
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from onceover.config.clients import ClientConfig, resolve_client, resolve_clients
+from onceover.config.faults import BadConfig
+from onceover.config.flowfile import ClusterSpec
+from onceover.config.keys import ALLOWED, REFUSED, SYNONYMS
+from onceover.config.load import load_flow
+from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
+
+PRIVATE = {
+    "bootstrap.servers": "a:1, b:2",
+    "security.protocol": "sasl_ssl",
+    "sasl.mechanisms": "scram-sha-512",
+    "sasl.username": "copier",
+    "sasl.password": SECRET,
+    "ssl.certificate.pem": "-----BEGIN CERTIFICATE-----",
+    "ssl.key.pem": f"-----BEGIN {SECRET}",
+    "ssl.key.password": SECRET,
+}
+
+
+def _connection(text: str) -> ClientConfig:
+    spec = ClusterSpec(alias="west", connection="kafka_target")
+    return resolve_client(spec, where="f.yaml: target", environ={"AIRFLOW_CONN_KAFKA_TARGET": text})
+
+
+def _json(**fields: Any) -> str:
+    return json.dumps({"conn_type": "kafka", **fields})
+
+
+def _faults(resolve: Callable[[], object]) -> list[str]:
+    with pytest.raises(BadConfig) as raised:
+        resolve()
+    error = raised.value
+    assert SECRET not in repr((str(error), error.as_dict(), error.__cause__, error.__context__))
+    return str(error).splitlines()
+
+
+def test_inline_keys_are_normalised() -> None:
+    """Every caller sees one spelling: capitals, no blanks, sasl.mechanism."""
+    spec = ClusterSpec(
+        alias="east", client={**PRIVATE, "sasl.password": "${PASSWORD}", "socket.timeout.ms": 5000}
+    )
+    client = resolve_client(spec, where="f.yaml: source", environ=ENVIRON)
+    assert client.alias == "east"
+    assert client.properties["bootstrap.servers"] == "a:1,b:2"
+    assert client.properties["security.protocol"] == "SASL_SSL"
+    assert client.properties["sasl.mechanism"] == "SCRAM-SHA-512"
+    assert client.properties["sasl.password"] == SECRET
+    assert client.properties["socket.timeout.ms"] == "5000"
+    assert "sasl.mechanisms" not in client.properties
+
+
+def test_no_way_of_showing_a_client_shows_a_secret() -> None:
+    """Printing, logging and reports redact; pickling and copying into plain data are refused."""
+    client = _connection(_json(extra=PRIVATE))
+    shown = (repr(client), str(client), f"{client.properties}", str(client.redacted()), repr(vars(client)))
+    assert not [text for text in shown if SECRET in text]
+    assert client.redacted()["sasl.password"] == "***"
+    assert client.redacted()["ssl.certificate.pem"] == "(PEM)"
+    assert client.redacted()["sasl.username"] == "copier"
+    for leak in (pickle.dumps, copy.deepcopy, dataclasses.asdict):
+        with pytest.raises(TypeError, match="do not travel"):
+            leak(client)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _json(extra=PRIVATE),
+        _json(extra=json.dumps(PRIVATE)),
+        "kafka://?" + urlencode(PRIVATE),
+        "kafka:///?" + urlencode({"__extra__": json.dumps(PRIVATE)}),
+    ],
+    ids=["json", "json in json", "uri query", "uri extra"],
+)
+def test_every_form_of_an_airflow_connection_is_read(text: str) -> None:
+    """JSON and URI, as Airflow writes and reads them."""
+    assert _connection(text).properties["sasl.password"] == SECRET
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "AIRFLOW_CONN_KAFKA_TARGET is not set, so the Connection cannot be read; export AIRFLOW_CONN"),
+        (f"{{{SECRET}", "is not valid JSON"),
+        (SECRET, "is neither JSON nor a URI"),
+        (f"kafka://[{SECRET}", "is neither JSON nor a URI"),
+        (f"postgres://u:{SECRET}@h/db", "is not a Connection of type kafka"),
+        (f"kafka://u:{SECRET}@h:1?bootstrap.servers=a:1", "has host, login, password, port outside extra"),
+        (_json(password=SECRET, extra={"a": "b"}), "has password outside extra"),
+        (_json(), "has no client keys in extra"),
+        (_json(extra=f"[{SECRET}"), "has no client keys in extra"),
+        (_json(extra={**PRIVATE, "group.id": "g"}), "group.id: refused: progress is kept"),
+        (_json(extra={**PRIVATE, "error_cb": "os.system"}), "error_cb: refused: would run code"),
+        (_json(extra={**PRIVATE, "sasl.password": {"x": SECRET}}), "sasl.password: expected a single value"),
+    ],
+)
+def test_a_bad_connection_names_the_variable_and_no_value(text: str, words: str) -> None:
+    """The variable is the whole secret: nothing of it is repeated."""
+    (line,) = _faults(lambda: _connection(text))
+    assert line.startswith("f.yaml: target: connection kafka_target (AIRFLOW_CONN_KAFKA_TARGET): ")
+    assert words in line
+
+
+def _write(path: Path, text: str | bytes, mode: int = 0o600) -> ClusterSpec:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    path.chmod(mode)
+    return ClusterSpec(alias="west", client_file=str(path))  # type: ignore[arg-type]
+
+
+def _resolve(spec: ClusterSpec) -> ClientConfig:
+    return resolve_client(spec, where="f.yaml: target", environ={})
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o400])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("c.properties", "bootstrap.servers = a:1\nclient.id=${X}"),
+        ("c.yaml", 'bootstrap.servers: "a:1"\nclient.id: "${X}"'),
+    ],
+)
+def test_a_private_client_file_is_read_as_it_stands(tmp_path: Path, name: str, text: str, mode: int) -> None:
+    """Both formats; ${...} in it is no reference, because passwords may look like that."""
+    client = _resolve(_write(tmp_path / name, text, mode))
+    assert dict(client.properties) == {"bootstrap.servers": "a:1", "client.id": "${X}"}
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o604, 0o620, 0o644, 0o700, 0o602])
+def test_a_client_file_open_to_others_is_refused_with_the_command(tmp_path: Path, mode: int) -> None:
+    """Nothing of it is read."""
+    path = tmp_path / "c.properties"
+    (line,) = _faults(lambda: _resolve(_write(path, f"sasl.password={SECRET}", mode)))
+    assert line.startswith(f"f.yaml: target: client_file {path}: has mode {mode:04o}")
+    assert line.endswith(f"run: chmod 600 {path}")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("c.yaml", f"a: [{SECRET}", "not valid YAML"),
+        ("c.yaml", f"a: 1\na: {SECRET}", "line 2: the key is given twice"),
+        ("c.properties", f"a=1\na={SECRET}", "line 2: a is given twice"),
+        ("c.properties", f"a={SECRET}\\u1", "line 1: \\u without"),
+        ("c.properties", SECRET.encode() + b"\xff", "is not UTF-8 text"),
+        ("c.properties", "a=" + "x" * (1 << 20), "is larger than 1 MiB"),
+        ("c.txt", SECRET, "neither .yaml nor .properties"),
+    ],
+)
+def test_a_broken_client_file_is_named_without_its_text(
+    tmp_path: Path, name: str, text: str | bytes, words: str
+) -> None:
+    """The file holds secrets: only its path, the line and the key are repeated."""
+    (line,) = _faults(lambda: _resolve(_write(tmp_path / name, text)))
+    assert str(tmp_path / name) in line
+    assert words in line
+
+
+def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path) -> None:
+    """A FIFO without writer does not block, a directory and a missing file are named."""
+    fifo = tmp_path / "c.properties"
+    os.mkfifo(fifo, 0o600)
+    for path, words in (
+        (fifo, "not a regular file"),
+        (tmp_path, "not a regular file"),
+        (tmp_path / "x", "No such file"),
+    ):
+        spec = ClusterSpec(alias="west", client_file=str(path))  # type: ignore[arg-type]
+        (line,) = _faults(lambda spec=spec: _resolve(spec))  # type: ignore[misc]
+        assert words in line
+
+
+def test_both_clusters_are_resolved_and_all_faults_reported(write_flow: FlowWriter) -> None:
+    """A fault of the source does not hide one of the target."""
+    changes = {side: {"client": None, "connection": f"kafka_{side}"} for side in ("source", "target")}
+    flow = load_flow(write_flow(changes), environ={})
+    lines = _faults(lambda: resolve_clients(flow, {}))
+    assert [name in line for name, line in zip(("KAFKA_SOURCE", "KAFKA_TARGET"), lines, strict=True)] == [
+        True,
+        True,
+    ]
+
+
+def test_one_cluster_under_two_connections_is_refused(write_flow: FlowWriter) -> None:
+    """Copying a cluster onto itself is found however the cluster is named."""
+    flow = load_flow(write_flow({"target": {"client": None, "connection": "c"}}), environ=ENVIRON)
+    same = {**ENVIRON, "AIRFLOW_CONN_C": _json(extra={"bootstrap.servers": "x:9,localhost:19092"})}
+    (line,) = _faults(lambda: resolve_clients(flow, same))
+    assert "copy a cluster onto itself" in line
+    other = {**ENVIRON, "AIRFLOW_CONN_C": _json(extra={"bootstrap.servers": "127.0.0.1:19093"})}
+    assert [client.alias for client in resolve_clients(flow, other)] == ["east", "west"]
+
+
+def test_no_key_is_both_accepted_and_refused() -> None:
+    """The two lists are disjoint, and synonyms lead to accepted keys."""
+    assert not ALLOWED.keys() & REFUSED.keys()
+    assert set(SYNONYMS.values()) <= ALLOWED.keys()

@@ -1,0 +1,112 @@
+"""``flow check`` and ``flow import`` as the command line calls them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pytest
+
+from onceover.cli import flow as command
+from onceover.cli.output import CommandResult
+from onceover.config.faults import BadConfig
+from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
+from tests.unit.config.test_mm2 import FULL
+
+
+@pytest.fixture(autouse=True)
+def environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The commands read the process's environment."""
+    for name, value in {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+
+
+def _run(*arguments: str) -> CommandResult:
+    parser = argparse.ArgumentParser()
+    command.register(parser.add_subparsers())
+    args = parser.parse_args(["flow", *arguments])
+    result = args.func(args)
+    assert isinstance(result, CommandResult)
+    assert SECRET not in result.text + json.dumps(result.document)
+    return result
+
+
+def test_check_reports_the_flow_and_what_deserves_a_second_look(write_flow: FlowWriter) -> None:
+    """Clusters, lanes and warnings, secrets as ***."""
+    client = {
+        "bootstrap.servers": "k1:1,k2:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "u",
+        "sasl.password": "${PASSWORD}",
+    }
+    write_flow({}, "another")
+    path = write_flow({"target": {"client": client}, "spark": {"master": "spark://h:7077"}})
+    result = _run("check", "orders-dr")
+    document = result.document
+    assert (document["flow"], document["path"], document["lanes"]) == ("orders-dr", str(path), 2)
+    assert document["source"] == {
+        "alias": "east",
+        "from": "client",
+        "client": {"bootstrap.servers": ENVIRON["EAST"]},
+    }
+    assert document["target"]["client"]["sasl.password"] == "***"
+    expected = (
+        "executors of spark://h:7077",
+        "unencrypted",
+        "executors of",
+        "replication_factor is 1",
+        "is called orders-dr",
+    )
+    assert [words in text for words, text in zip(expected, document["warnings"], strict=True)] == [True] * 5
+    assert result.exit_code == 0
+    assert f"orders-dr: in order ({path})" in result.text
+
+
+def test_check_of_an_ordinary_flow_has_no_warning(write_flow: FlowWriter) -> None:
+    """The near miss: nothing to say about a flow that is in order."""
+    write_flow()
+    assert _run("check", "orders-dr").document["warnings"] == []
+
+
+def test_check_refuses_a_connection_that_cannot_be_read(write_flow: FlowWriter) -> None:
+    """Loading a flow does not open Connections; checking it does."""
+    write_flow({"target": {"client": None, "connection": "nowhere"}})
+    with pytest.raises(BadConfig, match="AIRFLOW_CONN_NOWHERE is not set"):
+        command.check("orders-dr")
+
+
+def test_import_writes_the_files_and_says_what_is_left(tmp_path: Path) -> None:
+    """Files, notes, untranslated settings and what the check still wants."""
+    source = tmp_path / "mm2.properties"
+    source.write_text(FULL)
+    result = _run("import", str(source), "--out", str(tmp_path / "new"))
+    written = tmp_path / "new" / "east-to-west.yaml"
+    assert [path.name for path in written.parent.iterdir()] == ["east-to-west.yaml"]
+    assert result.document["files"] == [str(written)]
+    assert SECRET not in written.read_text()
+    assert "ONCEOVER_EAST_SASL_PASSWORD is not set" in result.document["left_to_do"][0]
+    assert f"wrote {written}" in result.text
+    assert "without counterpart:" in result.text
+
+
+def test_import_replaces_nothing_unless_told_to(tmp_path: Path) -> None:
+    """A flow file may have been edited since."""
+    source = tmp_path / "mm2.properties"
+    source.write_text(FULL)
+    edited = tmp_path / "east-to-west.yaml"
+    edited.write_text("edited")
+    with pytest.raises(BadConfig, match=r"exists already; .*--force"):
+        _run("import", str(source))
+    assert edited.read_text() == "edited"
+    _run("import", str(source), "--force")
+    assert "flow: east-to-west" in edited.read_text()
+
+
+def test_import_of_an_unreadable_file_names_it(tmp_path: Path) -> None:
+    """Missing, or no text at all."""
+    (tmp_path / "bytes").write_bytes(b"\xff")
+    for name, words in (("gone", "No such file"), ("bytes", "is not UTF-8 text")):
+        with pytest.raises(BadConfig, match=f"{name}: .*{words}"):
+            command.import_(tmp_path / name, tmp_path)

@@ -1,0 +1,142 @@
+"""A good file becomes a flow, found by stem or path; its text holds no secret."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from pathlib import Path
+
+import pytest
+
+from onceover.config.load import find_flow_files, flows_dir, load_flow, onceover_home, run_dir
+from onceover.config.values import Rpo
+from onceover.errors import UsageError
+from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
+
+EVERY_KEY = """
+flow: all-keys
+source: {alias: east, client: {bootstrap.servers: "a:1, b:2", client.id: "${NAME}", socket.timeout.ms: 5000}}
+target: {alias: west, connection: kafka_target}
+topics:
+  include: ["flights.*"]
+  exclude: ["flights\\\\.tmp"]
+  naming: identity
+  start: timestamp:2026-01-01T01:00:00+01:00
+  discovery_interval: 10s
+  sync_configs: false
+  sync_acls: false
+delivery: exactly_once
+lanes: ${LANES}
+transaction: {max_interval: 50ms, max_bytes: 1MiB}
+limits: {memory_per_lane: 8MiB, bytes_per_second: 10MiB}
+on_bad_record: stop
+handler: null
+handler_args: {}
+groups: {include: ["app-.*"], exclude: []}
+state: {replication_factor: 3, map_retention: 7d}
+spark: {master: "spark://host:7077", task_length: 1m}
+schedules: {replicate: "@continuous", sync_group_offsets: "*/5 * * * *", audit: null}
+objectives: {rto: 5m, rpo: 30s}
+"""
+
+
+def test_defaults_are_those_of_the_reference(write_flow: FlowWriter) -> None:
+    """A file with only the required keys has every documented default."""
+    flow = load_flow(write_flow(), environ=ENVIRON)
+    assert (flow.delivery, flow.lanes, flow.on_bad_record, flow.handler, flow.handler_args) == (
+        "exactly_once", 2, "stop", None, {},
+    )  # fmt: skip
+    assert (flow.transaction.max_interval_ms, flow.transaction.max_bytes) == (500, 64 << 20)
+    assert (flow.limits.memory_per_lane_bytes, flow.limits.bytes_per_second) == (128 << 20, None)
+    assert (flow.topics.naming, flow.topics.start, flow.topics.discovery_interval_ms) == (
+        "identity",
+        "earliest",
+        30_000,
+    )
+    assert (flow.topics.sync_configs, flow.topics.sync_acls) == (True, False)
+    assert (flow.state.replication_factor, flow.state.map_retention_ms) == (1, 14 * 86_400_000)
+    assert (flow.spark.master, flow.spark.task_length_ms) == ("local", 300_000)
+    assert flow.schedules.model_dump() == {"replicate": None, "sync_group_offsets": None, "audit": "@daily"}
+    assert (flow.objectives.rto_ms, flow.objectives.rpo) == (900_000, Rpo(records=0))
+
+
+def test_every_key_is_read(write_flow: FlowWriter) -> None:
+    """Each key of the reference reaches its attribute; the environment may give numbers, too."""
+    flow = load_flow(write_flow(EVERY_KEY), environ={"NAME": "me", "LANES": "4"})
+    assert flow.lanes == 4
+    assert flow.source.origin == "client"
+    assert flow.target.connection == "kafka_target"
+    assert flow.topics.start_timestamp_ms == 1_767_225_600_000
+    assert (flow.transaction.max_interval_ms, flow.transaction.max_bytes) == (50, 1 << 20)
+    assert (flow.limits.memory_per_lane_bytes, flow.limits.bytes_per_second) == (8 << 20, 10 << 20)
+    assert (flow.spark.master, flow.spark.task_length_ms) == ("spark://host:7077", 60_000)
+    assert flow.schedules.sync_group_offsets == "*/5 * * * *"
+    assert flow.objectives.rpo == Rpo(age_ms=30_000)
+
+
+def test_the_hash_is_that_of_the_file_not_of_the_environment(write_flow: FlowWriter) -> None:
+    """Two machines with other addresses agree on the hash of one file."""
+    path = write_flow()
+    flow = load_flow(path, environ=ENVIRON)
+    other = load_flow(path, environ={**ENVIRON, "EAST": "elsewhere:1"})
+    assert flow.sha256 == other.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    assert flow.path == path
+
+
+def test_filters_match_whole_names(write_flow: FlowWriter) -> None:
+    """Expressions are anchored, exclusion wins, and Onceover's own groups never match."""
+    changes = {"topics": {"include": ["orders.*", "b"], "exclude": ["orders-tmp"]}}
+    flow = load_flow(write_flow(changes), environ=ENVIRON)
+    assert [t for t in ("orders", "orders-tmp", "my-orders", "b", "bb") if flow.topics.selects(t)] == [
+        "orders",
+        "b",
+    ]
+    groups = ("app", "connect-x", "onceover.orders-dr", "onceover-lag.x")
+    assert [group for group in groups if flow.groups.selects(group)] == ["app"]
+
+
+def test_a_loaded_flow_shows_and_carries_no_secret(write_flow: FlowWriter) -> None:
+    """Printing, dumping and pickling a flow give ${PASSWORD}, not what it stands for."""
+    client = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "u"}
+    path = write_flow({"source": {"client": {**client, "sasl.password": "${PASSWORD}"}}})
+    flow = load_flow(path, environ=ENVIRON)
+    shown = (repr(flow), str(flow), flow.model_dump_json(), repr(pickle.dumps(flow)))
+    assert not [text for text in shown if SECRET in text]
+
+
+def test_client_files_are_relative_to_the_flow_file(write_flow: FlowWriter, tmp_path: Path) -> None:
+    """Wherever the command runs, the same file is meant."""
+    flow = load_flow(
+        write_flow({"source": {"client": None, "client_file": "east.properties"}}), environ=ENVIRON
+    )
+    assert flow.source.client_file == tmp_path / "east.properties"
+
+
+def test_a_stem_is_looked_for_in_the_flows_directory(write_flow: FlowWriter, tmp_path: Path) -> None:
+    """FLOW on the command line is a stem; another name in the file does not matter."""
+    write_flow({"flow": "another-name"})
+    (tmp_path / "README.md").write_text("no flow")
+    environ = {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path)}
+    assert find_flow_files(environ) == [tmp_path / "orders-dr.yaml"]
+    assert load_flow("orders-dr", environ=environ).flow == "another-name"
+    with pytest.raises(UsageError, match=r'holds no flow file "order-dr"; did you mean "orders-dr"\?$'):
+        load_flow("order-dr", environ=environ)
+
+
+def test_an_absent_flows_directory_names_the_variable(tmp_path: Path) -> None:
+    """Nobody has to know where flows are looked for."""
+    with pytest.raises(UsageError, match=r"gone: holds no flow file \"x\"; .*ONCEOVER_FLOWS"):
+        load_flow("x", environ={"ONCEOVER_FLOWS": str(tmp_path / "gone")})
+
+
+def test_the_shipped_flow_is_in_order() -> None:
+    """The demo's flow loads with its two variables."""
+    flow = load_flow("flights-dr", environ={"ONCEOVER_EAST": "h:1", "ONCEOVER_WEST": "h:2"})
+    assert (flow.flow, flow.source.alias, flow.target.alias) == ("flights-dr", "east", "west")
+    assert flow.path.parent == flows_dir({})
+
+
+def test_homes_are_absolute(tmp_path: Path) -> None:
+    """Workers run in other directories than the driver."""
+    assert onceover_home({}) == Path.cwd() / "var"
+    assert run_dir("orders-dr", {"ONCEOVER_HOME": str(tmp_path)}) == tmp_path / "orders-dr"

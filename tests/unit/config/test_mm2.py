@@ -1,0 +1,228 @@
+"""A MirrorMaker 2 file becomes flow files; nothing of it is lost in silence, no secret repeated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from onceover.config.faults import BadConfig
+from onceover.config.load import load_flow
+from onceover.config.mm2 import Mm2Import, import_mm2
+from onceover.config.properties import parse_properties
+from tests.unit.config.conftest import SECRET
+
+BASE = """
+clusters = east, west
+east.bootstrap.servers = e1:9092, e2:9092
+west.bootstrap.servers = w1:9092
+east->west.enabled = true
+replication.policy.class = org.apache.kafka.connect.mirror.IdentityReplicationPolicy
+"""
+FULL = (
+    BASE
+    + f"""
+east->west.topics = orders.*, flights
+east->west.topics.exclude = .*-tmp
+groups = app-.*
+groups.blacklist = app-old
+tasks.max = 4
+refresh.topics.interval.seconds = 10
+sync.topic.acls.enabled = false
+sync.topic.configs.enabled = false
+offset-syncs.topic.replication.factor = 3
+east.consumer.auto.offset.reset = latest
+east.security.protocol = SASL_SSL
+east.sasl.mechanism = SCRAM-SHA-512
+east.sasl.jaas.config = org.apache.kafka.common.security.scram.ScramLoginModule required \\
+    username="mirror" password="{SECRET};\\\\"x";
+east.ssl.truststore.location = /etc/kafka/trust.jks
+east.ssl.truststore.password = {SECRET}
+west.exactly.once.source.support = enabled
+dedicated.mode.enable.internal.rest = true
+east->west.producer.linger.ms = 50
+east.consumer.isolation.level = read_committed
+something.odd = {SECRET}
+west->east.enabled = false
+west->east.topics = back
+"""
+)
+
+
+def _import(text: str) -> Mm2Import:
+    result = import_mm2(text, Path("mm2.properties"))
+    assert SECRET not in repr(result)
+    return result
+
+
+def _flow(text: str) -> dict[str, Any]:
+    (flow,) = _import(text).flows
+    data: dict[str, Any] = yaml.safe_load(flow.text)
+    return data
+
+
+def test_every_translatable_setting_reaches_the_flow_file() -> None:
+    """The most specific value wins, as in MirrorMaker 2."""
+    assert _flow(FULL) == {
+        "flow": "east-to-west",
+        "source": {
+            "alias": "east",
+            "client": {
+                "bootstrap.servers": "e1:9092,e2:9092",
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-512",
+                "sasl.username": "mirror",
+                "sasl.password": "${ONCEOVER_EAST_SASL_PASSWORD}",
+            },
+        },
+        "target": {"alias": "west", "client": {"bootstrap.servers": "w1:9092"}},
+        "topics": {
+            "include": ["orders.*", "flights"],
+            "exclude": [".*-tmp"],
+            "naming": "identity",
+            "start": "latest",
+            "discovery_interval": "10s",
+            "sync_configs": False,
+            "sync_acls": False,
+        },
+        "lanes": 4,
+        "groups": {"include": ["app-.*"], "exclude": ["app-old"]},
+        "state": {"replication_factor": 3},
+    }
+
+
+def test_every_setting_is_translated_or_listed_with_a_reason() -> None:
+    """What is neither in the flow nor in the list would be lost in silence."""
+    result = _import(FULL)
+    assert {entry.key for entry in result.no_counterpart} == {
+        "east.ssl.truststore.location",
+        "east.ssl.truststore.password",
+        "west.exactly.once.source.support",
+        "dedicated.mode.enable.internal.rest",
+        "east->west.producer.linger.ms",
+        "east.consumer.isolation.level",
+        "something.odd",
+        "west->east.enabled",
+        "west->east.topics",
+    }
+    assert all(entry.reason for entry in result.no_counterpart)
+    reasons = {entry.key: entry.reason for entry in result.no_counterpart}
+    assert "keytool" in reasons["east.ssl.truststore.location"]
+    assert "ONCEOVER_EAST_SASL_PASSWORD" in result.notes[0]
+
+
+def test_the_written_file_is_in_order(tmp_path: Path) -> None:
+    """What the import makes, the check accepts once the variable is set."""
+    (flow,) = _import(FULL).flows
+    path = tmp_path / "east-to-west.yaml"
+    path.write_text(flow.text)
+    loaded = load_flow(path, environ={"ONCEOVER_EAST_SASL_PASSWORD": SECRET})
+    assert (loaded.flow, loaded.lanes, loaded.topics.start) == ("east-to-west", 4, "latest")
+
+
+def test_the_default_policy_becomes_prefix_and_says_so() -> None:
+    """MirrorMaker 2 renames topics unless told otherwise; importing must not change that in silence."""
+    text = BASE.replace("replication.policy.class", "#")
+    assert _flow(text)["topics"]["naming"] == "prefix"
+    assert "naming: prefix" in " ".join(_import(text).notes)
+
+
+def test_two_enabled_directions_make_two_flows_and_a_warning() -> None:
+    """Both with identity naming would copy in a circle."""
+    result = _import(BASE + "west->east.enabled = true")
+    assert [flow.name for flow in result.flows] == ["east-to-west", "west-to-east"]
+    assert "never both" in " ".join(result.notes)
+
+
+SECURITY: list[tuple[str, dict[str, str]]] = [
+    (
+        "sasl.jaas.config=security.plain.PlainLoginModule required username='u' password=p;",
+        {"sasl.username": "u", "sasl.password": "${ONCEOVER_EAST_SASL_PASSWORD}"},
+    ),
+    (
+        'sasl.jaas.config=x.PlainLoginModule required username="${env:U}" password="${env:PW}";',
+        {"sasl.username": "${U}", "sasl.password": "${PW}"},
+    ),
+    (
+        'sasl.jaas.config=x.OAuthBearerLoginModule required clientId="c" clientSecret="s" scope="k";',
+        {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "c",
+            "sasl.oauthbearer.client.secret": "${ONCEOVER_EAST_SASL_OAUTHBEARER_CLIENT_SECRET}",
+            "sasl.oauthbearer.scope": "k",
+        },
+    ),
+    ("ssl.truststore.type=PEM\neast.ssl.truststore.location=/ca.pem", {"ssl.ca.location": "/ca.pem"}),
+    (
+        "ssl.keystore.type=pem\neast.ssl.keystore.location=/c.pem\neast.ssl.key.password=p",
+        {
+            "ssl.certificate.location": "/c.pem",
+            "ssl.key.location": "/c.pem",
+            "ssl.key.password": "${ONCEOVER_EAST_SSL_KEY_PASSWORD}",
+        },
+    ),
+    ("ssl.endpoint.identification.algorithm=", {"ssl.endpoint.identification.algorithm": "none"}),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), SECURITY)
+def test_java_security_becomes_librdkafka_keys(text: str, expected: dict[str, str]) -> None:
+    """Logins are read from JAAS, PEM stores from their files, secrets become variables."""
+    client = _flow(f"{BASE}east.{text}")["source"]["client"]
+    assert {key: value for key, value in client.items() if key != "bootstrap.servers"} == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f'sasl.jaas.config=x.Krb5LoginModule required keyTab="{SECRET}";', "Kerberos"),
+        (f"sasl.jaas.config={SECRET}", "no login we can read"),
+        ("sasl.mechanism=GSSAPI", "Kerberos"),
+        ("sasl.jaas.config=${file:/s.properties:jaas}", "config provider"),
+        (f"ssl.keystore.password={SECRET}", "openssl pkcs12"),
+        ("ssl.cipher.suites=x", "no librdkafka counterpart"),
+        ("sasl.login.callback.handler.class=x", "names a Java class"),
+    ],
+)
+def test_security_that_cannot_be_translated_is_listed(text: str, reason: str) -> None:
+    """With what to do instead, and without the value."""
+    (entry,) = _import(f"{BASE}east.{text}").no_counterpart
+    assert entry.key == "east." + text.partition("=")[0]
+    assert entry.value == "(not shown)"
+    assert reason in entry.reason
+
+
+def test_a_setting_of_all_clusters_reaches_both() -> None:
+    """MirrorMaker 2 lets client settings stand without a cluster's name."""
+    flow = _flow(BASE + "security.protocol = SSL\nwest.security.protocol = PLAINTEXT")
+    assert [flow[side]["client"]["security.protocol"] for side in ("source", "target")] == [
+        "SSL",
+        "PLAINTEXT",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "clusters: names fewer than two clusters; write clusters = east, west"),
+        ("clusters = a", "clusters: names fewer than two"),
+        ("clusters = a, b\na->b.enabled=false", "no pair of clusters is enabled; write a->b.enabled = true"),
+        (f"clusters = a, b\nx={SECRET}\\u1", "line 2: "),
+    ],
+)
+def test_a_file_that_makes_no_flow_is_refused(text: str, words: str) -> None:
+    """The file is named, and what is missing from it."""
+    with pytest.raises(BadConfig) as raised:
+        import_mm2(text, Path("mm2.properties"))
+    assert str(raised.value).startswith("mm2.properties: ")
+    assert words in str(raised.value)
+    assert SECRET not in repr((str(raised.value), raised.value.__context__))
+
+
+def test_a_value_out_of_range_is_listed_not_guessed() -> None:
+    """A broken expression or number does not become a broken flow file."""
+    result = _import(BASE + "tasks.max = 100\ntopics = (a")
+    assert {entry.key for entry in result.no_counterpart} == {"tasks.max", "topics"}
+    assert len(parse_properties(BASE)) == 5
