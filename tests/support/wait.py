@@ -13,8 +13,10 @@ T = TypeVar("T")
 _POLL_S = 0.02
 
 
-def wait_until(condition: Callable[[], T | None], timeout_s: float, what: str) -> T:
-    """Return the first truthy answer of ``condition``.
+def wait_until(
+    condition: Callable[[], T | None], timeout_s: float, what: str, *, poll_s: float = _POLL_S
+) -> T:
+    """Return the first truthy answer of ``condition``, asked every ``poll_s`` seconds.
 
     Raises:
         TimeoutError: it stayed falsy for ``timeout_s`` seconds; the text says ``what`` was awaited.
@@ -27,4 +29,4 @@ def wait_until(condition: Callable[[], T | None], timeout_s: float, what: str) -
             return answer
         if time.monotonic() >= deadline:
             raise TimeoutError(f"not within {timeout_s:g} s: {what} (last answer: {answer!r})")
-        pause.wait(_POLL_S)
+        pause.wait(poll_s)
