@@ -19,6 +19,15 @@ Path = tuple[str, ...]
 
 REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The deepest key that exists has three levels; arguments of a handler may have some more.
+_MAX_DEPTH: Final = 20
+_OPENING: Final = (
+    yaml.BlockMappingStartToken,
+    yaml.BlockSequenceStartToken,
+    yaml.FlowMappingStartToken,
+    yaml.FlowSequenceStartToken,
+)
+_CLOSING: Final = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
 _QUOTE_FIX: Final = "quote values with special characters, e.g. \"${NAME}\" or '*'"
 
 
@@ -39,26 +48,38 @@ class Document:
 def parse_yaml(text: str, where: str) -> tuple[Document | None, list[Fault]]:
     """Return the document, or ``None`` and why there is none; duplicate keys are faults as well."""
     try:
-        aliases = [
-            token for token in yaml.scan(text) if isinstance(token, yaml.AliasToken | yaml.AnchorToken)
-        ]
-        if aliases:
-            line = aliases[0].start_mark.line + 1
-            return None, [
-                Fault(where, "", "anchors and aliases (& and *) are not supported", _QUOTE_FIX, line)
-            ]
+        refused = _refused(text, where)
+        if refused is not None:
+            return None, [refused]
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         return None, [Fault(where, "", "not valid YAML", _QUOTE_FIX, mark.line + 1 if mark else None)]
-    except (yaml.YAMLError, RecursionError):
-        problem = "not valid YAML: a character is not allowed, or it is nested too deeply"
+    except yaml.YAMLError:
+        problem = "not valid YAML: a character is not allowed"
         return None, [Fault(where, "", problem, "save it as plain UTF-8 text")]
     if not isinstance(node, yaml.MappingNode):
         return None, [Fault(where, "", "expected keys with values, found none", "see docs/flow-file.md")]
     reader = _Reader(where)
     data = reader.mapping(node, ())
     return Document(data, reader.lines), reader.faults
+
+
+def _refused(text: str, where: str) -> Fault | None:
+    """Return the fault of YAML that is valid and yet not for configuration files.
+
+    Looked for before parsing: the parser's time grows with the square of the depth, and what it
+    says about an unknown alias quotes the text.
+    """
+    depth = 0
+    for token in yaml.scan(text):
+        depth += isinstance(token, _OPENING) - isinstance(token, _CLOSING)
+        line = token.start_mark.line + 1
+        if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
+            return Fault(where, "", "anchors and aliases (& and *) are not supported", _QUOTE_FIX, line)
+        if depth > _MAX_DEPTH:
+            return Fault(where, "", "nested too deeply", "see docs/flow-file.md", line)
+    return None
 
 
 class _Reader:
