@@ -192,7 +192,7 @@ class SegmentBuilder:
         return tuple(self._segments)
 
 
-def encode_map_key(key: MapKey) -> bytes:
+def encode_map_key(key: MapKey | MapRecord) -> bytes:
     """Return the key bytes: one way to write a key, as compaction compares bytes."""
     parts = [bytes((VERSION,))]
     for topic, partition in (key.source, key.target):

@@ -46,33 +46,33 @@ class ProgressMeta:
         }
         return json.dumps(fields, separators=(",", ":"))
 
+    @classmethod
+    def decode(cls, text: str) -> ProgressMeta | None:
+        """Return the metadata; ``None`` for the empty text of an offset that another tool committed.
 
-def decode(text: str) -> ProgressMeta | None:
-    """Return the metadata; ``None`` for the empty text of an offset that another tool committed.
-
-    Raises:
-        NeedsOperator: PROGRESS_UNREADABLE, damaged or of a newer version.
-    """
-    if not text:
-        return None
-    try:
-        fields = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise _unreadable("JSON", f"{len(text)} characters that are none") from error
-    version = fields.get("v") if isinstance(fields, dict) else None
-    if type(version) is not int or version < 1:
-        raise _unreadable("an object with a version", "another kind of JSON")
-    if version > VERSION:
-        raise _unreadable(f"version {VERSION} or older", f"version {version}", "upgrade Onceover")
-    batch, attempt = _instance(fields)
-    return ProgressMeta(
-        source_topic_id=_text(fields, "source_id"),
-        target_topic_id=_text(fields, "target_id"),
-        leader_epoch=_number(fields, "epoch"),
-        target_end=_number(fields, "target_end"),
-        generation=_number(fields, "generation"),
-        instance=(batch, attempt),
-    )
+        Raises:
+            NeedsOperator: PROGRESS_UNREADABLE, damaged or of a newer version.
+        """
+        if not text:
+            return None
+        try:
+            fields = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise _unreadable("JSON", f"{len(text)} characters that are none") from error
+        version = fields.get("v") if isinstance(fields, dict) else None
+        if type(version) is not int or version < 1:
+            raise _unreadable("an object with a version", "another kind of JSON")
+        if version > VERSION:
+            raise _unreadable(f"version {VERSION} or older", f"version {version}", "upgrade Onceover")
+        batch, attempt = _instance(fields)
+        return cls(
+            source_topic_id=_text(fields, "source_id"),
+            target_topic_id=_text(fields, "target_id"),
+            leader_epoch=_number(fields, "epoch"),
+            target_end=_number(fields, "target_end"),
+            generation=_number(fields, "generation"),
+            instance=(batch, attempt),
+        )
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

@@ -202,9 +202,16 @@ def encode_raw(records: Sequence[_Plain], codec: int) -> EncodedBatch:
 
 
 def reencode(
-    header: BatchHeader, batch: Buffer, *, from_offset: int, max_batch_bytes: int | None = None
+    header: BatchHeader,
+    batch: Buffer,
+    *,
+    from_offset: int,
+    to_offset: int | None = None,
+    max_batch_bytes: int | None = None,
 ) -> list[EncodedBatch]:
-    """Return the records of ``batch`` from ``from_offset`` on as new batches of the same codec, in order.
+    """Return the records of ``batch`` as new batches of the same codec, in order.
+
+    Only those from ``from_offset`` on and before ``to_offset`` (None: to the end) are taken.
 
     With ``max_batch_bytes`` each batch has at most that size, header included. Only a single record
     that does not fit is returned in a larger one: what happens to it is the caller's policy.
@@ -218,6 +225,8 @@ def reencode(
     records = _scan(header, read_payload(header, batch))
     if from_offset > header.base_offset:
         records = [record for record in records if record[0] >= from_offset]
+    if to_offset is not None and to_offset <= header.last_offset:
+        records = [record for record in records if record[0] < to_offset]
     if not records:
         return []
     return _encode_within(records, header.codec, max_batch_bytes)

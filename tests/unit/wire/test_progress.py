@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.errors import NeedsOperator
-from onceover.wire.progress import ProgressMeta, decode
+from onceover.wire.progress import ProgressMeta
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 META = ProgressMeta("c2FtcGxlLXNvdXJjZQ", "c2FtcGxlLXRhcmdldA", 4, 1200, 7, (12, 2))
@@ -28,7 +28,7 @@ META = ProgressMeta("c2FtcGxlLXNvdXJjZQ", "c2FtcGxlLXRhcmdldA", 4, 1200, 7, (12,
     )
 )
 def test_any_metadata_survives_under_one_kilobyte(meta: ProgressMeta) -> None:
-    assert meta == decode(meta.encode())
+    assert meta == ProgressMeta.decode(meta.encode())
     assert len(meta.encode()) < 1024
 
 
@@ -40,11 +40,11 @@ def test_the_text_of_version_1_never_changes() -> None:
 
 
 def test_no_text_is_no_metadata() -> None:
-    assert decode("") is None
+    assert ProgressMeta.decode("") is None
 
 
 def test_fields_of_a_later_minor_change_are_ignored() -> None:
-    assert decode(json.dumps({**json.loads(META.encode()), "extra": 1})) == META
+    assert ProgressMeta.decode(json.dumps({**json.loads(META.encode()), "extra": 1})) == META
 
 
 @pytest.mark.parametrize(
@@ -67,24 +67,24 @@ def test_fields_of_a_later_minor_change_are_ignored() -> None:
 )
 def test_a_wrong_field_is_refused(changes: dict[str, Any]) -> None:
     with pytest.raises(NeedsOperator) as caught:
-        decode(json.dumps({**json.loads(META.encode()), **changes}))
+        ProgressMeta.decode(json.dumps({**json.loads(META.encode()), **changes}))
     assert caught.value.code == "PROGRESS_UNREADABLE"
     assert caught.value.resolve
 
 
 def test_a_newer_version_asks_for_an_upgrade() -> None:
     with pytest.raises(NeedsOperator, match="upgrade Onceover"):
-        decode('{"v":2}')
+        ProgressMeta.decode('{"v":2}')
 
 
 @pytest.mark.parametrize("text", ["x", "{", "[]", "5", "null", '"v"', "{}", "[" * 100_000, "9" * 5000])
 def test_garbage_is_refused_and_not_shown(text: str) -> None:
     with pytest.raises(NeedsOperator) as caught:
-        decode(text)
+        ProgressMeta.decode(text)
     assert caught.value.code == "PROGRESS_UNREADABLE"
 
 
 @given(st.text(min_size=1, max_size=40))
 def test_any_text_is_refused_or_read_never_something_else(text: str) -> None:
     with pytest.raises(NeedsOperator):
-        decode(text)
+        ProgressMeta.decode(text)

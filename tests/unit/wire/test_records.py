@@ -119,13 +119,12 @@ def test_reencoding_closes_holes_and_keeps_all_bytes(codec: int, records: list[R
 
 
 @given(records=holed_records(), data=st.data())
-def test_reencoding_a_straddled_start_drops_only_earlier_records(
-    records: list[Record], data: st.DataObject
-) -> None:
+def test_reencoding_takes_only_the_range_asked_for(records: list[Record], data: st.DataObject) -> None:
     start = data.draw(st.integers(records[0].offset - 1, records[-1].offset + 1))
+    end = data.draw(st.one_of(st.none(), st.integers(start, records[-1].offset + 1)))
     batch = compacted_batch(records, 3)
-    expected = [record for record in records if record.offset >= start]
-    parts = reencode(parse_header(batch), batch, from_offset=start)
+    expected = [r for r in records if r.offset >= start and (end is None or r.offset < end)]
+    parts = reencode(parse_header(batch), batch, from_offset=start, to_offset=end)
     assert [unplaced(record) for record in expected] == [row for part in parts for row in content(part)]
     assert [record.offset for record in expected] == [o for part in parts for o in source_offsets(part)]
     assert len(parts) == (1 if expected else 0)
