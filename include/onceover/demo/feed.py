@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.demo.flights import TOPICS, DemoTopic, Flight
-from onceover.errors import Retriable
+from onceover.errors import Retriable, UsageError
 
 _TIMEOUT_S: Final = 30.0
 # Records of one transaction. The second attempt and then every fourth one fails on purpose.
@@ -45,6 +45,7 @@ def create_topics(client: Mapping[str, str], topics: Iterable[DemoTopic] = TOPIC
     """Create the demo's topics on the source.
 
     Raises:
+        UsageError: a topic exists already.
         Retriable: the cluster refused or did not answer.
     """
     admin = AdminClient(dict(client))
@@ -58,6 +59,14 @@ def create_topics(client: Mapping[str, str], topics: Iterable[DemoTopic] = TOPIC
         for future in futures.values():
             future.result(_TIMEOUT_S)
     except KafkaException as error:
+        if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+            raise UsageError(
+                "the demo needs a source without its topics",
+                where="cluster east",
+                expected="no topic of the demo",
+                seen="topics of an earlier demo",
+                resolve="make down && make clean, then again",
+            ) from error
         raise Retriable(
             "the demo's topics could not be created", where="cluster east", seen=str(error)
         ) from error

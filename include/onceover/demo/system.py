@@ -1,0 +1,166 @@
+"""The demo's real surroundings: two clusters, Airflow, the flow. Started together, stopped together.
+
+Invariant: unless it is kept on purpose, everything started here ends when the ``with`` block ends, also on
+Ctrl-C, and when this process is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import onceover
+from onceover.config.flowfile import Flow
+from onceover.config.load import load_flow
+from onceover.demo.driver import Driver, kill_driver, read_driver
+from onceover.demo.play import Narrator
+from onceover.embed.airflow import AirflowStandalone
+from onceover.embed.airflow_config import PASSWORDS_FILE
+from onceover.embed.java import ensure_java
+from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.embed.up import configured_port, up
+from onceover.engine.status import flow_status
+from onceover.errors import Retriable
+
+FLOW: Final = "flights-dr"
+_STOP_TIMEOUT_S: Final = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """The running parts."""
+
+    home: Path
+    source: Mapping[str, str]
+    target: Mapping[str, str]
+    airflow: AirflowStandalone
+    environment: Mapping[str, str]
+
+    @property
+    def login(self) -> dict[str, str]:
+        """Where Airflow is and how to log in; the password stays in its file."""
+        return {
+            "url": self.airflow.url,
+            "username": self.airflow.username,
+            "password_file": str(self.airflow.home / PASSWORDS_FILE),
+        }
+
+
+@contextmanager
+def running_system(home: Path, narrator: Narrator, *, keep: bool) -> Iterator[System]:
+    """Start everything with its files under ``home``; stop it at the end unless ``keep``.
+
+    Without ``keep`` the home of an earlier demo is deleted first: the story begins with empty clusters.
+
+    Raises:
+        UsageError: no Java, or a configured port is taken.
+        Retriable: a part did not start.
+    """
+    java = ensure_java()
+    if not keep and home.exists():
+        shutil.rmtree(home)
+    home.mkdir(parents=True, exist_ok=True)
+    with ExitStack() as stack:
+        narrator.say("Starting two Kafka clusters, east and west.")
+        east, west = _kept_clusters(home) if keep else _own_clusters(home, stack)
+        narrator.say(f"Kafka runs: east {east}, west {west}. Starting Airflow.")
+        environment = {
+            "JAVA_HOME": str(java.home),
+            "ONCEOVER_HOME": str(home),
+            "ONCEOVER_EAST": east,
+            "ONCEOVER_WEST": west,
+        }
+        airflow = _start_airflow(home, environment, keep=keep)
+        if not keep:
+            stack.callback(airflow.stop)
+            # Runs first, because said last: stopping takes seconds in which nothing else is seen.
+            stack.callback(narrator.say, "Stopping Airflow and both clusters.")
+        source, target = {"bootstrap.servers": east}, {"bootstrap.servers": west}
+        system = System(home, source, target, airflow, environment)
+        login = system.login
+        narrator.say(f"Airflow runs: {login['url']} (user {login['username']}, see {login['password_file']})")
+        yield system
+
+
+def _own_clusters(home: Path, stack: ExitStack) -> tuple[str, str]:
+    def starter(name: str) -> Callable[[], KafkaCluster]:
+        port = configured_port(name, os.environ)
+        ports = None if port is None else [port]
+        return lambda: KafkaCluster.start(home / "clusters", name, ports=ports)
+
+    clusters = start_all([starter("east"), starter("west")])
+    for cluster in clusters:
+        stack.callback(cluster.close)
+    return clusters[0].bootstrap, clusters[1].bootstrap
+
+
+def _kept_clusters(home: Path) -> tuple[str, str]:
+    report = up(home)
+    east, west = (report[name]["bootstrap"] for name in ("east", "west"))
+    if east is None or west is None:
+        raise Retriable("the clusters were started but have no address", where=str(home))
+    return east, west
+
+
+def _start_airflow(home: Path, environment: Mapping[str, str], *, keep: bool) -> AirflowStandalone:
+    project = Path(onceover.__file__).parents[2]
+    return AirflowStandalone.start(
+        home / "airflow",
+        dags=project / "dags",
+        plugins=project / "plugins",
+        port=configured_port("airflow", os.environ),
+        environ=environment,
+        detached=keep,
+    )
+
+
+class LiveReplication:
+    """The flow of the running system, as :class:`onceover.demo.play.Replication`."""
+
+    name = FLOW
+
+    def __init__(self, system: System) -> None:
+        self._home = system.home
+        self._environment = {**os.environ, **system.environment}
+        self._flow: Flow = load_flow(FLOW, environ=self._environment)
+
+    def status(self) -> Mapping[str, Any]:
+        """Return the flow's status (DESIGN 14), read from the clusters."""
+        return flow_status(self._flow)
+
+    def driver(self) -> Driver | None:
+        """Return what the newest driver says about itself."""
+        return read_driver(self._home, FLOW)
+
+    def kill(self, driver: Driver) -> None:
+        """Send SIGKILL to the driver, after making sure that it is this flow's."""
+        kill_driver(driver, FLOW)
+
+    def stop(self) -> None:
+        """Ask the flow to stop, as a person does: ``onceover stop``.
+
+        Raises:
+            Retriable: the command failed.
+        """
+        result = subprocess.run(
+            [sys.executable, "-m", "onceover.cli.main", "stop", FLOW, "--json"],
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=_STOP_TIMEOUT_S,
+            check=False,
+        )
+        if result.returncode != 0:
+            raise Retriable(
+                "the flow could not be asked to stop",
+                where=f"onceover stop {FLOW}",
+                expected="exit code 0",
+                seen=f"exit code {result.returncode}: {(result.stderr or result.stdout).strip()[-500:]}",
+            )
