@@ -1,0 +1,304 @@
+"""Airflow on this machine alone: SQLite, LocalExecutor, loopback, a home directory of its own.
+
+Invariant: every process of it carries a random mark in its environment. ``stop`` ends exactly the
+processes with that mark, whatever sessions or parents they have by then (Spark drivers included).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Final, Self
+
+import psutil
+
+from onceover.embed.airflow_config import (
+    CONFIG_FILE,
+    DATABASE_FILE,
+    PASSWORDS_FILE,
+    USERNAME,
+    AirflowSecrets,
+    render_config,
+)
+from onceover.embed.airflow_rest import AirflowRest
+from onceover.embed.jars import cache_directory
+from onceover.embed.ports import LOOPBACK, PortReservation
+from onceover.embed.processes import ChildProcess, tail
+from onceover.errors import Retriable, UsageError
+
+# Two shared cores need 15-40 s for all three components; five times that on a machine busy with tests.
+BOOT_TIMEOUT_S: Final = 180.0
+MIGRATE_TIMEOUT_S: Final = 120.0
+# A task gets 5 s from Airflow to stop its flow, the scheduler a few more to book it.
+STOP_TIMEOUT_S: Final = 15.0
+KILL_TIMEOUT_S: Final = 10.0
+POLL_INTERVAL_S: Final = 0.3
+MARK: Final = "ONCEOVER_AIRFLOW_MARK"
+STATE_FILE: Final = "onceover.json"
+# Logs are read from disk by the API server, so the scheduler's log server (a fixed port) is not needed;
+# neither is a triggerer: no task of ours defers.
+COMPONENTS: Final[Mapping[str, Sequence[str]]] = {
+    "api-server": ("api-server",),
+    "scheduler": ("scheduler", "--skip-serve-logs"),
+    "dag-processor": ("dag-processor",),
+}
+_PRIVATE: Final = 0o600
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """Who belongs to an Airflow home: the mark of its processes, and its components' process ids."""
+
+    mark: str | None = None
+    components: tuple[int, ...] = ()
+
+    @classmethod
+    def read(cls, home: Path) -> _State:
+        try:
+            document = json.loads((home / STATE_FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return cls()
+        return cls(document["mark"], tuple(document["components"]))
+
+    def write(self, home: Path) -> None:
+        _write_private(home / STATE_FILE, json.dumps(asdict(self)))
+
+
+class AirflowStandalone(AirflowRest):
+    """A running Airflow with its REST client. Start it with :meth:`start`."""
+
+    def __init__(
+        self,
+        home: Path,
+        port: int,
+        password: str,
+        children: list[ChildProcess],
+        reserved: PortReservation,
+    ) -> None:
+        super().__init__(port, username=USERNAME, password=password)
+        self.home = home
+        self.url = f"http://{LOOPBACK}:{port}"
+        self.username = USERNAME
+        self.password = password
+        self.password_path = home / PASSWORDS_FILE
+        self._children = children
+        self._reserved = reserved
+
+    @classmethod
+    def start(
+        cls,
+        home: Path,
+        *,
+        dags: Path,
+        plugins: Path,
+        port: int | None = None,
+        environ: Mapping[str, str] | None = None,
+        detached: bool = False,
+    ) -> AirflowStandalone:
+        """Start Airflow and return once it takes runs (healthy scheduler, DAG files being read).
+
+        ``environ`` is added to the environment of every task. A home is kept over restarts: runs,
+        Connections and the login stay. ``detached`` processes outlive the caller; ``stop_detached``
+        ends them.
+
+        Raises:
+            UsageError: the port is taken, or an Airflow of this home is still running.
+            Retriable: it did not come up in time; the message quotes the log of what failed.
+        """
+        home = home.absolute()
+        home.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if _marked(_State.read(home).mark):
+            raise UsageError("this Airflow runs already", where=str(home), resolve="onceover clusters down")
+        reserved = PortReservation(port or 0)
+        children: list[ChildProcess] = []
+        airflow = cls(home, reserved.port, _prepare(home, dags, plugins, reserved.port), children, reserved)
+        env = _environment(home, environ or {})
+        try:
+            _migrate(home, env)
+            for name, arguments in COMPONENTS.items():
+                children.append(
+                    ChildProcess.start(
+                        _command(*arguments),
+                        name=name,
+                        log_path=home / f"{name}.log",
+                        env=env,
+                        cwd=home,
+                        detached=detached,
+                        death_signal=signal.SIGTERM,
+                    )
+                )
+            _State(env[MARK], tuple(child.pid for child in children)).write(home)
+            airflow._await_healthy(BOOT_TIMEOUT_S)
+        except BaseException:
+            airflow.stop()
+            raise
+        return airflow
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End every process of this Airflow, running tasks and their Spark drivers included.
+
+        Tasks are asked first: a replicating flow finishes its transactions and resumes later.
+        """
+        # The API server last: the others report to it while they end.
+        for child in reversed(self._children):
+            if child.alive:
+                # The whole group: the executor's workers pass the signal on to their tasks.
+                os.killpg(child.pid, signal.SIGTERM)
+            child.stop(STOP_TIMEOUT_S)
+        self._children.clear()
+        _sweep(_State.read(self.home).mark)
+        self._reserved.release()
+
+    def _await_healthy(self, timeout_s: float) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not _is_healthy(self.health()):
+            dead = next((child for child in self._children if not child.alive), None)
+            if dead or time.monotonic() >= deadline:
+                failed = dead or self._children[0]
+                raise Retriable(
+                    f"Airflow's {failed.name} ended" if dead else f"Airflow is not up after {timeout_s:g} s",
+                    where=str(self.home),
+                    seen=failed.tail(),
+                    resolve=f"look at {self.home}/*.log, then start it again",
+                )
+            time.sleep(POLL_INTERVAL_S)
+
+
+def stop_detached(home: Path) -> bool:
+    """End the detached Airflow of ``home``; return whether there was one.
+
+    Ends tasks before components, as :meth:`AirflowStandalone.stop` does.
+    """
+    state = _State.read(home.absolute())
+    processes = _marked(state.mark)
+    if not processes:
+        return False
+    # A process id alone may belong to somebody else by now; together with the mark it is ours.
+    components = [process for process in processes if process.pid in state.components]
+    for process in components:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+    psutil.wait_procs(components, STOP_TIMEOUT_S)
+    _sweep(state.mark)
+    return True
+
+
+def _command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "airflow", *arguments]
+
+
+def _prepare(home: Path, dags: Path, plugins: Path, port: int) -> str:
+    """Write the configuration and the login; return the password."""
+    config = home / CONFIG_FILE
+    secret = AirflowSecrets.read(config)
+    text = render_config(home, dags=dags.absolute(), plugins=plugins.absolute(), port=port, secret=secret)
+    _write_private(config, text)
+    passwords = home / PASSWORDS_FILE
+    if passwords.exists():
+        return str(json.loads(passwords.read_text(encoding="utf-8"))[USERNAME])
+    password = secrets.token_urlsafe(16)
+    _write_private(passwords, json.dumps({USERNAME: password}))
+    return password
+
+
+def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of all components; a new mark is written down before anything starts."""
+    mark = secrets.token_hex(16)
+    _State(mark).write(home)
+    # A developer's AIRFLOW__ variables would override our configuration file.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
+    own = {
+        "AIRFLOW_HOME": str(home),
+        MARK: mark,
+        # Otherwise setproctitle overwrites the memory in which ps and we look for the mark.
+        "SPT_NOENV": "1",
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "NO_COLOR": "1",
+    }
+    return {**kept, **environ, **own}
+
+
+def _migrate(home: Path, env: Mapping[str, str]) -> None:
+    """Create or upgrade the database; a fresh one is copied from the cache where there is one.
+
+    An empty database of a pinned Airflow is always the same, and making one takes 10 s.
+    """
+    database = home / DATABASE_FILE
+    template = cache_directory() / f"airflow-{metadata.version('apache-airflow')}.db"
+    fresh = not database.exists()
+    if fresh and template.exists():
+        shutil.copyfile(template, database)
+        database.chmod(_PRIVATE)
+        return
+    log = home / "migrate.log"
+    migration = ChildProcess.start(
+        _command("db", "migrate"), name="airflow db migrate", log_path=log, env=env, cwd=home
+    )
+    try:
+        code = migration.wait(MIGRATE_TIMEOUT_S)
+    finally:
+        migration.kill()
+    if code != 0:
+        raise Retriable("Airflow's database could not be prepared", where=str(database), seen=tail(log))
+    if fresh:
+        template.parent.mkdir(parents=True, exist_ok=True)
+        partial = template.with_name(f"{template.name}.{os.getpid()}")
+        shutil.copyfile(database, partial)
+        partial.replace(template)
+
+
+def _write_private(path: Path, text: str) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    with open(
+        os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8"
+    ) as file:
+        file.write(text)
+    partial.replace(path)
+
+
+def _is_healthy(health: Mapping[str, Any] | None) -> bool:
+    if health is None:
+        return False
+    return all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
+
+
+def _marked(mark: str | None) -> list[psutil.Process]:
+    """Return the living processes that carry ``mark``, this one left out."""
+    if mark is None:
+        return []
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
+                found.append(process)
+    return found
+
+
+def _sweep(mark: str | None) -> None:
+    """End what is left with ``mark``: drivers get the chance to finish, then nothing survives."""
+    left = _marked(mark)
+    for process in left:
+        with suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, stubborn = psutil.wait_procs(left, KILL_TIMEOUT_S)
+    for process in [*stubborn, *_marked(mark)]:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(stubborn, KILL_TIMEOUT_S)

@@ -1,0 +1,9 @@
+"""The one failure that Airflow may answer with another try."""
+
+from __future__ import annotations
+
+from airflow.sdk.exceptions import AirflowException
+
+
+class JobInterrupted(AirflowException):
+    """The job was killed, or met a temporary failure (exit code 5): running it again resumes it."""

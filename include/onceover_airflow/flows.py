@@ -1,0 +1,107 @@
+"""What a DAG file may know about the flows: their names and schedules, read without a connection.
+
+Invariant: a broken flow file never breaks the import of a DAG file; its name stays in the list, and the
+run's first task tells what is wrong with it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+from airflow.sdk import Param
+
+from onceover.config import values
+from onceover.config.faults import Invalid
+from onceover.config.load import find_flow_files
+
+log = logging.getLogger(__name__)
+
+CONTINUOUS: Final = "@continuous"
+CAUGHT_UP: Final = "caught-up"
+FOREVER: Final = "forever"
+RUN_LENGTH_PATTERN: Final = r"^(caught-up|forever|[1-9][0-9]*(ms|s|m|h|d))$"
+# No more than what keeps an option from looking like another one; the job checks the rest.
+MASTER_PATTERN: Final = r"^([a-z][^\s]*)?$"
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledFlow:
+    """A flow whose file asks for a scheduled DAG."""
+
+    name: str
+    schedule: str
+
+    @property
+    def run_length(self) -> str:
+        """Without an end under ``@continuous``: runs that end would pay Spark's start all the time."""
+        return FOREVER if self.schedule == CONTINUOUS else CAUGHT_UP
+
+
+def flow_names() -> list[str]:
+    """Return the names a person can pick from."""
+    return sorted(path.stem for path in find_flow_files())
+
+
+def scheduled_flows(key: str) -> list[ScheduledFlow]:
+    """Return the flows with a schedule under ``schedules.<key>``."""
+    return list(_scheduled(find_flow_files(), key))
+
+
+def _scheduled(files: Sequence[Path], key: str) -> Iterator[ScheduledFlow]:
+    for path in files:
+        try:
+            document = yaml.safe_load(path.read_text(encoding="utf-8"))
+            schedules = document.get("schedules") if isinstance(document, dict) else None
+            schedule = schedules.get(key) if isinstance(schedules, dict) else None
+            if schedule is not None:
+                yield ScheduledFlow(values.flow_name(path.stem), values.schedule(schedule))
+        except (yaml.YAMLError, OSError, UnicodeDecodeError, Invalid) as error:
+            # Neither YAML's message nor the value: both may quote the file, which may hold a secret.
+            log.warning(
+                "flow file %s gives no schedule (%s): onceover flow check", path.name, type(error).__name__
+            )
+
+
+def flow_param(names: Sequence[str]) -> Param:
+    """Return the form's field for the flow: a list, or a text while there is no flow file yet.
+
+    Only a single flow is chosen beforehand: among several a person picks.
+    """
+    text = "A file in the flows directory, without `.yaml`."
+    if not names:
+        return Param(type="string", minLength=1, title="Flow", description_md=f"{text} There is none yet.")
+    if len(names) == 1:
+        return Param(names[0], type="string", enum=list(names), title="Flow", description_md=text)
+    return Param(type="string", enum=list(names), title="Flow", description_md=text)
+
+
+def run_length_param(default: str = CAUGHT_UP) -> Param:
+    """Return the form's field for the run length."""
+    return Param(
+        default=default,
+        type="string",
+        pattern=RUN_LENGTH_PATTERN,
+        examples=[CAUGHT_UP, FOREVER, "10m", "1h"],
+        title="Run length",
+        description_md=(
+            "`caught-up`: everything the source holds when the run starts. "
+            "`forever`: until somebody stops it. Or a duration such as `10m`."
+        ),
+    )
+
+
+def master_param() -> Param:
+    """Return the form's field for the Spark master; empty means the flow file's."""
+    return Param(
+        default="",
+        type="string",
+        pattern=MASTER_PATTERN,
+        examples=["", "local", "spark://127.0.0.1:7077"],
+        title="Spark master",
+        description_md="Empty: as the flow file says.",
+    )

@@ -1,0 +1,136 @@
+"""spark-submit as a child of the task: the job's own settings, no Connection of type spark needed.
+
+Invariant: the child's secrets travel in its environment only, the child never outlives the task, and
+its exit code is always known to the caller.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final
+
+import psutil
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk._shared.secrets_masker import redact
+from airflow.sdk.exceptions import AirflowException
+
+from onceover.embed.processes import guarded_argv
+from onceover.spark.submit import SparkJob, spark_submit
+
+# Enough of the driver's last words to explain a job that never came up.
+TAIL_LINES: Final = 15
+
+
+def with_own_report(job: SparkJob) -> SparkJob:
+    """Return the job with a report file that no other run of the flow writes.
+
+    Two runs of one flow may overlap while the newer one takes over: each has to be judged by its own.
+    """
+    report = job.report.with_name(f"{job.report.stem}-{uuid.uuid4().hex}{job.report.suffix}")
+    arguments = [str(report) if argument == str(job.report) else argument for argument in job.arguments]
+    return replace(job, report=report, arguments=arguments)
+
+
+class SparkJobHook(SparkSubmitHook):
+    """Runs one :class:`SparkJob` in client mode and tells how it ended."""
+
+    def __init__(self, job: SparkJob, *, name: str, environment: Mapping[str, str]) -> None:
+        self._job = job
+        submit = spark_submit()
+        super().__init__(
+            conf=dict(job.conf),
+            name=name,
+            application_args=list(job.arguments),
+            spark_binary=str(submit),
+        )
+        # Set here and not through `env_vars`: for YARN and Kubernetes the provider would turn those
+        # into --conf options, which the Spark UI and `ps` show.
+        self._env = {"SPARK_HOME": str(submit.parents[1]), **job.environment, **environment}
+
+    def _resolve_connection(self) -> dict[str, Any]:
+        """Return what the provider would have read from a Connection of type spark.
+
+        The flow file names the master, so that the same flow runs the same way from the command line.
+        """
+        return {
+            "master": self._job.master,
+            "queue": None,
+            "deploy_mode": None,
+            "spark_binary": self.spark_binary,
+            "namespace": None,
+            "principal": None,
+            "keytab": None,
+            "rest_scheme": "http",
+            "rest_port": 6066,
+            "rest_endpoint": None,
+        }
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        # SIGTERM when the task's process ends in whatever way: Airflow kills a task that takes long to stop.
+        return guarded_argv(super()._build_spark_submit_command(application), signal.SIGTERM)
+
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        # Airflow masks the task's log, but not the copy of it that LocalExecutor writes to the
+        # scheduler's own output (seen with 3.3.2).
+        super()._process_spark_submit_log(str(redact(line)) for line in itr)
+
+    def run(self) -> int:
+        """Run the job to its end and return spark-submit's exit code, negative for a signal.
+
+        Raises:
+            AirflowException: spark-submit could not be started at all.
+        """
+        try:
+            # A session of its own: Airflow signals the task's whole process group, which would kill the
+            # JVM before the driver could finish its transaction.
+            self.submit(str(self._job.application), start_new_session=True)
+        except AirflowException:
+            # The provider says no more than "not 0" for every way to end; the caller judges the code.
+            if self.returncode is None:
+                raise
+        return self.returncode if self.returncode is not None else 1
+
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, ``None`` while the job has not ended."""
+        process: subprocess.Popen[str] | None = self._submit_sp
+        return None if process is None else process.returncode
+
+    @property
+    def tail(self) -> str:
+        """The job's last lines."""
+        return "\n".join(list(self._last_submit_log_lines)[-TAIL_LINES:])
+
+    def ask_to_stop(self) -> None:
+        """Ask the driver to finish its open transactions and end; the JVM is left for it to close."""
+        process: subprocess.Popen[str] | None = self._submit_sp
+        if process is None:
+            return
+        # spark-submit replaces itself with the JVM, whose child the Python driver is.
+        with suppress(psutil.NoSuchProcess):
+            for child in psutil.Process(process.pid).children():
+                if str(self._job.application) in child.cmdline():
+                    child.terminate()
+
+    def await_end(self, timeout_s: float) -> bool:
+        """Tell whether the job ended within ``timeout_s`` seconds, or was never started."""
+        process: subprocess.Popen[str] | None = self._submit_sp
+        if process is None:
+            return True
+        try:
+            process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
+
+    def kill_group(self) -> None:
+        """Kill the job with everything it started; nothing happens when it has ended."""
+        process: subprocess.Popen[str] | None = self._submit_sp
+        if process is not None and process.returncode is None:
+            os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,107 @@
+"""The replicating Spark job as an Airflow task.
+
+Invariant: the task's try ends OK only if the job reported success; it is tried again only when the
+job was killed or met a temporary failure; a try can overlap the driver of an older one, which the
+newer generation fences (DESIGN 5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk.exceptions import AirflowFailException
+
+from onceover.errors import OnceoverError
+from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.verdict import Next, count_report, judge, read_report
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from onceover_airflow.hooks import SparkJobHook
+
+# An unreachable cluster costs one try per ~15 s (5 s of waiting, a start of Spark): half a day of outage
+# before a person has to start the flow again. Nothing else is retried, so a high number costs nothing.
+RETRIES: Final = 3000
+RETRY_DELAY: Final = timedelta(seconds=5)
+# Airflow kills a task's process 5 s after it told it to end; the rest is for the killing itself. A lane
+# finishes its transaction within half a second, Spark needs the remaining time.
+STOP_BUDGET_S: Final = 4.2
+
+
+class ReplicateOperator(SparkSubmitOperator):
+    """Run ``onceover``'s replication job and judge how it ended.
+
+    :param flow: the flow's name (templated)
+    :param until: ``caught-up``, ``forever`` or a duration (templated)
+    :param master: Spark master instead of the flow file's; empty: the flow file's (templated)
+    """
+
+    # Names only: the provider's own list would show arguments and environment on the task's page.
+    template_fields: Sequence[str] = ("flow", "until", "master")
+    ui_color = "#e8f0fe"
+
+    def __init__(self, *, flow: str, until: str, master: str = "", **kwargs: Any) -> None:
+        kwargs.setdefault("retries", RETRIES)
+        kwargs.setdefault("retry_delay", RETRY_DELAY)
+        kwargs["retry_policy"] = ExceptionRetryPolicy(
+            rules=[RetryRule(exception=JobInterrupted, action=RetryAction.RETRY)], default=RetryAction.FAIL
+        )
+        super().__init__(**kwargs)
+        self.flow = flow
+        self.until = until
+        self.master = master
+        self._job_hook: SparkJobHook | None = None
+        self._killed = False
+
+    def execute(self, context: Context) -> Any:
+        """Run the job; return what it copied, as counts.
+
+        Raises:
+            JobInterrupted: killed, or temporary failure; Airflow tries again.
+            AirflowFailException: everything else, with what, where, expected, seen and what resolves it.
+        """
+        # Spark's and Kafka's libraries are not for the process that parses DAG files.
+        from onceover.config.load import load_flow
+        from onceover.spark.submit import replicate_job
+        from onceover_airflow.connections import connection_environment
+        from onceover_airflow.hooks import SparkJobHook, with_own_report
+
+        try:
+            loaded = load_flow(self.flow)
+            variables = connection_environment(loaded)
+            job = with_own_report(replicate_job(loaded, until=self.until, master=self.master or None))
+        except OnceoverError as error:
+            raise AirflowFailException(str(error)) from error
+        self._job_hook = hook = SparkJobHook(job, name=f"onceover {loaded.flow}", environment=variables)
+        returncode = None if self._killed else hook.run()
+        if returncode is None or self._killed:
+            raise JobInterrupted(f"flow {self.flow}: the task was told to end while the job ran")
+        report = read_report(job.report)
+        job.report.unlink(missing_ok=True)
+        verdict = judge(returncode, report, log_tail=hook.tail)
+        if verdict.next is Next.RETRY:
+            raise JobInterrupted(f"flow {self.flow}: {verdict.message}")
+        if verdict.next is Next.FAIL or report is None:
+            raise AirflowFailException(f"flow {self.flow}: {verdict.message}")
+        return count_report(report)
+
+    def on_kill(self) -> None:
+        """Ask this run to stop, give it a moment to finish its transactions, then kill what is left.
+
+        Asks the task's own driver and not the flow: by now a newer run may have taken over, and
+        must not be stopped. Bounded, because Airflow kills the task's process soon after this.
+        """
+        self._killed = True
+        hook = self._job_hook
+        if hook is None:
+            return
+        hook.ask_to_stop()
+        if not hook.await_end(STOP_BUDGET_S):
+            self.log.warning("flow %s did not stop in time; killed, its next start resumes it", self.flow)
+        hook.kill_group()
+        hook.on_kill()

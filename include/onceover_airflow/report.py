@@ -1,0 +1,79 @@
+"""What a run leaves for people and for other DAGs: a table, counts and one asset. Pure.
+
+Shapes are those of ``onceover status`` and ``onceover replicate --json`` (DESIGN 14).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from onceover_airflow.flows import CAUGHT_UP
+
+_HEADINGS: Final = ("topic", "partitions", "caught up", "lag (offsets)", "oldest missing", "stopped")
+
+
+def asset_uri(status: Mapping[str, Any]) -> str:
+    """Return the flow's asset: the target's alias and the flow's name."""
+    return f"kafka://{status['target']['alias']}/{status['flow']}"
+
+
+def is_caught_up(copied: Mapping[str, Any] | None, status: Mapping[str, Any]) -> bool:
+    """Tell whether everything in scope is on the target.
+
+    True after a ``caught-up`` run that ended well, although the source may hold newer records by
+    now, and whenever the live status says so. Never with a stopped partition.
+    """
+    if any(partition.get("stop") for partition in status["partitions"]):
+        return False
+    ended_well = copied is not None and copied.get("until") == CAUGHT_UP
+    return ended_well or status["state"] == "caught_up"
+
+
+def count_run(copied: Mapping[str, Any] | None, status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the run as names and counts, for the XCom and the asset event."""
+    partitions = status["partitions"]
+    return {
+        "flow": status["flow"],
+        "generation": status["generation"],
+        "records": (copied or {}).get("records"),
+        "bytes": (copied or {}).get("bytes"),
+        "transactions": (copied or {}).get("transactions"),
+        "partitions": len(partitions),
+        "partitions_stopped": sum(1 for partition in partitions if partition.get("stop")),
+        "lag_offsets": status["lag_offsets"],
+        "caught_up": is_caught_up(copied, status),
+    }
+
+
+def status_table(status: Mapping[str, Any]) -> list[str]:
+    """Return lines for the log: one per topic, then one per stopped partition with what resolves it."""
+    topics: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for partition in status["partitions"]:
+        topics[partition["topic"]].append(partition)
+    rows = [_HEADINGS, *(_row(topic, partitions) for topic, partitions in sorted(topics.items()))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    for partition in status["partitions"]:
+        if stop := partition.get("stop"):
+            where = f"{partition['topic']}:{partition['partition']}"
+            lines.append(f"stopped: {where}: {stop['message']}; to resolve: {stop['resolve']}")
+    return lines
+
+
+def _row(topic: str, partitions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    lag = sum(partition["lag_offsets"] or 0 for partition in partitions)
+    oldest_s = max((partition["oldest_missing_s"] or 0.0 for partition in partitions), default=0.0)
+    caught_up = sum(1 for partition in partitions if partition["state"] == "caught_up")
+    stopped = sum(1 for partition in partitions if partition.get("stop"))
+    return (
+        topic,
+        str(len(partitions)),
+        str(caught_up),
+        str(lag),
+        f"{oldest_s:.0f} s" if lag else "-",
+        str(stopped),
+    )

@@ -1,0 +1,83 @@
+"""The light tasks of the DAGs. Plain functions: the DAG file makes tasks of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from airflow.sdk import Asset, AssetAlias, get_current_context
+from airflow.sdk.exceptions import AirflowFailException
+
+from onceover.errors import OnceoverError, Retriable
+from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.report import asset_uri, count_run, status_table
+from onceover_airflow.secrets import environment
+
+log = logging.getLogger(__name__)
+
+# Outlet under which the flows' assets are announced: which flow it is, is known at run time only.
+CAUGHT_UP_ALIAS: Final = "onceover_caught_up"
+
+
+def check_flow(flow: str) -> dict[str, str | int]:
+    """Validate the flow file and its clients without touching a cluster.
+
+    Raises:
+        AirflowFailException: something is not in order; another try would not help.
+    """
+    from onceover.config.load import load_flow
+    from onceover_airflow.connections import connection_environment
+
+    try:
+        loaded = load_flow(flow)
+        connection_environment(loaded)
+    except OnceoverError as error:
+        raise AirflowFailException(str(error)) from error
+    log.info(
+        "flow %s: %s -> %s, %d lanes", loaded.flow, loaded.source.alias, loaded.target.alias, loaded.lanes
+    )
+    return {"flow": loaded.flow, "lanes": loaded.lanes}
+
+
+def report_result(flow: str) -> dict[str, Any]:
+    """Show where the flow stands on the clusters, return counts, announce the asset when caught up.
+
+    Runs also after a failed or killed job: the position on the target is true in any case.
+
+    Raises:
+        JobInterrupted: a cluster does not answer; tried again.
+        AirflowFailException: any other error.
+    """
+    context = get_current_context()
+    copied = context["ti"].xcom_pull(task_ids="replicate")
+    status = _read_status(flow)
+    for line in status_table(status):
+        log.info(line)
+    counts = count_run(copied, status)
+    if copied is None:
+        log.info("what this run copied is not known: the job did not end well; the table above is live")
+    else:
+        log.info("copied by this run: %(records)s records, %(bytes)s bytes", counts)
+    if counts["caught_up"]:
+        uri = asset_uri(status)
+        context["outlet_events"][AssetAlias(CAUGHT_UP_ALIAS)].add(Asset(uri), extra=counts)
+        log.info("caught up: %s", uri)
+    return counts
+
+
+def _read_status(flow: str) -> dict[str, Any]:
+    from onceover.app import open_clusters
+    from onceover.config.load import load_flow
+    from onceover.engine.status import flow_status
+    from onceover_airflow.connections import connection_environment
+
+    try:
+        loaded = load_flow(flow)
+        with environment(connection_environment(loaded)):
+            source, target = open_clusters(loaded)
+        with source, target:
+            return flow_status(loaded.flow, source, target)
+    except Retriable as error:
+        raise JobInterrupted(str(error)) from error
+    except OnceoverError as error:
+        raise AirflowFailException(str(error)) from error

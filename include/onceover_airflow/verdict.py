@@ -1,0 +1,135 @@
+"""What the end of a Spark job means for its Airflow task. Pure: no Airflow, no I/O.
+
+Invariant: a task is retried only when running it again can help by itself, that is after exit code 5
+and after a killed process. Every other failure needs a person, who is told so at once.
+
+How spark-submit reports a killed job in client mode (PySpark 4.2.0, tried): Python driver killed
+with SIGKILL 137, with SIGTERM 143; JVM killed with SIGKILL -9 (a signal, as subprocess tells it), with
+SIGTERM 143; a job that never came up (bad option, no Java) 1.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+EXIT_DONE: Final = 0
+EXIT_TEMPORARY: Final = 5
+# A shell, and the JVM for its child, reports "ended by signal N" as 128 + N.
+SIGNAL_BASE: Final = 128
+MEANING: Final = {
+    1: "the job failed",
+    2: "bad usage or configuration, nothing was changed",
+    3: "an operator has to decide",
+    4: "fenced by a newer generation of the flow",
+    5: "temporary failure",
+}
+# A page of stopped partitions in one error message helps nobody; `onceover status` lists all.
+MAX_LISTED: Final = 10
+
+
+class Next(StrEnum):
+    """What the task does after the job has ended."""
+
+    OK = "ok"
+    RETRY = "retry"
+    FAIL = "fail"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The decision and the text a person reads."""
+
+    next: Next
+    message: str
+
+
+def judge(returncode: int, report: Mapping[str, Any] | None, *, log_tail: str = "") -> Verdict:
+    """Decide by the job's report and by the exit code of spark-submit (negative: a signal).
+
+    The report is written last, so where there is one it tells the outcome even if the process was
+    killed while it shut down. Where both speak and contradict each other, nothing is believed.
+    ``log_tail`` (the job's last lines) is quoted only when there is no report to quote.
+    """
+    if report is None:
+        return _judge_silent(returncode, log_tail)
+    told = report.get("exit")
+    if not isinstance(told, int) or (told != returncode and not killed(returncode)):
+        return Verdict(
+            Next.FAIL,
+            f"the job's report and its process disagree; expected: the same exit code; seen: report "
+            f"{told!r}, process {returncode}; to resolve: read the task's log, then start the flow again",
+        )
+    if told == EXIT_DONE:
+        return Verdict(Next.OK, "done")
+    return Verdict(Next.RETRY if told == EXIT_TEMPORARY else Next.FAIL, describe_failure(told, report))
+
+
+def killed(returncode: int) -> bool:
+    """Tell whether spark-submit, its JVM or the Python driver was ended by a signal."""
+    return returncode < 0 or returncode > SIGNAL_BASE
+
+
+def _judge_silent(returncode: int, log_tail: str) -> Verdict:
+    if killed(returncode):
+        number = -returncode if returncode < 0 else returncode - SIGNAL_BASE
+        return Verdict(Next.RETRY, f"the Spark driver was killed by signal {number} before it could report")
+    if returncode == EXIT_TEMPORARY:
+        return Verdict(Next.RETRY, "temporary failure (exit code 5, no report)")
+    meaning = MEANING.get(returncode, "the job ended without a word")
+    tail = f"; its last lines:\n{log_tail}" if log_tail else ""
+    return Verdict(
+        Next.FAIL, f"{meaning} (exit code {returncode}, no report): the job did not start properly{tail}"
+    )
+
+
+def describe_failure(exit_code: int, report: Mapping[str, Any]) -> str:
+    """Return what, where, expected, seen and what resolves it, from a report with ``exit`` > 0."""
+    parts = [f"{MEANING.get(exit_code, 'the job failed')} (exit code {exit_code})"]
+    error = report.get("error")
+    if isinstance(error, Mapping):
+        parts.append(describe_error(error))
+    stopped = report.get("stopped") or []
+    parts += [_describe_stop(stop) for stop in stopped[:MAX_LISTED]]
+    if len(stopped) > MAX_LISTED:
+        parts.append(
+            f"and {len(stopped) - MAX_LISTED} more: onceover status {report.get('flow', '')}".rstrip()
+        )
+    return "\n".join(parts)
+
+
+def describe_error(error: Mapping[str, Any]) -> str:
+    """Return one line from the ``error`` object of the command line's JSON."""
+    line = str(error.get("message") or error.get("code") or "no message")
+    labels = (("where", "where"), ("expected", "expected"), ("seen", "seen"), ("resolve", "to resolve"))
+    return "; ".join([line, *(f"{label}: {error[key]}" for key, label in labels if error.get(key))])
+
+
+def _describe_stop(stop: Mapping[str, Any]) -> str:
+    # "status" nests code, message and resolve under "stop"; the replicate report has them flat.
+    reason = stop["stop"] if isinstance(stop.get("stop"), Mapping) else stop
+    return f"{stop.get('topic')}:{stop.get('partition')} stopped: {describe_error(reason)}"
+
+
+def read_report(path: Path) -> dict[str, Any] | None:
+    """Return the report, or ``None`` when the job ended before it had written one completely."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def count_report(report: Mapping[str, Any]) -> dict[str, int | float | str]:
+    """Return what may go into an XCom: names and counts."""
+    counts: dict[str, int | float | str] = {
+        key: report[key]
+        for key in ("flow", "generation", "until", "records", "bytes", "transactions", "seconds")
+        if isinstance(report.get(key), int | float | str)
+    }
+    stopped: Sequence[object] = report.get("stopped") or []
+    return {**counts, "partitions_stopped": len(stopped)}
