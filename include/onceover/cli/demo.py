@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import Final, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
-from onceover.cli.output import CommandResult
+from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import onceover_home
 from onceover.demo.flights import FLIGHTS
 from onceover.demo.report import DemoReport
 from onceover.demo.verdict import Kind
 from onceover.errors import UsageError
-
-if TYPE_CHECKING:
-    # argparse keeps the class private, and generic only in its stubs.
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 FEED_SECONDS: Final = 40.0
 # Fewer records leave nothing to copy after the kill, and some topics without a record.
@@ -83,6 +80,8 @@ def demo(args: argparse.Namespace) -> CommandResult:
             expected="1 to 3600",
             seen=str(args.seconds),
         )
+    # `kill` and `timeout` end it like Ctrl-C: everything is stopped first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A kept system lives where `make up` and `make down` look for it.
     home = onceover_home() if args.keep else onceover_home() / "demo"
     with RichNarrator() as narrator:

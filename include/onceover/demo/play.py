@@ -290,7 +290,7 @@ def _position(status: Mapping[str, Any]) -> int:
 
 
 def _is_caught_up(status: Mapping[str, Any]) -> bool:
-    stopped = [part for part in status["partitions"] if part["state"] == "stopped"]
+    stopped = [part for part in status["partitions"] if part["stop"] is not None]
     if stopped:
         first = stopped[0]
         raise NeedsOperator(

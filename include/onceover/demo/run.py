@@ -33,10 +33,19 @@ def run_demo(home: Path, narrator: Narrator, *, records: int, seconds: float, ke
             system = stack.enter_context(running_system(home, narrator, keep=keep))
         with step("creating the topics", home):
             create_topics(system.source)
-        return perform(_cast(system, narrator, records, seconds, begun_s), records)
+        with step("reading the flow file", home):
+            replication = stack.enter_context(LiveReplication(system))
+        return perform(_cast(system, replication, narrator, records, seconds, begun_s), records)
 
 
-def _cast(system: System, narrator: Narrator, records: int, seconds: float, begun_s: float) -> Cast:
+def _cast(
+    system: System,
+    replication: LiveReplication,
+    narrator: Narrator,
+    records: int,
+    seconds: float,
+    begun_s: float,
+) -> Cast:
     def make_feeder() -> Feeder:
         return Feeder(system.source, read_flights(records), expected=records, seconds=seconds)
 
@@ -47,7 +56,7 @@ def _cast(system: System, narrator: Narrator, records: int, seconds: float, begu
     return Cast(
         narrator=narrator,
         scheduler=system.airflow,
-        replication=LiveReplication(system),
+        replication=replication,
         make_feeder=make_feeder,
         compare=compare,
         logs=system.home,

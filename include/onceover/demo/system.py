@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import onceover
-from onceover.config.flowfile import Flow
+from onceover.app import open_clusters
 from onceover.config.load import load_flow
 from onceover.demo.driver import Driver, kill_driver, read_driver
 from onceover.demo.play import Narrator
@@ -26,6 +25,7 @@ from onceover.embed.airflow_config import PASSWORDS_FILE
 from onceover.embed.java import ensure_java
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.embed.up import configured_port, up
+from onceover.engine.requests import request_stop
 from onceover.engine.status import flow_status
 from onceover.errors import Retriable
 
@@ -122,18 +122,27 @@ def _start_airflow(home: Path, environment: Mapping[str, str], *, keep: bool) ->
 
 
 class LiveReplication:
-    """The flow of the running system, as :class:`onceover.demo.play.Replication`."""
+    """The flow of the running system, as :class:`onceover.demo.play.Replication`. Close it after use."""
 
     name = FLOW
 
     def __init__(self, system: System) -> None:
         self._home = system.home
-        self._environment = {**os.environ, **system.environment}
-        self._flow: Flow = load_flow(FLOW, environ=self._environment)
+        flow = load_flow(FLOW, environ={**os.environ, **system.environment})
+        self._source, self._target = open_clusters(flow)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._source.close()
+        self._target.close()
 
     def status(self) -> Mapping[str, Any]:
         """Return the flow's status (DESIGN 14), read from the clusters."""
-        return flow_status(self._flow)
+        return flow_status(FLOW, self._source, self._target)
 
     def driver(self) -> Driver | None:
         """Return what the newest driver says about itself."""
@@ -144,23 +153,9 @@ class LiveReplication:
         kill_driver(driver, FLOW)
 
     def stop(self) -> None:
-        """Ask the flow to stop, as a person does: ``onceover stop``.
+        """Ask the flow to stop and wait until it has, as ``onceover stop`` does.
 
         Raises:
-            Retriable: the command failed.
+            OnceoverError: it does not run, or does not end in time.
         """
-        result = subprocess.run(
-            [sys.executable, "-m", "onceover.cli.main", "stop", FLOW, "--json"],
-            env=self._environment,
-            capture_output=True,
-            text=True,
-            timeout=_STOP_TIMEOUT_S,
-            check=False,
-        )
-        if result.returncode != 0:
-            raise Retriable(
-                "the flow could not be asked to stop",
-                where=f"onceover stop {FLOW}",
-                expected="exit code 0",
-                seen=f"exit code {result.returncode}: {(result.stderr or result.stdout).strip()[-500:]}",
-            )
+        request_stop(self._target, FLOW, wait_s=_STOP_TIMEOUT_S)
