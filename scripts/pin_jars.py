@@ -6,7 +6,6 @@ What is fetched now becomes what every machine expects: look at the difference b
 from __future__ import annotations
 
 import logging
-import sys
 import tempfile
 from pathlib import Path
 
@@ -27,4 +26,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from onceover.embed import up
+from onceover.embed.kafka import KafkaCluster
+from onceover.embed.ports import PortReservation
+from onceover.embed.security import Mechanism, Security
 from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.wait import wait_until
 
 QUIET = {"log_level": 0}
 TIMEOUT_S = 30.0
@@ -32,6 +43,13 @@ def read(client: dict[str, str], topic: str, count: int) -> list[bytes | None]:
         return [record.value() for record in consumer.consume(count, TIMEOUT_S)]
     finally:
         consumer.close()
+
+
+def wrong_credentials(mechanism: Mechanism) -> dict[str, str]:
+    if mechanism == "OAUTHBEARER":
+        # A well-formed token that does not name its subject where the broker looks for it.
+        return {"sasl.oauthbearer.config": "principalClaimName=azp principal=admin"}
+    return {"sasl.password": "wrong"}
 
 
 def test_shared_clusters_are_two_different_ones(
@@ -63,3 +81,142 @@ def test_killed_and_stopped_broker_keeps_ports_and_data(start_cluster: ClusterFa
 
     assert cluster.bootstrap == address
     assert read(cluster.client, "kept", 2) == [b"before", b"between"]
+
+
+MECHANISMS = [
+    "SCRAM-SHA-256",
+    # The same code with another hash: not worth a broker start in every run.
+    pytest.param("SCRAM-SHA-512", marks=pytest.mark.soak),
+    "PLAIN",
+    "OAUTHBEARER",
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_secured_cluster_takes_its_users_and_refuses_others(
+    start_cluster: ClusterFactory, mechanism: Mechanism
+) -> None:
+    """SASL_SSL works with the cluster's credentials only; ACLs give the ordinary user nothing."""
+    security = Security(mechanism, authorizer=True)
+    cluster = start_cluster("secured", security=security)
+
+    create_topic(cluster.admin_client, "guarded")
+    produce(cluster.admin_client, "guarded", [b"value"])
+
+    assert read(cluster.admin_client, "guarded", 1) == [b"value"]
+    ordinary = AdminClient({**cluster.client, **QUIET})
+    assert "guarded" not in ordinary.list_topics(timeout=TIMEOUT_S).topics
+    stranger = AdminClient({**cluster.admin_client, **wrong_credentials(mechanism), **QUIET})
+    with pytest.raises(KafkaException, match=r"_TRANSPORT|_TIMED_OUT|_ALL_BROKERS_DOWN|_AUTHENTICATION"):
+        stranger.list_topics(timeout=3)
+
+
+def test_password_stays_out_of_command_line_and_log(start_cluster: ClusterFactory) -> None:
+    """Neither the process list nor the broker's log shows a password, and its file is private."""
+    security = Security("PLAIN")
+    cluster = start_cluster("discreet", security=security)
+    node = cluster.nodes[0]
+    properties = node.home / "server.properties"
+
+    assert security.password in properties.read_text()
+    assert properties.stat().st_mode & 0o077 == 0
+    assert security.password not in " ".join(psutil.Process(node.pid).cmdline())
+    assert security.password not in node.log_path.read_text()
+    assert security.password not in repr(security)
+
+
+def test_three_brokers_survive_the_loss_of_one(start_cluster: ClusterFactory) -> None:
+    """With one of three brokers killed, acknowledged records stay readable and new ones are taken."""
+    cluster = start_cluster("three", brokers=3)
+    create_topic(cluster.client, "replicated", replicas=3)
+    produce(cluster.client, "replicated", [b"before"])
+    admin = AdminClient({**cluster.client, **QUIET})
+    leader = admin.list_topics(timeout=TIMEOUT_S).topics["replicated"].partitions[0].leader
+
+    cluster.nodes[leader - 1].kill()
+    produce(cluster.client, "replicated", [b"after"])
+
+    assert read(cluster.client, "replicated", 2) == [b"before", b"after"]
+
+
+@pytest.mark.soak
+def test_older_release_speaks_the_older_transactions(start_cluster: ClusterFactory) -> None:
+    """A 3.9.1 broker starts from its own pinned jars and keeps data over a restart."""
+    cluster = start_cluster("older", version="3.9.1")
+    create_topic(cluster.client, "kept")
+    produce(cluster.client, "kept", [b"value"])
+
+    cluster.nodes[0].stop()
+    cluster.nodes[0].start()
+
+    assert read(cluster.client, "kept", 1) == [b"value"]
+
+
+def test_close_leaves_no_process_and_no_port(tmp_path: Path) -> None:
+    """After close, also of a paused broker, nothing runs, the port is free and the data is there."""
+    cluster = KafkaCluster.start(tmp_path, "closed")
+    pid, port = cluster.nodes[0].pid, cluster.nodes[0].ports.client
+    cluster.nodes[0].pause()
+
+    cluster.close()
+
+    assert not psutil.pid_exists(pid)
+    PortReservation(port).release()
+    assert (cluster.nodes[0].data / "meta.properties").exists()
+
+
+def test_killed_parent_takes_its_brokers_with_it(tmp_path: Path) -> None:
+    """SIGKILL of the process that started a cluster, from a short-lived thread even, ends the broker."""
+    program = (
+        "import sys, threading\n"
+        "from pathlib import Path\n"
+        "from onceover.embed.kafka import KafkaCluster, start_all\n"
+        "cluster, = start_all([lambda: KafkaCluster.start(Path(sys.argv[1]), 'orphan')])\n"
+        "sys.stdout.write(f'{cluster.nodes[0].pid}\\n')\n"
+        "sys.stdout.flush()\n"
+        "threading.Event().wait()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as parent:
+        try:
+            assert parent.stdout is not None
+            broker = psutil.Process(int(parent.stdout.readline()))
+        finally:
+            parent.kill()
+
+    wait_until(lambda: not _runs(broker), TIMEOUT_S, "the broker has ended with its parent")
+
+
+def test_clusters_stay_up_until_taken_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`up` twice starts once; `down` ends the processes; the next `up` finds ports and data again."""
+    monkeypatch.delenv("ONCEOVER_EAST_PORT", raising=False)
+    monkeypatch.delenv("ONCEOVER_WEST_PORT", raising=False)
+    try:
+        first = up.up(tmp_path)
+        again = up.up(tmp_path)
+        create_topic({"bootstrap.servers": str(first["east"]["bootstrap"])}, "kept")
+        # As after a killed `up`: the brokers run, the register does not know them.
+        (tmp_path / "clusters" / "register.json").unlink()
+        down = up.down(tmp_path)
+        assert not any(psutil.pid_exists(pid) for status in first.values() for pid in status["pids"])
+        restarted = up.up(tmp_path)
+        topics = AdminClient({"bootstrap.servers": str(restarted["east"]["bootstrap"])}).list_topics(
+            timeout=TIMEOUT_S
+        )
+    finally:
+        up.down(tmp_path)
+
+    assert all(status["alive"] for status in first.values())
+    assert again == first
+    assert not any(status["alive"] for status in down.values())
+    assert restarted["east"]["cluster_id"] == first["east"]["cluster_id"]
+    assert "kept" in topics.topics
+    assert not any(status["alive"] for status in up.status(tmp_path).values())
+
+
+def _runs(process: psutil.Process) -> bool:
+    try:
+        return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

@@ -19,7 +19,7 @@ from typing import Final
 
 import psutil
 
-from onceover.errors import Fatal, Retriable
+from onceover.errors import Retriable
 
 # A broker with a few partitions needs 1-2 s to stop cleanly; ten times that on a busy machine.
 STOP_TIMEOUT_S: Final = 20.0
@@ -204,13 +204,16 @@ class ChildProcess:
 
     def _has_exited(self) -> bool:
         try:
-            return psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess as error:
-            raise Fatal(
-                f"process {self.pid} was reaped by somebody else", where=self.name, resolve="report this"
-            ) from error
+            return bool(psutil.Process(self.pid).status() == psutil.STATUS_ZOMBIE)
+        except psutil.NoSuchProcess:
+            # `terminate` of the register ended and reaped it in this same process. The id may be
+            # anybody's now, so there is no group to sweep; wait() records an exit code of 0.
+            self._popen.wait()
+            return True
 
     def _sweep_and_reap(self) -> None:
+        if self._popen.returncode is not None:
+            return
         try:
             os.killpg(self.pid, signal.SIGKILL)
         except PermissionError:

@@ -1,0 +1,113 @@
+"""Only the pinned jars are ever used."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onceover.embed import jars
+from onceover.errors import Retriable, UsageError
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ONCEOVER_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture
+def contents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, bytes]:
+    """What the fake repository delivers; the manifest pins a.jar = 1 and b.jar = 2."""
+    delivered = {"a.jar": b"1", "b.jar": b"2"}
+    pinned = tmp_path / "pinned"
+    pinned.mkdir()
+    for name, content in delivered.items():
+        (pinned / name).write_bytes(content)
+    manifest = jars.make_manifest(pinned)
+
+    def resolve(_version: str, _jar_set: str, destination: Path) -> None:
+        for name, content in delivered.items():
+            (destination / name).write_bytes(content)
+
+    monkeypatch.setattr(jars, "resolve", resolve)
+    monkeypatch.setattr(jars, "read_manifest", lambda _version, _jar_set: manifest)
+    return delivered
+
+
+@pytest.mark.parametrize(("version", "jar_set"), sorted(jars.COORDINATES))
+def test_every_pinned_set_has_a_manifest(version: str, jar_set: jars.JarSet) -> None:
+    """Each line is a SHA-256 and a jar, and Kafka's client of that very version is among them."""
+    lines = [line.split("  ") for line in jars.read_manifest(version, jar_set).splitlines()]
+
+    assert all(len(digest) == 64 and name.endswith(".jar") for digest, name in lines)
+    assert f"kafka-clients-{version}.jar" in [name for _, name in lines]
+
+
+def test_unknown_version_is_a_usage_error() -> None:
+    """The error lists the versions there are."""
+    with pytest.raises(UsageError, match=r"Kafka 1\.0\.0 \(broker\) is not pinned.*4\.3\.0 \(broker\)"):
+        jars.read_manifest("1.0.0", "broker")
+
+
+def test_fetched_set_is_used_again(
+    cache: Path, contents: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call neither resolves nor reads the jars."""
+    first = jars.kafka_jars()
+
+    def fail(*_: object) -> None:
+        raise Retriable("resolved again")
+
+    monkeypatch.setattr(jars, "resolve", fail)
+    monkeypatch.setattr(jars, "verify", fail)
+
+    assert jars.kafka_jars() == first
+    assert sorted(path.name for path in first.glob("*.jar")) == ["a.jar", "b.jar"]
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [({"a.jar": b"evil"}, "a.jar"), ({"c.jar": b"more"}, "c.jar"), ({"b.jar": None}, "b.jar")],
+    ids=["changed", "added", "missing"],
+)
+def test_unexpected_file_is_named_and_nothing_is_kept(
+    cache: Path, contents: dict[str, bytes], change: dict[str, bytes | None], name: str
+) -> None:
+    """A changed, additional or missing jar stops the fetch; the cache stays empty."""
+    for key, value in change.items():
+        contents.pop(key, None)
+        if value is not None:
+            contents[key] = value
+
+    with pytest.raises(UsageError, match=f"jar {name} is not the one that was pinned"):
+        jars.kafka_jars()
+
+    assert [path.name for path in cache.iterdir()] == ["kafka-4.3.0-broker.lock"]
+
+
+def test_set_of_an_older_manifest_is_replaced(cache: Path, contents: dict[str, bytes]) -> None:
+    """When the pins change, the cached set is fetched anew and swapped as a whole."""
+    stale = cache / "kafka-4.3.0-broker"
+    stale.mkdir(parents=True)
+    (stale / "old.jar").write_bytes(b"old")
+    (stale / "verified.sha256").write_text("another manifest")
+
+    directory = jars.kafka_jars()
+
+    assert directory == stale
+    assert sorted(path.name for path in directory.glob("*.jar")) == ["a.jar", "b.jar"]
+
+
+def test_proxy_of_the_shell_reaches_java() -> None:
+    """Java ignores the usual variables; host and port are handed on."""
+    options = jars._proxy_options(
+        {"https_proxy": "http://proxy.example:3128", "HTTP_PROXY": "http://other.example"}
+    )
+
+    assert options == [
+        "-Dhttp.proxyHost=other.example",
+        "-Dhttp.proxyPort=80",
+        "-Dhttps.proxyHost=proxy.example",
+        "-Dhttps.proxyPort=3128",
+    ]
