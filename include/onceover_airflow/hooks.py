@@ -94,7 +94,15 @@ class SparkJobHook(SparkSubmitHook):
             # The provider says no more than "not 0" for every way to end; the caller judges the code.
             if self.returncode is None:
                 raise
+        finally:
+            self._close_output()
         return self.returncode if self.returncode is not None else 1
+
+    def _close_output(self) -> None:
+        # The provider leaves the pipe open.
+        process: subprocess.Popen[str] | None = self._submit_sp
+        if process is not None and process.stdout is not None:
+            process.stdout.close()
 
     @property
     def returncode(self) -> int | None:

@@ -29,7 +29,8 @@ def secret_texts(extra: Mapping[str, Any]) -> Iterator[str]:
         if not isinstance(value, str) or not value or not is_secret(key):
             continue
         yield value
-        yield from (line.strip() for line in value.splitlines() if line.strip() and _PEM_FRAME not in line)
+        lines = value.splitlines()
+        yield from (line.strip() for line in lines if len(lines) > 1 and _PEM_FRAME not in line)
         yield from (double or single for double, single in _JAAS_VALUE.findall(value))
 
 

@@ -1,0 +1,202 @@
+"""The replicating task: what it starts, how it ends, what it never shows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import psutil
+import pytest
+from airflow.sdk import DAG, RetryAction
+from airflow.sdk.exceptions import AirflowFailException
+
+from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.operators import RETRIES, ReplicateOperator
+from tests.support.wait import wait_until
+from tests.unit.airflow.conftest import FakeSpark
+
+SECRET = "planted-7f3a91c2"
+CONNECTION = {
+    "conn_type": "kafka",
+    "extra": {
+        "bootstrap.servers": "127.0.0.1:1",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "copier",
+        "sasl.password": SECRET,
+    },
+}
+DONE = {"exit": 0, "flow": "flights", "until": "caught-up", "generation": 3, "records": 7, "stopped": []}
+
+
+@pytest.fixture
+def operator(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> ReplicateOperator:
+    """The task as the DAG makes it, with its Connection in the environment."""
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_SOURCE", json.dumps(CONNECTION))
+    with DAG("test"):
+        return ReplicateOperator(task_id="replicate", flow="flights", until="caught-up")
+
+
+def execute(operator: ReplicateOperator) -> Any:
+    """Run the task's work without Airflow's guard against calling it by hand."""
+    return ReplicateOperator.execute.__wrapped__(operator, {})  # type: ignore[attr-defined]
+
+
+def decision(operator: ReplicateOperator, error: BaseException) -> RetryAction:
+    """Return what Airflow does next after ``error``."""
+    if isinstance(error, AirflowFailException):
+        return RetryAction.FAIL
+    assert operator.retry_policy is not None
+    return operator.retry_policy.evaluate(error, try_number=1, max_tries=RETRIES).action
+
+
+def test_success_returns_counts(operator: ReplicateOperator, spark: FakeSpark) -> None:
+    """The XCom holds counts; the report file is gone."""
+    spark.tell(report=DONE)
+    assert execute(operator)["records"] == 7
+    assert not list(spark.folder.glob("report*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_killed_driver_is_retried(operator: ReplicateOperator, spark: FakeSpark, number: int) -> None:
+    """A dead driver without a report is worth another try."""
+    spark.tell(kill=number)
+    with pytest.raises(JobInterrupted, match=f"killed by signal {number:d}") as caught:
+        execute(operator)
+    assert decision(operator, caught.value) is RetryAction.RETRY
+    assert operator.retries == RETRIES > 100
+    assert operator.retry_delay <= timedelta(seconds=5)
+
+
+@pytest.mark.parametrize(
+    ("code", "action"), [(2, "fail"), (3, "fail"), (4, "fail"), (5, "retry"), (1, "fail")]
+)
+def test_exit_codes_decide(operator: ReplicateOperator, spark: FakeSpark, code: int, action: str) -> None:
+    """Only temporary failures are tried again; the message is the job's."""
+    spark.tell(code, report={**DONE, "exit": code, "error": {"message": "the job's own words"}})
+    with pytest.raises((JobInterrupted, AirflowFailException), match="the job's own words") as caught:
+        execute(operator)
+    assert decision(operator, caught.value).value == action
+
+
+def test_any_other_error_is_not_retried(operator: ReplicateOperator) -> None:
+    """A bug does not start Spark three thousand times."""
+    assert decision(operator, RuntimeError("a bug")) is RetryAction.FAIL
+
+
+def test_report_of_another_run_is_not_believed(operator: ReplicateOperator, spark: FakeSpark) -> None:
+    """An old report, or that of a run at the same time, says nothing about this one."""
+    spark.job.report.write_text(json.dumps(DONE))
+    spark.tell(kill=signal.SIGKILL)
+    with pytest.raises(JobInterrupted):
+        execute(operator)
+
+
+def test_bad_flow_fails_before_anything_starts(operator: ReplicateOperator, spark: FakeSpark) -> None:
+    """The message is the flow file's."""
+    operator.flow = "flight"
+    with pytest.raises(AirflowFailException, match="flights"):
+        execute(operator)
+    assert spark.saw is None
+
+
+def test_secret_reaches_the_environment_alone(
+    operator: ReplicateOperator,
+    spark: FakeSpark,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """The driver can read the Connection; no argument, no line of any log and no template field shows it."""
+    caplog.set_level(logging.DEBUG)
+    spark.tell(report=DONE)
+    execute(operator)
+    assert spark.saw is not None
+    handed = json.loads(spark.saw["environ"]["AIRFLOW_CONN_KAFKA_SOURCE"])
+    assert handed["extra"] == CONNECTION["extra"]
+    assert spark.saw["environ"]["JOB_SAYS"] == "1"
+    captured = capfd.readouterr()
+    shown = [caplog.text, captured.out, captured.err, str(spark.saw["argv"]), repr(vars(operator))]
+    assert "secret of the driver" in caplog.text + captured.out
+    assert [text for text in shown if SECRET in text] == []
+    assert set(operator.template_fields) == {"flow", "until", "master"}
+
+
+@pytest.mark.parametrize("master", ["yarn", "local[2,4]", "spark://127.0.0.1:7077"])
+def test_no_master_moves_the_environment_to_options(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    """For YARN the provider makes --conf options of variables; ours never get there."""
+    job = replace(spark.job, master=master)
+    monkeypatch.setattr("onceover.spark.submit.replicate_job", lambda *_args, **_options: job)
+    spark.tell(report=DONE)
+    execute(operator)
+    hook = operator._job_hook
+    assert hook is not None
+    command = hook._build_spark_submit_command("driver.py")
+    assert master in command
+    assert SECRET not in str(command)
+    assert "AIRFLOW_CONN" not in str(command)
+
+
+def run_until_killed(
+    operator: ReplicateOperator, spark: FakeSpark, act: Callable[[], None]
+) -> tuple[BaseException | None, dict[str, Any]]:
+    """Run the task, ``act`` once the driver is there; return how the task ended and what the driver saw."""
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            execute(operator)
+        except (JobInterrupted, AirflowFailException) as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    saw = wait_until(lambda: spark.saw, 20, "the driver runs")
+    act()
+    thread.join(20)
+    assert not thread.is_alive()
+    return (errors[0] if errors else None), saw
+
+
+def test_told_to_end_the_driver_is_asked_first(operator: ReplicateOperator, spark: FakeSpark) -> None:
+    """The driver gets SIGTERM and ends by itself; its task is resumed by the next try, not taken for done."""
+    spark.tell(report=DONE, stay=True)
+    error, saw = run_until_killed(operator, spark, operator.on_kill)
+    assert isinstance(error, JobInterrupted)
+    assert not psutil.pid_exists(saw["pid"])
+
+
+def test_driver_that_does_not_listen_is_killed(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither spark-submit nor the driver outlives the task."""
+    monkeypatch.setattr("onceover_airflow.operators.STOP_BUDGET_S", 0.1)
+    spark.tell(stay=True, deaf=True)
+    error, saw = run_until_killed(operator, spark, operator.on_kill)
+    assert isinstance(error, JobInterrupted)
+    wait_until(
+        lambda: not any(map(psutil.pid_exists, (saw["pid"], saw["parent"]))), 10, "all processes are gone"
+    )
+
+
+def test_told_to_end_before_the_job_starts_nothing(operator: ReplicateOperator, spark: FakeSpark) -> None:
+    """No job is started for a task that has to end."""
+    spark.tell(report=DONE)
+    operator.on_kill()
+    with pytest.raises(JobInterrupted):
+        execute(operator)
+    assert spark.saw is None
+
+
+def test_missing_connection_is_named(operator: ReplicateOperator, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message says which Connection and what to do."""
+    monkeypatch.delenv("AIRFLOW_CONN_KAFKA_SOURCE")
+    with pytest.raises(AirflowFailException, match=r"no Connection kafka_source.*Admin > Connections"):
+        execute(operator)

@@ -1,0 +1,85 @@
+"""The table, the counts and the asset of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onceover_airflow.report import asset_uri, count_run, is_caught_up, status_table
+
+STOP = {"code": "TRUNCATED", "message": "the log starts at 5", "resolve": "onceover partition skip-to"}
+
+
+def partition(
+    topic: str, number: int, *, lag: int | None = 0, stop: dict[str, str] | None = None
+) -> dict[str, Any]:
+    state = "stopped" if stop else "caught_up" if lag == 0 else "copying"
+    oldest_s = 12.4 if lag else 0.0
+    return {
+        "topic": topic, "partition": number, "state": state,
+        "lag_offsets": lag, "oldest_missing_s": oldest_s, "stop": stop,
+    }  # fmt: skip
+
+
+def status(state: str, *partitions: dict[str, Any]) -> dict[str, Any]:
+    lag = sum(each["lag_offsets"] or 0 for each in partitions)
+    return {
+        "flow": "f", "state": state, "generation": 3, "lag_offsets": lag, "target": {"alias": "west"},
+        "partitions": list(partitions),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("until", "state", "stopped", "expected"),
+    [
+        ("caught-up", "stopped", False, True),  # the driver has ended: `status` says so
+        ("caught-up", "copying", False, True),  # newer records have arrived since
+        ("10m", "stopped", False, False),
+        ("10m", "caught_up", False, True),
+        (None, "copying", False, False),  # the job failed
+        ("caught-up", "caught_up", True, False),
+    ],
+)
+def test_caught_up_needs_everything_on_the_target(
+    until: str | None, state: str, stopped: bool, expected: bool
+) -> None:
+    """The asset is never announced while a partition stands still."""
+    live = status(state, partition("a", 0, stop=STOP if stopped else None))
+    assert is_caught_up({"until": until} if until else None, live) is expected
+
+
+def test_counts_are_numbers_and_names() -> None:
+    """What goes into the XCom."""
+    live = status(
+        "copying", partition("a", 0), partition("a", 1, lag=7), partition("b", 0, lag=None, stop=STOP)
+    )
+    assert count_run({"records": 5, "bytes": 50, "transactions": 2, "until": "10m"}, live) == {
+        "flow": "f",
+        "generation": 3,
+        "records": 5,
+        "bytes": 50,
+        "transactions": 2,
+        "partitions": 3,
+        "partitions_stopped": 1,
+        "lag_offsets": 7,
+        "caught_up": False,
+    }
+
+
+def test_table_shows_topics_and_what_resolves_a_stop() -> None:
+    """One line a topic, in columns; one line a stopped partition."""
+    live = status(
+        "copying", partition("flights", 0), partition("flights", 1, lag=7), partition("z", 4, stop=STOP)
+    )
+    assert status_table(live) == [
+        "topic    partitions  caught up  lag (offsets)  oldest missing  stopped",
+        "flights  2           1          7              12 s            0",
+        "z        1           0          0              -               1",
+        "stopped: z:4: the log starts at 5; to resolve: onceover partition skip-to",
+    ]
+
+
+def test_asset_names_target_and_flow() -> None:
+    """Airflow's kafka assets need a host part and a path."""
+    assert asset_uri(status("caught_up")) == "kafka://west/f"

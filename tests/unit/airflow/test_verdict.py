@@ -1,0 +1,158 @@
+"""What the end of a job means for its task: every way to end, with and without a report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover_airflow.verdict import MAX_LISTED, Next, count_report, judge, killed, read_report
+
+# As PySpark 4.2.0's spark-submit was seen to report them.
+KILLED = {
+    "driver SIGKILL": 137,
+    "driver SIGTERM": 143,
+    "JVM SIGKILL": -9,
+    "JVM SIGTERM": 143,
+    "JVM SIGINT": 130,
+}
+
+
+def report(code: int, **fields: Any) -> dict[str, Any]:
+    return {"onceover": 1, "command": "replicate", "ok": code == 0, "exit": code, "flow": "f", **fields}
+
+
+@pytest.mark.parametrize("returncode", KILLED.values(), ids=KILLED.keys())
+def test_killed_without_report_is_retried(returncode: int) -> None:
+    """A killed job resumes by itself."""
+    assert judge(returncode, None).next is Next.RETRY
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [(0, Next.OK), (1, Next.FAIL), (2, Next.FAIL), (3, Next.FAIL), (4, Next.FAIL), (5, Next.RETRY)],
+)
+def test_reported_code_decides(code: int, expected: Next) -> None:
+    """Only exit code 5 is worth another try."""
+    assert judge(code, report(code)).next is expected
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(0, Next.OK), (3, Next.FAIL), (4, Next.FAIL), (5, Next.RETRY)]
+)
+def test_report_outlives_a_kill_during_shutdown(code: int, expected: Next) -> None:
+    """The report is written last: a signal that came later does not change what was done."""
+    assert judge(-9, report(code)).next is expected
+
+
+@pytest.mark.parametrize(("returncode", "code"), [(0, 5), (5, 0), (1, 0), (2, 4)])
+def test_report_against_exit_code_fails(returncode: int, code: int) -> None:
+    """Contradicting evidence is never taken for success, nor tried again and again."""
+    verdict = judge(returncode, report(code))
+    assert verdict.next is Next.FAIL
+    assert "disagree" in verdict.message
+
+
+@pytest.mark.parametrize("told", [None, "0", [], {}])
+def test_report_without_a_code_fails(told: object) -> None:
+    """A document that does not say how the run ended proves nothing."""
+    assert judge(0, {"exit": told}).next is Next.FAIL
+
+
+@pytest.mark.parametrize("returncode", [0, 1, 2, 3, 4, 77])
+def test_silent_end_without_signal_fails_with_the_last_lines(returncode: int) -> None:
+    """A job that could not start at all would fail the same way again."""
+    verdict = judge(returncode, None, log_tail="Could not parse Master URL")
+    assert verdict.next is Next.FAIL
+    assert "Could not parse Master URL" in verdict.message
+
+
+def test_silent_temporary_failure_is_retried() -> None:
+    """Exit code 5 speaks for itself."""
+    assert judge(5, None).next is Next.RETRY
+
+
+def test_failure_names_what_where_expected_seen_and_resolve() -> None:
+    """The task's message is the job's own error, complete."""
+    error = {
+        "message": "a newer run has taken over",
+        "where": "flow f",
+        "expected": "generation 3",
+        "seen": "generation 4",
+        "resolve": "nothing: the newer run copies",
+    }
+    assert judge(4, report(4, error=error)).message == (
+        "fenced by a newer generation of the flow (exit code 4)\n"
+        "a newer run has taken over; where: flow f; expected: generation 3; seen: generation 4; "
+        "to resolve: nothing: the newer run copies"
+    )
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_stopped_partitions_are_named_with_what_resolves_them(nested: bool) -> None:
+    """Both shapes of a stopped partition are read: flat, and nested as in `status`."""
+    reason = {"code": "TRUNCATED", "message": "the log starts at 5", "resolve": "onceover partition skip-to"}
+    where: dict[str, Any] = {"topic": "orders", "partition": 3}
+    stopped = [{**where, "stop": reason} if nested else {**where, **reason}]
+    text = judge(3, report(3, stopped=stopped)).message
+    assert "orders:3 stopped: the log starts at 5; to resolve: onceover partition skip-to" in text
+
+
+def test_long_lists_of_stopped_partitions_are_cut() -> None:
+    """A message stays readable; the rest is counted."""
+    stopped = [{"topic": "t", "partition": p, "message": "m"} for p in range(MAX_LISTED + 7)]
+    text = judge(3, report(3, stopped=stopped)).message
+    assert text.count("stopped:") == MAX_LISTED
+    assert "and 7 more: onceover status f" in text
+
+
+def test_killed_knows_signals_from_codes() -> None:
+    """128 itself is no signal."""
+    assert [code for code in (-15, -9, 0, 1, 5, 128, 129, 137, 143) if killed(code)] == [
+        -15,
+        -9,
+        129,
+        137,
+        143,
+    ]
+
+
+def test_missing_or_half_written_report_is_none(tmp_path: Path) -> None:
+    """A job killed while it wrote has reported nothing."""
+    path = tmp_path / "report.json"
+    assert read_report(path) is None
+    path.write_text(json.dumps(report(0))[:-5])
+    assert read_report(path) is None
+    path.write_text("[]")
+    assert read_report(path) is None
+    path.write_text(json.dumps(report(0)))
+    assert read_report(path) == report(0)
+
+
+def test_counts_hold_no_text_but_names() -> None:
+    """An XCom shows numbers; neither paths nor errors get there."""
+    counted = count_report(
+        report(
+            0,
+            generation=3,
+            until="1m",
+            records=10,
+            bytes=99,
+            transactions=2,
+            seconds=1.5,
+            host="h",
+            stopped=[{}],
+        )
+    )
+    assert counted == {
+        "flow": "f",
+        "generation": 3,
+        "until": "1m",
+        "records": 10,
+        "bytes": 99,
+        "transactions": 2,
+        "seconds": 1.5,
+        "partitions_stopped": 1,
+    }
