@@ -18,7 +18,7 @@ from typing import Final, Self
 
 from onceover.embed import config as broker_config
 from onceover.embed.jars import DEFAULT_VERSION
-from onceover.embed.node import START_TIMEOUT_S, ClusterSpec, KafkaNode
+from onceover.embed.node import QUICK_FLAG, START_TIMEOUT_S, ClusterSpec, KafkaNode
 from onceover.embed.ports import LOOPBACK, PortReservation
 from onceover.embed.probe import create_scram_users
 from onceover.embed.processes import tail
@@ -28,8 +28,6 @@ from onceover.errors import Retriable, UsageError
 PORT_ATTEMPTS: Final = 4
 # What Java says when another program took the port between the choice and the bind.
 _PORT_TAKEN: Final = ("Address already in use", "BindException")
-# The C1 compiler alone starts in half the time; a broker that is measured needs the other one too.
-_QUICK_FLAGS: Final = ("-XX:TieredStopAtLevel=1",)
 # After SIGKILL a broker may register again only when the session of its former self has expired: 9 s
 # by default, most of the time that a restart takes.
 _QUICK_SETTINGS: Final = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "400"}
@@ -66,6 +64,7 @@ class KafkaCluster:
         ports: Sequence[int] | None = None,
         heap_mb: int = 768,
         quick_start: bool = True,
+        java_flags: Sequence[str] = (),
         detached: bool = False,
     ) -> KafkaCluster:
         """Start a cluster with its files under ``home/name`` and return when every broker answers.
@@ -73,7 +72,7 @@ class KafkaCluster:
         Data found there is used again. ``config`` overrides broker settings. ``ports`` fixes the
         client ports, one per broker; otherwise the kernel chooses. ``quick_start`` leaves out the
         optimising compiler and expires broker sessions after 2 s: right for tests, wrong for
-        measurements. Brokers die with this process unless ``detached``.
+        measurements. ``java_flags`` are added. Brokers die with this process unless ``detached``.
 
         Raises:
             UsageError: a fixed port is taken, no Java, or an unknown version.
@@ -90,10 +89,22 @@ class KafkaCluster:
             version=version,
             cluster_id=_existing_cluster_id(directory) or new_cluster_id(),
             heap_mb=heap_mb,
-            java_flags=_QUICK_FLAGS if quick_start else (),
+            java_flags=(*([QUICK_FLAG] if quick_start else []), *java_flags),
             detached=detached,
         )
         settings = {**(_QUICK_SETTINGS if quick_start else {}), **config}
+        return cls._start_on_ports(spec, brokers, ports, security, settings)
+
+    @classmethod
+    def _start_on_ports(
+        cls,
+        spec: ClusterSpec,
+        brokers: int,
+        ports: Sequence[int] | None,
+        security: Security | None,
+        settings: Mapping[str, str],
+    ) -> KafkaCluster:
+        """Start with the given ports; with free ones again, when another program took one meanwhile."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
             cluster = cls._with_ports(spec, brokers, ports, security, settings)
             try:
@@ -106,7 +117,7 @@ class KafkaCluster:
                     raise
             else:
                 return cluster
-        raise Retriable(f"no free ports for cluster {name} after {PORT_ATTEMPTS} attempts")
+        raise Retriable(f"no free ports for cluster {spec.name} after {PORT_ATTEMPTS} attempts")
 
     @classmethod
     def _with_ports(
