@@ -39,6 +39,8 @@ def producer_config(bootstrap: str, codec: str, *, single_record_batches: bool =
         "compression.type": codec,
         "queue.buffering.max.messages": 10_000_000,
         "queue.buffering.max.kbytes": 2 * _QUEUED_BYTES // 1024,
+        # Errors only: a broker that has just started makes librdkafka warn and retry, which is no news.
+        "log_level": 3,
         "logger": _log,
     }
     if single_record_batches:

@@ -9,14 +9,13 @@ import logging
 import struct
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
+from onceover.bench.figures import Arrivals
 from onceover.bench.payload import make_pool
-from onceover.bench.stats import Sample, percentile, value_at
 from onceover.bench.topics import Topics
 from onceover.bench.workloads import PARTITIONS, Workload
 from onceover.errors import Retriable
@@ -82,16 +81,6 @@ class PacedProducer:
             self._sent += 1
             next_s += self._interval_s
             self._stop.wait(max(0.0, next_s - time.monotonic()))
-
-
-@dataclass(frozen=True)
-class Arrivals:
-    """What reached the consumer: the latencies of the measured span, and the span itself."""
-
-    latencies_ms: Sequence[float]
-    first_s: float
-    from_s: float
-    to_s: float
 
 
 class LatencyReader:
@@ -168,29 +157,6 @@ class LatencyReader:
         self._received.add(sequence)
         self._latencies.append((sent_ns, (now_ns - sent_ns) / 1e6))
         return True
-
-
-def latency_figures(
-    arrivals: Arrivals, cpu: Sequence[Sample], *, started_s: float, peak_memory_bytes: int
-) -> dict[str, float]:
-    """Return the figures of a latency run. Pure.
-
-    Raises:
-        Retriable: nothing was sent in the measured span.
-    """
-    if not arrivals.latencies_ms:
-        raise Retriable("no record was sent in the measured span", resolve="use a larger --scale")
-    cpu_s = value_at(cpu, arrivals.to_s) - value_at(cpu, arrivals.from_s)
-    return {
-        "p50_ms": percentile(arrivals.latencies_ms, 50),
-        "p99_ms": percentile(arrivals.latencies_ms, 99),
-        "p999_ms": percentile(arrivals.latencies_ms, 99.9),
-        "max_ms": arrivals.latencies_ms[-1],
-        "cpu_cores": cpu_s / (arrivals.to_s - arrivals.from_s),
-        "samples": float(len(arrivals.latencies_ms)),
-        "start_up_s": arrivals.first_s - started_s,
-        "peak_memory_mb": peak_memory_bytes / 1e6,
-    }
 
 
 def _consumer_config(bootstrap: str) -> dict[str, Any]:

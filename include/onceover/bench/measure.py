@@ -13,10 +13,10 @@ import psutil
 from confluent_kafka import KafkaException
 
 from onceover.bench.copiers import Arena, Copier, Turn, start_copier
-from onceover.bench.latency import LatencyReader, PacedProducer, latency_figures
+from onceover.bench.figures import Observed, check_complete, latency_figures, throughput_figures
+from onceover.bench.latency import LatencyReader, PacedProducer
 from onceover.bench.proctree import ProcessTree
 from onceover.bench.results import Run
-from onceover.bench.throughput import Observed, check_complete, throughput_figures
 from onceover.bench.topics import Topics
 from onceover.bench.watch import ProgressWatch
 from onceover.bench.workloads import Kind, System

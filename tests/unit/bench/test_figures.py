@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from onceover.bench.latency import Arrivals, latency_figures
+from onceover.bench.figures import (
+    Arrivals,
+    Observed,
+    check_complete,
+    latency_figures,
+    throughput_figures,
+)
 from onceover.bench.results import (
     LATENCY_METRICS,
     THROUGHPUT_METRICS,
@@ -15,7 +21,6 @@ from onceover.bench.results import (
     as_document,
 )
 from onceover.bench.stats import Sample, Spread
-from onceover.bench.throughput import Observed, check_complete, throughput_figures
 from onceover.bench.workloads import DEFAULT, Kind
 from onceover.errors import Retriable
 

@@ -1,17 +1,17 @@
-"""Turns the samples of one throughput run into its figures. Pure."""
+"""Turns what was seen of one run into its figures. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onceover.bench.stats import Sample, first_at_least, steady_window, value_at
+from onceover.bench.stats import Sample, first_at_least, percentile, steady_window, value_at
 from onceover.errors import Retriable
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What was seen of one run; all times are of the same monotonic clock.
+    """What was seen of a throughput run; all times are of the same monotonic clock.
 
     ``progress`` is the sum of the target's last stable offsets, ``cpu`` the cumulative CPU seconds.
     """
@@ -20,6 +20,16 @@ class Observed:
     progress: Sequence[Sample]
     cpu: Sequence[Sample]
     peak_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Arrivals:
+    """What reached the consumer: the latencies of the measured span, and the span itself."""
+
+    latencies_ms: Sequence[float]
+    first_s: float
+    from_s: float
+    to_s: float
 
 
 def check_complete(source: dict[int, int], target: dict[int, int]) -> None:
@@ -65,4 +75,27 @@ def throughput_figures(observed: Observed, *, records: int, record_bytes: int) -
         "whole_s": done.at_s - observed.started_s,
         "whole_cpu_s": value_at(observed.cpu, done.at_s),
         "peak_memory_mb": observed.peak_memory_bytes / 1e6,
+    }
+
+
+def latency_figures(
+    arrivals: Arrivals, cpu: Sequence[Sample], *, started_s: float, peak_memory_bytes: int
+) -> dict[str, float]:
+    """Return the figures of a latency run.
+
+    Raises:
+        Retriable: nothing was sent in the measured span.
+    """
+    if not arrivals.latencies_ms:
+        raise Retriable("no record was sent in the measured span", resolve="use a larger --scale")
+    cpu_s = value_at(cpu, arrivals.to_s) - value_at(cpu, arrivals.from_s)
+    return {
+        "p50_ms": percentile(arrivals.latencies_ms, 50),
+        "p99_ms": percentile(arrivals.latencies_ms, 99),
+        "p999_ms": percentile(arrivals.latencies_ms, 99.9),
+        "max_ms": arrivals.latencies_ms[-1],
+        "cpu_cores": cpu_s / (arrivals.to_s - arrivals.from_s),
+        "samples": float(len(arrivals.latencies_ms)),
+        "start_up_s": arrivals.first_s - started_s,
+        "peak_memory_mb": peak_memory_bytes / 1e6,
     }
