@@ -105,7 +105,7 @@ def _pair(
         numbers |= {part.number for part in target if part.topic == target_topic}
         for number in sorted(numbers):
             left, right = Partition(source_topic, number), Partition(target_topic, number)
-            pairs.append((source.get(left) or Log(left), target.get(right) or Log(right)))
+            pairs.append((source.get(left, Log(left)), target.get(right, Log(right))))
     return pairs
 
 

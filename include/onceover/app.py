@@ -1,0 +1,107 @@
+"""The composition root: the only place that turns a flow file into clusters, lanes and a supervisor."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from onceover.config.clients import resolve_clients
+from onceover.config.flowfile import Flow
+from onceover.config.load import load_flow
+from onceover.engine.copyloop import CopySettings, LaneIdentity
+from onceover.engine.lane import LaneTask
+from onceover.engine.leader import FlowIdentity
+from onceover.engine.supervisor import Scope, StateSettings, Supervisor
+from onceover.errors import UsageError
+from onceover.kafka.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+
+class FlowWatch:
+    """The flow file as it is now: re-read when it changes, kept as it was while it is broken.
+
+    Changes that need a restart (lanes, clusters, name) are named in the log and not applied.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._stamp = self._stat()
+        self.flow: Flow = load_flow(path)
+
+    def current(self) -> Flow:
+        """Return the newest valid version."""
+        stamp = self._stat()
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._reload()
+        return self.flow
+
+    def _reload(self) -> None:
+        try:
+            fresh = load_flow(self._path)
+        except UsageError as error:
+            log.error(
+                "the flow file was changed but is not in order; going on with the last good one: %s", error
+            )  # noqa: TRY400
+            return
+        fixed = {"flow", "source", "target", "lanes", "spark", "state", "delivery", "handler"}
+        needs_restart = sorted(k for k in fixed if getattr(fresh, k) != getattr(self.flow, k))
+        if needs_restart:
+            log.warning("changed in the flow file, in effect after a restart: %s", ", ".join(needs_restart))
+        self.flow = fresh
+
+    def _stat(self) -> tuple[int, int]:
+        try:
+            stat = os.stat(self._path)
+        except OSError:
+            return (0, 0)
+        return (stat.st_mtime_ns, stat.st_size)
+
+
+def open_clusters(flow: Flow) -> tuple[Cluster, Cluster]:
+    """Return source and target, not connected yet. The caller closes them."""
+    source, target = resolve_clients(flow)
+    return Cluster(source), Cluster(target)
+
+
+def identity(flow: Flow) -> FlowIdentity:
+    """Return what the layout says about the flow."""
+    return FlowIdentity(flow.flow, flow.lanes, flow.sha256)
+
+
+def supervisor(watch: FlowWatch, source: Cluster, target: Cluster) -> Supervisor:
+    """Return the supervisor of a new run."""
+    flow = watch.flow
+
+    def scope() -> Scope:
+        topics = watch.current().topics
+        start = topics.start_timestamp_ms
+        return Scope(
+            selects=topics.selects,
+            start=topics.start if start is None else start,
+            interval_s=topics.discovery_interval_ms / 1000,
+            sync_configs=topics.sync_configs,
+        )
+
+    state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms)
+    return Supervisor(identity(flow), source, target, scope, state)
+
+
+def lane_task(
+    watch: FlowWatch, me: LaneIdentity, source: Cluster, target: Cluster, give_up_s: float
+) -> LaneTask:
+    """Return the task of one lane."""
+
+    def settings() -> CopySettings:
+        flow = watch.current()
+        limit = flow.limits.bytes_per_second
+        return CopySettings(
+            max_interval_s=flow.transaction.max_interval_ms / 1000,
+            max_bytes=flow.transaction.max_bytes,
+            bytes_per_second=None if limit is None else limit / flow.lanes,
+        )
+
+    memory = watch.flow.limits.memory_per_lane_bytes
+    return LaneTask(me, source, target, settings, memory, give_up_s)

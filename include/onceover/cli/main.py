@@ -1,0 +1,109 @@
+"""The command line: parse, call one use case, print, exit code. Nothing else."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NoReturn
+
+from onceover.cli import bench, clusters, demo, flow, partition, replicate, status, stop
+from onceover.cli.output import CommandResult
+from onceover.errors import OnceoverError
+from onceover.logs import configure
+
+_EPILOG: Final = """exit codes:
+  0 done   1 a check found a violation   2 bad usage or config, nothing was changed
+  3 needs an operator   4 fenced by a newer start   5 temporary failure: run again
+
+examples:
+  onceover flow check flights-dr
+  onceover replicate flights-dr --until caught-up
+  onceover status
+"""
+INTERRUPTED: Final = 130
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what is wrong in one line, with the way to the help text."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message}\nsee: {self.prog} --help\n")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with every command registered."""
+    parser = _Parser(
+        prog="onceover",
+        description="Exactly-once replication between Kafka clusters.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in (flow, replicate, stop, status, partition, clusters, demo, bench):
+        module.register(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    args = build_parser().parse_args(arguments)
+    configure()
+    command = _command_name(args)
+    try:
+        result: CommandResult = _function(args)(args)
+    except OnceoverError as error:
+        return _failed(command, args, error)
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return INTERRUPTED
+    _print(command, args, result)
+    return result.exit_code
+
+
+def _function(args: argparse.Namespace) -> Callable[[argparse.Namespace], CommandResult]:
+    function: Callable[[argparse.Namespace], CommandResult] = args.func
+    return function
+
+
+def _command_name(args: argparse.Namespace) -> str:
+    action = getattr(args, "action", None)
+    return f"{args.command} {action}" if action else str(args.command)
+
+
+def _print(command: str, args: argparse.Namespace, result: CommandResult) -> None:
+    if getattr(args, "json", False):
+        print(json.dumps(envelope(command, result.exit_code, result.document)))
+    elif result.text:
+        print(result.text)
+
+
+def _failed(command: str, args: argparse.Namespace, error: OnceoverError) -> int:
+    if getattr(args, "json", False):
+        print(json.dumps(envelope(command, error.exit_code, {"error": error.as_dict()})))
+    sys.stderr.write(f"{_explained(error)}\n")
+    return error.exit_code
+
+
+def envelope(command: str, exit_code: int, document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with the fields that every one has."""
+    return {**document, "onceover": 1, "command": command, "ok": exit_code == 0, "exit": exit_code}
+
+
+def _explained(error: OnceoverError) -> str:
+    lines = [f"error: {error.message}"]
+    for label, value in (
+        ("where", error.where),
+        ("expected", error.expected),
+        ("seen", error.seen),
+        ("do", error.resolve),
+    ):
+        if value:
+            lines.append(f"  {label:9}{value}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

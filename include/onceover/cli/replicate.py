@@ -1,0 +1,172 @@
+"""``onceover replicate``: copy a flow in the foreground, through spark-submit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+
+import psutil
+
+from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.status import read_status
+from onceover.config.flowfile import Flow
+from onceover.config.load import load_flow, run_dir
+from onceover.embed.processes import ChildProcess
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.spark.submit import SparkJob, replicate_job
+
+_EXAMPLES: Final = """examples:
+  onceover replicate flights-dr                        copy what is there now, then end
+  onceover replicate flights-dr --until forever        copy until Ctrl-C or `onceover stop`
+  onceover replicate flights-dr --until 10m --json
+"""
+_UNTIL: Final = re.compile(r"caught-up|forever|[1-9][0-9]*(ms|s|m|h|d)")
+_PROGRESS_S: Final = 5.0
+# The driver needs up to 10 s to end gracefully, and the JVM a few more to leave.
+_STOP_WAIT_S: Final = 20.0
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "replicate",
+        help="copy a flow, exactly once",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("flow", metavar="FLOW", help="name or path")
+    parser.add_argument(
+        "--until",
+        default="caught-up",
+        metavar="caught-up|forever|DURATION",
+        help="when to end (default: caught-up, with what was on the source at the start)",
+    )
+    parser.add_argument("--master", help="Spark master instead of the flow file's")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> CommandResult:
+    """Run the flow as a child process; show progress; pass signals on as a graceful stop.
+
+    Raises:
+        OnceoverError: what the driver reported.
+    """
+    if not _UNTIL.fullmatch(args.until):
+        raise UsageError(
+            f"--until {args.until} is not understood",
+            expected="caught-up, forever, or a duration such as 90s, 10m, 2h",
+        )
+    flow = load_flow(args.flow)
+    job = replicate_job(flow, until=args.until, master=args.master)
+    show = sys.stderr.isatty() and not args.json
+    document = _execute(flow, job, show=show)
+    text = (
+        f"{document['flow']}: {document['records']} records in {document['transactions']} transactions, "
+        f"{document['seconds']:.1f} s, generation {document['generation']}"
+    )
+    return CommandResult(document, text)
+
+
+def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
+    log_path = job.report.parent / "driver.log"
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    job.report.unlink(missing_ok=True)
+    child = ChildProcess.start(
+        job.command(),
+        name=f"replicate {flow.flow}",
+        log_path=log_path,
+        env={**os.environ, **job.environment},
+        death_signal=signal.SIGTERM,
+    )
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        _attend(child, flow, stopping, show=show)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+        child.stop()
+    return _result(job.report, child, log_path)
+
+
+def _attend(child: ChildProcess, flow: Flow, stopping: threading.Event, *, show: bool) -> None:
+    next_progress_s = time.monotonic() + _PROGRESS_S
+    while child.alive and not stopping.wait(0.1):
+        if show and time.monotonic() >= next_progress_s:
+            _show_progress(flow)
+            next_progress_s = time.monotonic() + _PROGRESS_S
+    if child.alive:
+        _signal_driver(child, flow)
+        child.wait(_STOP_WAIT_S)
+
+
+def _signal_driver(child: ChildProcess, flow: Flow) -> None:
+    """Ask the Python driver to end: a signal to the JVM would take Spark away underneath it."""
+    try:
+        note = json.loads((run_dir(flow) / "driver.json").read_text())
+        family = {p.pid for p in psutil.Process(child.pid).children(recursive=True)}
+    except (OSError, ValueError, psutil.Error):
+        family, note = set(), {"pid": None}
+    if note["pid"] in family:
+        os.kill(note["pid"], signal.SIGTERM)
+    else:
+        child.send_signal(signal.SIGTERM)  # it has not begun to copy
+
+
+def _show_progress(flow: Flow) -> None:
+    try:
+        status = read_status(flow)
+    except OnceoverError:
+        return  # the driver says what is wrong; this is only the display
+    sys.stderr.write(
+        f"\r{flow.flow}: {status['state']}, lag {status['lag_offsets']} offsets, "
+        f"oldest missing {status['oldest_missing_s']:.1f} s   "
+    )
+    sys.stderr.flush()
+
+
+def _result(report: Path, child: ChildProcess, log_path: Path) -> dict[str, Any]:
+    """Return the driver's document.
+
+    Raises:
+        OnceoverError: what the driver says it failed with; ``Retriable`` when it was killed.
+    """
+    try:
+        document: dict[str, Any] = json.loads(report.read_text())
+    except (OSError, ValueError) as error:
+        raise Retriable(
+            f"the driver ended with code {child.returncode} and without a report",
+            code="DRIVER_KILLED",
+            where=str(log_path),
+            resolve="run it again: it resumes where it was; the log says more",
+        ) from error
+    failure = document.get("error")
+    if failure is not None:
+        raise _reported(document["exit"], failure)
+    return document
+
+
+class _Reported(OnceoverError):
+    """An error that the driver has reported, with its exit code."""
+
+
+def _reported(exit_code: int, failure: dict[str, Any]) -> OnceoverError:
+    kind = type(_Reported.__name__, (_Reported,), {"exit_code": exit_code})
+    error: OnceoverError = kind(
+        failure["message"], **{k: failure[k] for k in ("code", "where", "expected", "seen", "resolve")}
+    )
+    return error

@@ -1,0 +1,81 @@
+"""``onceover status``: where every flow stands, from the live clusters."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from onceover.app import open_clusters
+from onceover.cli.output import CommandResult, Subparsers
+from onceover.config.flowfile import Flow
+from onceover.config.load import find_flow_files, load_flow
+from onceover.engine.status import flow_status
+
+_EXAMPLES: Final = """examples:
+  onceover status                     all flows of the flows directory
+  onceover status flights-dr --json   one flow, for a machine
+
+exit code 3 when a partition is stopped: the text says what to do
+"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "status",
+        help="what is copied, what is missing, what is stopped",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("flow", nargs="?", metavar="FLOW", help="name or path (default: all flows)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> CommandResult:
+    """Read the status of the flows asked for."""
+    refs = [args.flow] if args.flow else find_flow_files()
+    flows = [read_status(load_flow(ref)) for ref in refs]
+    stopped = any(p["stop"] for f in flows for p in f["partitions"])
+    text = "\n\n".join(map(describe, flows)) or "no flow files found"
+    return CommandResult({"flows": flows}, text, 3 if stopped else 0)
+
+
+def read_status(flow: Flow) -> dict[str, Any]:
+    """Return the status of one flow; clusters are opened and closed here."""
+    source, target = open_clusters(flow)
+    with source, target:
+        return flow_status(flow.flow, source, target)
+
+
+def describe(status: dict[str, Any]) -> str:
+    """Return a flow's status as a table for people."""
+    generation = f", generation {status['generation']}" if status["generation"] else ""
+    lines = [
+        f"{status['flow']}: {status['state']}{generation}  "
+        f"({status['source']['alias']} -> {status['target']['alias']}, lag {status['lag_offsets']} offsets, "
+        f"oldest missing {status['oldest_missing_s']:.1f} s)"
+    ]
+    driver = status["driver"]
+    if driver and status["state"] == "stopped" and not driver["alive"]:
+        lines.append(f"  no sign of life from its driver for {driver['silent_ms'] / 1000:.0f} s")
+    if status["partitions"]:
+        lines.append(
+            f"  {'partition':40} {'lane':>4} {'state':12} {'position':>12} {'source LSO':>12} {'lag':>10}"
+        )
+    for p in status["partitions"]:
+        name = p["topic"] if p["partition"] is None else f"{p['topic']}:{p['partition']}"
+        lines.append(
+            f"  {name:40} {_text(p['lane']):>4} {p['state']:12} {_text(p['position']):>12} "
+            f"{_text(p['lso']):>12} {_text(p['lag_offsets']):>10}"
+        )
+        if p["open_offsets"]:
+            lines.append(f"    {p['open_offsets']} offsets are behind an open source transaction")
+        if p["stop"]:
+            lines.append(f"    stopped: {p['stop']['message']}")
+            lines.append(f"    do: {p['stop']['resolve']}")
+    return "\n".join(lines)
+
+
+def _text(value: object) -> str:
+    return "-" if value is None else str(value)

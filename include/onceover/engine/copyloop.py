@@ -1,0 +1,427 @@
+"""The copy: fetch, produce, and commit data, map and progress in one transaction (DESIGN 6).
+
+Invariant: EndTxn is sent only after every batch, the map and the progress were acknowledged; whatever
+goes wrong before leaves the loop as ``MustReset`` or ``Retriable``, and the transaction is never
+committed.
+
+How a batch is made durable is the producer's business: the loop hands over rounds of one batch per
+partition and learns base offsets.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from onceover.engine import names
+from onceover.engine.partition import Blocked, Obstacle, PartitionCopy
+from onceover.engine.steps import Step, reached
+from onceover.engine.stops import Stop, damaged_batch, refused_record
+from onceover.errors import MustReset, Retriable
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.fetcher import Position
+from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
+from onceover.model import TopicPartition, lane_of
+from onceover.txn.classify import Action, Api, classify
+from onceover.wire.batch import CorruptBatch, parse_header
+from onceover.wire.hotpath import FetchedPartition
+from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
+from onceover.wire.records import control_type, encode
+from onceover.wire.visibility import Visible, visible_batches
+
+log = logging.getLogger(__name__)
+
+# The broker works off one connection's requests one after the other; a few in flight keep it busy
+# while we stamp the next round, more only hold buffers.
+_IN_FLIGHT = 4
+_IDLE_WAIT_MS = 500
+# A retry of the same content after error 10 halves the batch; below this it is a single record.
+_TOO_LARGE = 10
+_INVALID_TIMESTAMP = 32
+_INVALID_RECORD = 87
+
+
+class Source(Protocol):
+    """What the loop needs of the fetcher."""
+
+    positions: dict[TopicPartition, Position]
+
+    @property
+    def waiting(self) -> bool:
+        """True while a request is in flight."""
+
+    def request(self, *, max_wait_ms: int, min_bytes: int) -> None:
+        """Ask every idle broker."""
+
+    def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
+        """Return what was answered."""
+
+    def answered(self) -> bool:
+        """Tell whether an answer is there."""
+
+    def remove(self, partition: TopicPartition) -> None:
+        """Read this partition no longer."""
+
+
+@dataclass(frozen=True)
+class CopySettings:
+    """What may change while a lane runs (from the flow file)."""
+
+    max_interval_s: float
+    max_bytes: int
+    bytes_per_second: float | None
+
+
+@dataclass(frozen=True)
+class LaneIdentity:
+    """Who is copying: flow, generation, run, lane of how many, and the instance within them."""
+
+    flow: str
+    generation: int
+    run: str
+    lane: int
+    lanes: int
+    instance: tuple[int, int]
+
+
+@dataclass
+class Until:
+    """When a lane's task ends.
+
+    Args:
+        deadline_s: on the monotonic clock.
+        ends: stop once these source offsets are committed; None to go on until the deadline.
+    """
+
+    deadline_s: float
+    ends: Mapping[TopicPartition, int] | None = None
+    stopped: bool = False
+
+    def over(self, partitions: Iterable[PartitionCopy]) -> bool:
+        """Tell whether there is nothing left to do."""
+        if self.stopped or time.monotonic() >= self.deadline_s:
+            return True
+        if self.ends is None:
+            return False
+        return all(p.stopped or p.position >= self.ends.get(p.source, 0) for p in partitions)
+
+
+@dataclass
+class Throttle:
+    """A token bucket of one second: how the flow's bandwidth limit is kept."""
+
+    ready_s: float = 0.0
+
+    def spend(self, size_bytes: int, per_second: float | None) -> None:
+        """Note that ``size_bytes`` were fetched."""
+        if per_second:
+            self.ready_s = max(self.ready_s, time.monotonic() - 1.0) + size_bytes / per_second
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds until the next fetch may begin."""
+        return max(0.0, self.ready_s - time.monotonic())
+
+
+@dataclass
+class CopyLoop:
+    """One lane's loop between two resets. Everything it is given is open and checked already.
+
+    Args:
+        me: who copies.
+        partitions: the lane's partitions that may go on, by source partition.
+        fetcher: assigned to exactly these partitions.
+        producer: initialised, nothing in the transaction.
+        settings: asked once per transaction.
+        look_around: asked a few times a second; may raise to end the loop, or set ``until.stopped``.
+        after_commit: told the positions after each commit.
+        stops: partitions that stop in the first transaction, by target partition.
+        resumed: target partitions whose old stop record is removed in the first transaction.
+    """
+
+    me: LaneIdentity
+    partitions: dict[TopicPartition, PartitionCopy]
+    fetcher: Source
+    producer: TxnProducer
+    settings: Callable[[], CopySettings]
+    look_around: Callable[[], None]
+    after_commit: Callable[[Mapping[TopicPartition, int]], None]
+    stops: dict[TopicPartition, Stop] = field(default_factory=dict)
+    resumed: set[TopicPartition] = field(default_factory=set)
+    _begun_s: float | None = None
+    _begun_ms: int = 0
+    _sent_bytes: int = 0
+    _throttle: Throttle = field(default_factory=Throttle)
+
+    def claim(self) -> None:
+        """Write this instance beside every position, and what is known of stops, in one transaction.
+
+        It also renews the committed offsets, which would otherwise expire when idle (7 days).
+        """
+        reached(Step.CLAIM_BEGIN)
+        self._write_stops()
+        if self.partitions:
+            self.producer.add_offsets(
+                names.progress_group(self.me.flow), self._offsets(self.partitions.values())
+            )
+        if self.producer.in_transaction:
+            reached(Step.CLAIM_COMMIT)
+            self.producer.commit()
+
+    def run(self, until: Until) -> Iterator[list[MapRecord]]:
+        """Copy until ``until`` says so; yield what each committed transaction did."""
+        current = self.settings()
+        while not until.over(self.partitions.values()):
+            self.look_around()
+            self._ask(until)
+            answers = self._answers(until, current)
+            taken = [(self.partitions[tp], self._take(tp, answer)) for tp, answer in answers]
+            self._throttle.spend(sum(len(a.records) for _, a in answers), current.bytes_per_second)
+            self._ask(until)
+            self._produce(taken)
+            if self._due(current):
+                yield self._commit()
+                current = self.settings()
+        if self._pending():
+            yield self._commit()
+
+    # ---- reading
+
+    def _ask(self, until: Until) -> None:
+        if self._throttle.wait_s or not self.fetcher.positions:
+            return
+        left_ms = int((until.deadline_s - time.monotonic()) * 1000)
+        self.fetcher.request(max_wait_ms=max(1, min(_IDLE_WAIT_MS, left_ms)), min_bytes=1)
+
+    def _answers(self, until: Until, current: CopySettings) -> list[tuple[TopicPartition, FetchedPartition]]:
+        wait_s = min(_IDLE_WAIT_MS / 1000, max(0.0, until.deadline_s - time.monotonic()))
+        if self._begun_s is not None:
+            wait_s = min(wait_s, max(0.0, self._begun_s + current.max_interval_s - time.monotonic()))
+        if self.fetcher.waiting:
+            return self.fetcher.poll(wait_s)
+        # Nothing to read: throttled, or no partitions. Waiting is all there is to do.
+        pause_s = min(wait_s, self._throttle.wait_s or wait_s)
+        time.sleep(pause_s)
+        return []
+
+    def _take(self, tp: TopicPartition, answer: FetchedPartition) -> list[Visible]:
+        """Return the visible batches of an answer and move the fetch position behind them."""
+        action = classify(Api.FETCH, answer.error_code)
+        if answer.diverging is not None or action in (Action.OUT_OF_RANGE, Action.MISSING):
+            # Truncated, recreated or deleted: beginning again at the checks of resume names the cause.
+            raise MustReset(f"{tp}: the source's log has changed (error {answer.error_code})")
+        if action is not Action.OK:
+            raise Retriable(f"{tp}: fetch answers error {answer.error_code}", where=str(tp))
+        position = self.fetcher.positions[tp]
+        partition = self.partitions[tp]
+        partition.lso = answer.last_stable_offset
+        visible = []
+        try:
+            for one in visible_batches(answer.records, answer.aborted, position.offset, control_type):
+                visible.append(one)
+                position.offset = one.header.next_offset
+                position.last_fetched_epoch = one.header.leader_epoch
+        except CorruptBatch as error:
+            # What came before it is copied first; the next answer begins with the damage.
+            if not visible:
+                self._damaged(partition, error)
+        return visible
+
+    # ---- writing
+
+    def _produce(self, taken: list[tuple[PartitionCopy, list[Visible]]]) -> None:
+        """Send the batches in rounds of one per partition (FACTS 3: a second one would be lost)."""
+        streams = [(p, p.outgoing(visible)) for p, visible in taken if visible]
+        while streams:
+            batches: list[Outgoing] = []
+            going = []
+            for partition, stream in streams:
+                batch = self._next(partition, stream)
+                if batch is not None:
+                    batches.append(batch)
+                    going.append((partition, stream))
+            streams = going
+            if batches:
+                self._send(batches)
+        if self._pending():
+            self._begin()
+
+    def _next(self, partition: PartitionCopy, stream: Iterator[Outgoing]) -> Outgoing | None:
+        try:
+            return next(stream, None)
+        except Blocked as blocked:
+            self._stop(partition, blocked.stop)
+        except CorruptBatch as error:
+            self._damaged(partition, error)
+        return None
+
+    def _damaged(self, partition: PartitionCopy, error: CorruptBatch) -> None:
+        self._stop(partition, damaged_batch(self.me.flow, partition.source, partition.position, str(error)))
+
+    def _send(self, batches: list[Outgoing]) -> None:
+        self._begin()
+        reached(Step.DATA_SENT)
+        try:
+            self.producer.send(batches)
+            self._acknowledged(self.producer.drain(_IN_FLIGHT - 1))
+        except Refused as refused:
+            self._refused(refused)
+        self._sent_bytes += sum(len(b.batch) for b in batches)
+
+    def _begin(self) -> None:
+        if self._begun_s is None:
+            self._begun_s = time.monotonic()
+            self._begun_ms = time.time_ns() // 1_000_000
+
+    def _acknowledged(self, acks: Iterable[Acknowledged]) -> None:
+        for ack in acks:
+            if ack.outgoing.source is not None:
+                self.partitions[ack.outgoing.source].acknowledged(ack)
+
+    def _refused(self, refused: Refused) -> None:
+        """Note what the target did not take, so that the next attempt deals with it; then reset."""
+        outgoing = refused.outgoing
+        if outgoing.source is None:
+            raise MustReset(f"the target refuses a record of our own: {refused}") from refused
+        partition = self.partitions[outgoing.source]
+        obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source)
+        raise MustReset(f"{partition.source}: {refused}") from refused
+
+    # ---- committing
+
+    def _pending(self) -> bool:
+        return bool(self.stops or self.resumed or any(p.moved for p in self.partitions.values()))
+
+    def _due(self, current: CopySettings) -> bool:
+        if self._begun_s is None:
+            return False
+        full = self._sent_bytes >= current.max_bytes or any(p.map_full for p in self.partitions.values())
+        if self.stops or full:
+            return True
+        if time.monotonic() - self._begun_s >= current.max_interval_s:
+            return True
+        # Dry: everything that readers may see now is in hand, so waiting would only add latency.
+        return all(p.caught_up for p in self.partitions.values()) and not self.fetcher.answered()
+
+    def _commit(self) -> list[MapRecord]:
+        try:
+            self._acknowledged(self.producer.drain())
+            reached(Step.DATA_ACKED)
+            moved = [p for p in self.partitions.values() if p.moved]
+            records = self._write_map(moved)
+            self._write_stops()
+        except Refused as refused:
+            self._refused(refused)
+        if moved:
+            self.producer.add_offsets(names.progress_group(self.me.flow), self._offsets(moved))
+        reached(Step.PROGRESS_SENT)
+        reached(Step.COMMIT)
+        self.producer.commit()
+        reached(Step.COMMITTED)
+        self._begun_s = None
+        self._sent_bytes = 0
+        for partition in moved:
+            partition.committed_now()
+        self.after_commit({p.source: p.committed for p in moved})
+        return records
+
+    def _write_map(self, moved: list[PartitionCopy]) -> list[MapRecord]:
+        me, now_ms = self.me, time.time_ns() // 1_000_000
+        records = [p.map_record(me.generation, me.lane, me.instance, self._begun_ms, now_ms) for p in moved]
+        by_partition: dict[int, list[MapRecord]] = {}
+        for record in records:
+            by_partition.setdefault(lane_of(record.source, names.MAP_PARTITIONS), []).append(record)
+        if records:
+            self._own_records(
+                {
+                    TopicPartition(names.map_topic(me.flow), number): [
+                        (encode_map_key(r.key), encode_map_value(r)) for r in group
+                    ]
+                    for number, group in by_partition.items()
+                }
+            )
+        reached(Step.MAP_SENT)
+        return records
+
+    def _write_stops(self) -> None:
+        me = self.me
+        values: list[tuple[bytes, bytes | None]] = [
+            (names.stop_key(*tp).encode(), None) for tp in self.resumed if tp not in self.stops
+        ]
+        values += [
+            (names.stop_key(*tp).encode(), json.dumps(stop.to_json()).encode())
+            for tp, stop in self.stops.items()
+        ]
+        if values:
+            state = TopicPartition(names.state_topic(me.flow), names.STATE_OTHERS)
+            self._own_records({state: values})
+        self.stops.clear()
+        self.resumed.clear()
+
+    def _own_records(self, values: Mapping[TopicPartition, list[tuple[bytes, bytes | None]]]) -> None:
+        now_ms = time.time_ns() // 1_000_000
+        batches = []
+        for target, pairs in values.items():
+            batch = encode([(now_ms, key, value, ()) for key, value in pairs]).batch
+            batches.append(Outgoing(target, parse_header(batch), batch))
+        self.producer.send(batches)
+        self.producer.drain()
+
+    def _offsets(self, partitions: Iterable[PartitionCopy]) -> dict[TopicPartition, OffsetToCommit]:
+        me = self.me
+        return {
+            p.target: OffsetToCommit(
+                p.position, p.leader_epoch, p.metadata(me.generation, me.instance).encode()
+            )
+            for p in partitions
+        }
+
+    def _stop(self, partition: PartitionCopy, stop: Stop) -> None:
+        log.error("%s stops at offset %d: %s", partition.source, partition.position, stop.message)
+        partition.stopped = True
+        self.fetcher.remove(partition.source)
+        self.stops[partition.target] = stamped(stop, self.me)
+        self._begin()
+
+
+def stamped(stop: Stop, me: LaneIdentity) -> Stop:
+    """Return ``stop`` with the time and generation that it is written with."""
+    fields = {k: v for k, v in stop.to_json().items() if k != "v"}
+    return Stop(**{**fields, "at_ms": time.time_ns() // 1_000_000, "generation": me.generation})
+
+
+def obstacle_after(
+    refused: Refused, outgoing: Outgoing, obstacle: Obstacle, flow: str, source: TopicPartition
+) -> None:
+    """Decide what the next attempt does with a batch that the target refused (FACTS 3).
+
+    Too large: split, down to single records. Otherwise re-encode once; then, or where the broker names
+    a record, copy up to it and stop there.
+    """
+    offset = _named_offset(refused, outgoing)
+    first = outgoing.source_runs[0][0]
+    if refused.code == _TOO_LARGE and outgoing.header.count > 1:
+        obstacle.max_batch_bytes = max(1, outgoing.header.size_bytes // 2)
+        return
+    content = refused.code in (_TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
+    if not content and obstacle.reencode_at != first:
+        obstacle.reencode_at = first
+        return
+    obstacle.barrier = offset
+    obstacle.stop = refused_record(
+        flow, source, offset, refused.code, refused.reason, too_large=refused.code == _TOO_LARGE
+    )
+
+
+def _named_offset(refused: Refused, outgoing: Outgoing) -> int:
+    """Return the source offset of the record that the broker named, else of the batch's first one."""
+    left = refused.record_index or 0
+    for first, count in outgoing.source_runs:
+        if left < count:
+            return first + left
+        left -= count
+    return outgoing.source_runs[0][0]

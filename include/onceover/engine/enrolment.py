@@ -1,0 +1,100 @@
+"""The enrolment record: what makes a topic part of a flow. Pure.
+
+Invariant: enrolled partitions are exactly those whose progress was written in the same transaction;
+a partition that is enrolled but has no progress has lost it, and nobody may guess it (G5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from onceover.engine import names
+from onceover.errors import NeedsOperator
+from onceover.model import TopicPartition, lane_of
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """One topic of the flow.
+
+    Args:
+        source: source topic.
+        target: target topic.
+        source_id: topic id of the source topic when it was enrolled.
+        target_id: topic id of the target topic when it was enrolled.
+        start: first source offset of each partition, by number; its length is the partition count.
+        at_ms: when it was enrolled.
+    """
+
+    source: str
+    target: str
+    source_id: UUID
+    target_id: UUID
+    start: Mapping[int, int]
+    at_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value written under ``topic/<target>``."""
+        return {
+            "v": VERSION,
+            "source": self.source,
+            "target": self.target,
+            "source_id": str(self.source_id),
+            "target_id": str(self.target_id),
+            "partitions": len(self.start),
+            "start": {str(p): offset for p, offset in sorted(self.start.items())},
+            "at_ms": self.at_ms,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Enrolment:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            NeedsOperator: written by another version.
+        """
+        if value.get("v") != VERSION:
+            raise NeedsOperator(
+                "an enrolment was written by another version of Onceover",
+                code="STATE_VERSION",
+                expected=f"version {VERSION}",
+                seen=f"version {value.get('v')}",
+            )
+        return cls(
+            value["source"],
+            value["target"],
+            UUID(value["source_id"]),
+            UUID(value["target_id"]),
+            {int(p): offset for p, offset in value["start"].items()},
+            value["at_ms"],
+        )
+
+    def sources(self) -> list[TopicPartition]:
+        """Return the enrolled source partitions."""
+        return [TopicPartition(self.source, p) for p in sorted(self.start)]
+
+    def target_of(self, source: TopicPartition) -> TopicPartition:
+        """Return the target partition that ``source`` is copied to: the same number."""
+        return TopicPartition(self.target, source.partition)
+
+
+def read_enrolments(state: Mapping[str, Any]) -> dict[str, Enrolment]:
+    """Return the enrolments among the values of the state's first partition, by target topic."""
+    prefix = names.enrolment_key("")
+    found = (Enrolment.from_json(value) for key, value in state.items() if key.startswith(prefix))
+    return {enrolment.target: enrolment for enrolment in found}
+
+
+def owned(enrolments: Iterable[Enrolment], lane: int, lanes: int) -> dict[TopicPartition, Enrolment]:
+    """Return the source partitions that ``lane`` copies, with their topic's enrolment."""
+    return {
+        source: enrolment
+        for enrolment in enrolments
+        for source in enrolment.sources()
+        if lane_of(source, lanes) == lane
+    }

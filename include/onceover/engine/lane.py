@@ -1,0 +1,278 @@
+"""A lane's protocol: own the transactional.id, resume from the progress group, copy (DESIGN 5, 4-5).
+
+Invariant: the layout is read before *every* InitProducerId, so a loser never disturbs the winner, and
+again after it, so that a fenced generation never copies; positions come from the stable progress
+group and from nowhere else. After any failure everything is dropped and the order begins anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from onceover.engine import names
+from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until, stamped
+from onceover.engine.enrolment import Enrolment, owned, read_enrolments
+from onceover.engine.layout import Layout, check_mine
+from onceover.engine.leader import LANE_TIMEOUT_MS
+from onceover.engine.partition import Obstacle, PartitionCopy
+from onceover.engine.resume import check_instance, gather, read_progress
+from onceover.engine.statelog import StateLog
+from onceover.engine.steps import Step, reached
+from onceover.engine.stops import Evidence, Stop, judge
+from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
+from onceover.kafka import calls
+from onceover.kafka.backoff import Backoff, Deadline
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.fetcher import Fetcher, Position
+from onceover.kafka.lag import LagReporter
+from onceover.kafka.producer import TransactionalProducer
+from onceover.model import TopicPartition
+from onceover.wire.offsetmap import MapRecord
+
+log = logging.getLogger(__name__)
+
+# How often stop requests, the layout and new enrolments are looked at while copying.
+_LOOK_INTERVAL_S = 0.2
+# Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket, the rest for
+# re-encoding and the interpreter's own copies.
+_FETCH_SHARE = 8
+_PARTITION_MAX_BYTES = 2 << 20
+
+
+class EnrolmentsChanged(Retriable):
+    """Topics or partitions have come: begin again to take them in. Not a failure."""
+
+
+@dataclass
+class LaneTask:
+    """One task of one lane: copies until told otherwise, through as many resets as it takes.
+
+    Args:
+        me: identity; ``me.instance`` must be higher than that of any earlier task of the generation.
+        source: open source cluster; ``target`` likewise. Both are used by this task alone.
+        settings: current settings from the flow file.
+        memory_bytes: limits.memory_per_lane.
+        give_up_s: without any success for this long, ``Retriable`` is raised.
+    """
+
+    me: LaneIdentity
+    source: Cluster
+    target: Cluster
+    settings: Callable[[], CopySettings]
+    memory_bytes: int
+    give_up_s: float
+    obstacles: dict[TopicPartition, Obstacle] = field(default_factory=dict)
+    _resumed: set[TopicPartition] = field(default_factory=set)
+
+    def run(self, until: Until) -> Iterator[list[MapRecord]]:
+        """Copy until ``until`` says so; yield what each committed transaction did.
+
+        Raises:
+            Fenced: a newer generation runs.
+            Retriable: a cluster stayed away for ``give_up_s``.
+            NeedsOperator, UsageError, Fatal: as they come.
+        """
+        backoff, deadline = Backoff(first_s=0.05, cap_s=2.0), Deadline(self.give_up_s)
+        while not self._over(until):
+            session = LaneSession(self)
+            try:
+                with session:
+                    for records in session.copy(until):
+                        backoff, deadline = Backoff(first_s=0.05, cap_s=2.0), Deadline(self.give_up_s)
+                        yield records
+                return
+            except Superseded as error:
+                log.info("lane %d ends: %s", self.me.lane, error)
+                return
+            except EnrolmentsChanged:
+                log.info("lane %d takes in new partitions", self.me.lane)
+            except (MustReset, Retriable) as error:
+                log.info("lane %d begins again: %s", self.me.lane, error)
+                self.source.close()
+                self.target.close()
+                backoff.pause(deadline, error)
+
+    @staticmethod
+    def _over(until: Until) -> bool:
+        return until.stopped or time.monotonic() >= until.deadline_s
+
+
+class LaneSession:
+    """From one InitProducerId to the next reset. Use as a context manager."""
+
+    def __init__(self, task: LaneTask) -> None:
+        self._task = task
+        self._me = task.me
+        topic = names.state_topic(task.me.flow)
+        self._state = StateLog(task.target, topic, names.STATE_LEADER)
+        self._requests = StateLog(task.target, topic, names.STATE_OTHERS, calls.READ_UNCOMMITTED)
+        self._producer = TransactionalProducer(
+            task.target, names.lane_id(task.me.flow, task.me.lane), timeout_ms=LANE_TIMEOUT_MS
+        )
+        self._fetcher = Fetcher(
+            task.source,
+            isolation=calls.READ_COMMITTED,
+            max_bytes=max(1 << 20, task.memory_bytes // _FETCH_SHARE),
+            partition_max_bytes=min(
+                _PARTITION_MAX_BYTES, max(1 << 18, task.memory_bytes // (4 * _FETCH_SHARE))
+            ),
+        )
+        self._lag = LagReporter(task.source, names.lag_group(task.me.flow))
+        self._enrolled: Mapping[TopicPartition, Enrolment] = {}
+        self._until: Until | None = None
+        self._next_look_s = 0.0
+        self._seen_requests: set[str] = set()
+
+    def __enter__(self) -> LaneSession:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self._producer.in_transaction:
+            # Otherwise readers of the target would wait for the transaction's timeout. If it cannot
+            # be done, whoever comes next does it with InitProducerId.
+            with suppress(OnceoverError):
+                self._producer.abort()
+        for closable in (self._lag, self._producer, self._fetcher, self._state, self._requests):
+            closable.close()
+
+    def copy(self, until: Until) -> Iterator[list[MapRecord]]:
+        """Take the lane over, resume, copy."""
+        self._until = until
+        self._take_over()
+        # Requests are written without transactions: reading them uncommitted never waits for one.
+        self._requests.catch_up()
+        self._check_requests()
+        loop = self._resume()
+        loop.claim()
+        yield from loop.run(until)
+
+    # ---- steps 4 and 5
+
+    def _take_over(self) -> None:
+        backoff, deadline = Backoff(), Deadline(self._task.give_up_s)
+        while True:
+            reached(Step.LANE_READ)
+            self._check_layout(self._state.catch_up(wait=False))
+            reached(Step.LANE_INIT)
+            if self._producer.init():
+                break
+            backoff.pause(
+                deadline, Retriable(f"lane {self._me.lane}: an older transaction is still being ended")
+            )
+        reached(Step.LANE_CHECK)
+        self._check_layout(self._state.catch_up(wait=True))
+
+    def _check_layout(self, state: Mapping[str, Any]) -> None:
+        value = state.get(names.LAYOUT)
+        seen = None if value is None else Layout.from_json(value)
+        check_mine(seen, self._me.generation, self._me.run)
+        if seen is not None and seen.ended_at_ms is not None:
+            raise Superseded("the run has ended")
+
+    def _resume(self) -> CopyLoop:
+        me, task = self._me, self._task
+        self._enrolled = owned(read_enrolments(self._state.values).values(), me.lane, me.lanes)
+        reached(Step.LANE_RESUME)
+        progress = read_progress(task.target, me.flow, self._enrolled)
+        check_instance(progress.values(), me.generation, me.instance, me.lane)
+        evidence, topics = gather(me.flow, task.source, task.target, self._enrolled, progress)
+        known = self._known_stops()
+        partitions: dict[TopicPartition, PartitionCopy] = {}
+        stops: dict[TopicPartition, Stop] = {}
+        for tp, e in evidence.items():
+            stop = judge(e)
+            if self._stays_stopped(known.get(e.target), e):
+                continue
+            if stop is None:
+                partitions[tp] = self._partition(e, topics)
+            else:
+                log.error("%s is stopped: %s", tp, stop.message)
+                stops[e.target] = stamped(stop, me)
+        return CopyLoop(
+            me=me,
+            partitions=partitions,
+            fetcher=self._fetcher,
+            producer=self._producer,
+            settings=task.settings,
+            look_around=self._look_around,
+            after_commit=self._lag.report,
+            stops=stops,
+            resumed={p.target for p in partitions.values() if p.target in known},
+        )
+
+    def _known_stops(self) -> dict[TopicPartition, Stop]:
+        """Return the committed stop records of this lane's partitions, by target partition."""
+        state = StateLog(self._task.target, names.state_topic(self._me.flow), names.STATE_OTHERS)
+        try:
+            values = state.catch_up()
+        finally:
+            state.close()
+        targets = [e.target_of(tp) for tp, e in self._enrolled.items()]
+        return {tp: Stop.from_json(values[key]) for tp in targets if (key := names.stop_key(*tp)) in values}
+
+    def _stays_stopped(self, stop: Stop | None, e: Evidence) -> bool:
+        """Tell whether a stop of this generation still holds.
+
+        It is looked at again at the next start of the flow, or when somebody asks for it: trying a
+        refused record once a task would throw away the other partitions' open transaction each time.
+        """
+        if stop is None or stop.generation != self._me.generation or stop.position != e.position:
+            return False
+        return not self._resume_requested(e.target, stop)
+
+    def _resume_requested(self, target: TopicPartition, stop: Stop) -> bool:
+        request = self._requests.values.get(names.resume_key(*target))
+        return request is not None and request["at_ms"] > stop.at_ms
+
+    def _partition(self, e: Evidence, topics: Mapping[str, TopicInfo]) -> PartitionCopy:
+        info = topics[e.source.topic]
+        leader = info.partitions[e.source.partition]
+        position = e.position or 0
+        epoch = e.meta.leader_epoch if e.meta else calls.NO_EPOCH
+        self._fetcher.assign(
+            e.source, Position(info.topic_id, position, leader.leader, leader.leader_epoch, epoch)
+        )
+        return PartitionCopy(
+            source=e.source,
+            target=e.target,
+            source_id=e.enrolled_source_id,
+            target_id=e.enrolled_target_id,
+            committed=position,
+            leader_epoch=epoch,
+            target_end=e.meta.target_end if e.meta else 0,
+            obstacle=self._task.obstacles.setdefault(e.source, Obstacle()),
+        )
+
+    # ---- while copying
+
+    def _look_around(self) -> None:
+        if time.monotonic() < self._next_look_s:
+            return
+        self._next_look_s = time.monotonic() + _LOOK_INTERVAL_S
+        if self._state.poll():
+            self._check_layout(self._state.values)
+            enrolled = owned(read_enrolments(self._state.values).values(), self._me.lane, self._me.lanes)
+            if enrolled != self._enrolled:
+                raise EnrolmentsChanged("enrolments have changed")
+        if self._requests.poll():
+            self._check_requests()
+
+    def _check_requests(self) -> None:
+        stop = self._requests.values.get(names.REQUEST_STOP)
+        if stop is not None and stop["run"] == self._me.run and self._until is not None:
+            self._until.stopped = True
+        asked = {
+            key for key in self._requests.values if key.startswith(names.RESUME_PREFIX)
+        } - self._seen_requests
+        self._seen_requests |= asked
+        mine = {names.resume_key(*e.target_of(tp)): tp for tp, e in self._enrolled.items()}
+        again = [mine[key] for key in asked if key in mine]
+        if again:
+            for tp in again:
+                self._task.obstacles.pop(tp, None)
+            raise EnrolmentsChanged(f"asked to look again at {', '.join(map(str, again))}")

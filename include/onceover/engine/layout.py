@@ -1,0 +1,129 @@
+"""The layout record: who may copy, and which lanes there are. Pure.
+
+Invariant (model checked, ../model): a layout with ``ready`` is written only after every lane id that
+an older generation may hold has been fenced; ``fence_up_to`` carries that bound over generations
+that never became ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from onceover.errors import Fenced, NeedsOperator
+
+VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """One generation of a flow.
+
+    Args:
+        generation: grows with every start and every change of lanes.
+        run: random per attempt to start; tells two starters of one generation apart.
+        lanes: number of lanes.
+        fence_up_to: lanes of the last generation that was ready before this one.
+        ready: lanes may copy.
+        ended_at_ms: when the run ended by itself, None while it runs or when it was killed.
+    """
+
+    generation: int
+    run: str
+    lanes: int
+    fence_up_to: int
+    ready: bool
+    source_cluster_id: str
+    target_cluster_id: str
+    flow_sha256: str
+    started_at_ms: int
+    host: str
+    ended_at_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the value written under ``layout``."""
+        return {"v": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Layout:
+        """Read what ``to_json`` wrote; fields of later versions are ignored.
+
+        Raises:
+            NeedsOperator: a newer, unknown version, or not a layout.
+        """
+        if value.get("v") != VERSION:
+            raise NeedsOperator(
+                "the flow's state was written by another version of Onceover",
+                code="STATE_VERSION",
+                expected=f"layout version {VERSION}",
+                seen=f"layout version {value.get('v')}",
+                resolve="run the version that wrote it, or a newer one",
+            )
+        names = cls.__dataclass_fields__
+        return cls(**{k: v for k, v in value.items() if k in names})
+
+    def as_ready(self) -> Layout:
+        """Return the record that lets the lanes begin."""
+        return replace(self, ready=True)
+
+    def as_ended(self, at_ms: int) -> Layout:
+        """Return the record of a run that ended by itself."""
+        return replace(self, ended_at_ms=at_ms)
+
+    @property
+    def ids_to_fence(self) -> int:
+        """Lane ids below this number are fenced before the layout becomes ready."""
+        return max(self.fence_up_to, self.lanes)
+
+
+def fence_bound(previous: Layout | None) -> int:
+    """Return ``fence_up_to`` of the generation after ``previous``.
+
+    From a record that was not ready the bound is carried over: its own lanes never ran, but those
+    of the generation before it may still (model: mutation Mj).
+    """
+    if previous is None:
+        return 0
+    return previous.lanes if previous.ready else previous.fence_up_to
+
+
+def check_clusters(previous: Layout | None, source_id: str, target_id: str) -> None:
+    """Refuse to continue a flow between other clusters than it was started with.
+
+    Raises:
+        NeedsOperator: a cluster id differs.
+    """
+    if previous is None:
+        return
+    for side, expected, seen in (
+        ("source", previous.source_cluster_id, source_id),
+        ("target", previous.target_cluster_id, target_id),
+    ):
+        if expected != seen:
+            raise NeedsOperator(
+                f"the {side} cluster is not the one this flow copies",
+                code="FOREIGN_CLUSTER",
+                where=side,
+                expected=f"cluster id {expected}",
+                seen=f"cluster id {seen}",
+                resolve="correct bootstrap.servers, or give the flow a new name for the new cluster",
+            )
+
+
+def check_mine(seen: Layout | None, generation: int, run: str) -> Layout:
+    """Return ``seen`` when it is this run's own, ready and not ended.
+
+    Raises:
+        Fenced: another generation or another run owns the flow, or it is not ready.
+    """
+    if seen is not None and (seen.generation, seen.run) == (generation, run) and seen.ready:
+        return seen
+    owner = "nobody" if seen is None else f"generation {seen.generation}, started on {seen.host}"
+    raise Fenced(
+        "another start of this flow has taken over; this one stops and leaves everything as it is",
+        code="FENCED",
+        expected=f"generation {generation}, ready",
+        seen=f"{owner}{'' if seen is None or seen.ready else ', not ready'}",
+        resolve="nothing to do if the newer start was meant; see `onceover status`",
+    )

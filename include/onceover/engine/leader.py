@@ -1,0 +1,341 @@
+"""The leader: starts a generation, fences the older ones, enrols topics (DESIGN 5, model checked).
+
+Invariant: lanes are told to begin only after ``ready`` is confirmed, and ``ready`` is written only
+after every lane id of an older generation was fenced with OK. The order of the steps below is the
+protocol; each sentence of it has a test.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import random
+import secrets
+import socket
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from onceover.engine import names
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.layout import Layout, check_clusters, check_mine, fence_bound
+from onceover.engine.statelog import StateLog
+from onceover.engine.steps import Step, reached
+from onceover.errors import MustReset, NeedsOperator, Retriable
+from onceover.kafka.backoff import Backoff, Deadline
+from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Outgoing, TxnProducer
+from onceover.kafka.producer import TransactionalProducer
+from onceover.model import TopicPartition
+from onceover.txn.classify import Action, Api, classify
+from onceover.wire.batch import parse_header
+from onceover.wire.progress import ProgressMeta
+from onceover.wire.records import encode
+
+log = logging.getLogger(__name__)
+
+# The leader's transactions hold a handful of records and last milliseconds. A dead leader's open
+# one delays the next start by nothing: InitProducerId ends it.
+LEADER_TIMEOUT_MS = 10_000
+LANE_TIMEOUT_MS = 15_000
+START_DEADLINE_S = 90.0
+# Longer than a start takes (0.2 to 2 s), so that a starter which took our id either finishes and is
+# seen as the newer generation, or is dead.
+_RECOVERY_PAUSE_S = (4.0, 8.0)
+
+
+@dataclass(frozen=True)
+class FlowIdentity:
+    """What the leader writes into the layout about the flow."""
+
+    name: str
+    lanes: int
+    sha256: str
+
+
+class Leader:
+    """One run's leader. Not thread-safe.
+
+    Args:
+        flow: name, lanes and hash of the flow file.
+        source: source cluster, for its id.
+        target: target cluster, which holds the state.
+    """
+
+    def __init__(self, flow: FlowIdentity, source: Cluster, target: Cluster) -> None:
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._state_partition = TopicPartition(names.state_topic(flow.name), names.STATE_LEADER)
+        self.state = StateLog(target, self._state_partition.topic, names.STATE_LEADER)
+        self._producer: TxnProducer | None = None
+        self.layout: Layout | None = None
+
+    # ---- start
+
+    def start(self) -> Layout:
+        """Become the flow's newest generation, with every older one fenced.
+
+        Returns:
+            The confirmed, ready layout.
+
+        Raises:
+            Fenced: another start was newer.
+            NeedsOperator: the flow's clusters have changed.
+            Retriable: the target is not reachable.
+        """
+        deadline, backoff = Deadline(START_DEADLINE_S), Backoff(first_s=0.5, cap_s=5.0)
+        wanted: Layout | None = None
+        while True:
+            try:
+                if wanted is not None:
+                    self._check_not_overtaken(wanted)
+                wanted = self._announce()
+                self._fence(wanted.ids_to_fence)
+                self.layout = self._confirm(wanted)
+                return self.layout
+            except (MustReset, Retriable) as error:
+                # Refused or outcome unknown: an unconfirmed generation is never resumed (model: M7).
+                log.info("start of %s interrupted, beginning again: %s", self._flow.name, error)
+                self._drop_producer()
+                if wanted is not None:
+                    self._target.retry(lambda: self._check_not_overtaken(wanted), deadline)
+                backoff.pause(deadline, error)
+
+    def seize(self) -> Layout:
+        """Fence every lane and older run, and leave the flow not ready: nobody copies (``seed`` and others).
+
+        Returns:
+            The layout, not ready; ``enrol`` may write progress now.
+        """
+        wanted = self._target.retry(self._announced)
+        self._fence(wanted.ids_to_fence)
+        self.layout = wanted
+        return wanted
+
+    def _announced(self) -> Layout:
+        try:
+            return self._announce()
+        except MustReset as error:
+            raise Retriable(str(error)) from error
+
+    def _announce(self) -> Layout:
+        reached(Step.LEADER_INIT)
+        self._init()
+        reached(Step.LEADER_READ)
+        previous = self._read_layout()
+        source_id, target_id = self._source.cluster_id(), self._target.cluster_id()
+        check_clusters(previous, source_id, target_id)
+        wanted = Layout(
+            generation=previous.generation + 1 if previous else 1,
+            run=secrets.token_hex(8),
+            lanes=self._flow.lanes,
+            fence_up_to=fence_bound(previous),
+            ready=False,
+            source_cluster_id=source_id,
+            target_cluster_id=target_id,
+            flow_sha256=self._flow.sha256,
+            started_at_ms=now_ms(),
+            host=socket.gethostname(),
+        )
+        reached(Step.LAYOUT_BEGIN)
+        self._write({names.LAYOUT: wanted.to_json()}, Step.LAYOUT_COMMIT)
+        return wanted
+
+    def _fence(self, ids: int) -> None:
+        """Fence every lane id below ``ids``: only OK counts, "not yet" does not (model: M5)."""
+        for lane in range(ids):
+            reached(Step.FENCE_LANE)
+            fence(self._target, names.lane_id(self._flow.name, lane))
+
+    def _confirm(self, wanted: Layout) -> Layout:
+        ready = wanted.as_ready()
+        reached(Step.READY_BEGIN)
+        self._write({names.LAYOUT: ready.to_json()}, Step.READY_COMMIT)
+        return ready
+
+    def _check_not_overtaken(self, wanted: Layout) -> None:
+        """Stop when another start has committed a layout; read without disturbing its id."""
+        seen = self._read_layout()
+        if seen is None or seen.run == wanted.run or seen.generation < wanted.generation:
+            return
+        check_mine(seen, wanted.generation, wanted.run)
+
+    # ---- while running
+
+    def enrol(self, enrolments: Iterable[Enrolment], new: Mapping[TopicPartition, OffsetToCommit]) -> None:
+        """Make topics part of the flow: their records and first progress in one transaction.
+
+        Args:
+            enrolments: the topics' records, with all their partitions.
+            new: start offsets of *target* partitions that have no progress yet; others must not be in it.
+
+        Raises:
+            Fenced: a newer generation runs.
+            Retriable: interrupted, outcome unknown: plan again from live state.
+        """
+        records = {names.enrolment_key(e.target): e.to_json() for e in enrolments}
+        try:
+            reached(Step.ENROL_BEGIN)
+            self._send(records)
+            if new:
+                reached(Step.ENROL_OFFSETS)
+                self._active().add_offsets(names.progress_group(self._flow.name), new)
+            self._end(Step.ENROL_COMMIT)
+            reached(Step.ENROL_DONE)
+        except (MustReset, Retriable) as error:
+            # Perhaps it was committed and a lane has moved on since: written again, the start
+            # offsets would take its progress back (model: Md). Only a new plan may.
+            self._regain(error)
+            raise Retriable("the enrolment was interrupted and has to be planned again") from error
+
+    def note(self, key: str, value: Mapping[str, Any]) -> None:
+        """Write another of the leader's own records, such as the daily positions."""
+        self._confirmed({key: value})
+
+    def check(self) -> None:
+        """Read what is new in the state.
+
+        Raises:
+            Fenced: the layout is no longer this run's own.
+        """
+        self.state.poll()
+        self._check_mine()
+
+    def end(self) -> None:
+        """Write that this run ended by itself; lanes that still live stop at once."""
+        reached(Step.ENDED)
+        ended = self._own().as_ended(now_ms())
+        self._confirmed({names.LAYOUT: ended.to_json()})
+
+    def abort_lanes(self) -> None:
+        """End what killed lanes left open, so that it does not hold the target's LSO for 15 s."""
+        self.state.catch_up()
+        self._check_mine()
+        self._fence(self._own().lanes)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._drop_producer()
+        self.state.close()
+
+    def _confirmed(self, records: Mapping[str, Any]) -> None:
+        """Write records that may be written twice."""
+        try:
+            self._write(records, None)
+        except (MustReset, Retriable) as error:
+            self._regain(error)
+            try:
+                self._write(records, None)
+            except MustReset as second:
+                raise Retriable(f"the leader's transaction failed twice: {second}") from second
+
+    def _regain(self, error: Exception) -> None:
+        """After a confirmed run lost its id or its transaction, let the layout decide (model: Mk)."""
+        log.info("leader of %s lost its transaction: %s", self._flow.name, error)
+        self._drop_producer()
+        low, high = _RECOVERY_PAUSE_S
+        time.sleep(random.uniform(low, high))
+        self._target.retry(self._recover)
+
+    def _recover(self) -> None:
+        try:
+            self._read_layout()
+            self._check_mine()
+            self._init()
+            self._read_layout()
+            self._check_mine()
+        except MustReset as error:
+            raise Retriable(str(error)) from error
+
+    def _check_mine(self) -> None:
+        own = self._own()
+        check_mine(_layout_in(self.state.values), own.generation, own.run)
+
+    def _own(self) -> Layout:
+        if self.layout is None:
+            raise NeedsOperator("the flow has not been started", code="NOT_STARTED")
+        return self.layout
+
+    # ---- transactions
+
+    def _init(self) -> None:
+        self._drop_producer()
+        self._producer = TransactionalProducer(
+            self._target, names.leader_id(self._flow.name), timeout_ms=LEADER_TIMEOUT_MS
+        )
+        backoff, deadline = Backoff(), Deadline(START_DEADLINE_S)
+        while not self._target.retry(self._producer.init, deadline):
+            backoff.pause(deadline, Retriable("the leader's previous transaction is still being ended"))
+
+    def _read_layout(self) -> Layout | None:
+        return _layout_in(self.state.catch_up())
+
+    def _write(self, records: Mapping[str, Any], step: Step | None) -> None:
+        self._send(records)
+        self._end(step)
+
+    def _send(self, records: Mapping[str, Any]) -> None:
+        batch = encode(
+            [
+                (now_ms(), key.encode(), json.dumps(value, separators=(",", ":")).encode(), ())
+                for key, value in records.items()
+            ]
+        ).batch
+        producer = self._active()
+        producer.send([Outgoing(self._state_partition, parse_header(batch), batch)])
+        producer.drain()
+
+    def _end(self, step: Step | None) -> None:
+        if step is not None:
+            reached(step)
+        self._active().commit()
+
+    def _active(self) -> TxnProducer:
+        if self._producer is None:
+            raise MustReset("the leader holds no producer")
+        return self._producer
+
+    def _drop_producer(self) -> None:
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+
+def fence(target: Cluster, transactional_id: str) -> None:
+    """Bump the epoch of ``transactional_id``: its older holders can commit nothing any more.
+
+    Returns only on OK. CONCURRENT_TRANSACTIONS means that an old transaction is being ended first;
+    the epoch of its holder is bumped only by the attempt that says OK.
+    """
+
+    def attempt() -> None:
+        result = target.init_producer_id(transactional_id, LANE_TIMEOUT_MS)
+        action = classify(Api.INIT_PRODUCER_ID, result.error_code)
+        if action in (Action.RETRY, Action.REFRESH_AND_RETRY):
+            raise Retriable(f"{transactional_id} is not fenced yet (error {result.error_code})")
+        if action is not Action.OK:
+            raise NeedsOperator(
+                f"{target.alias} refuses to fence {transactional_id} (error {result.error_code})",
+                code="CANNOT_FENCE",
+                resolve="grant the principal WRITE on transactional ids with the prefix onceover.<flow>.",
+            )
+
+    target.retry(attempt, Deadline(START_DEADLINE_S))
+
+
+def first_progress(offset: int, meta: ProgressMeta) -> OffsetToCommit:
+    """Return the progress that enrolment writes for one partition."""
+    return OffsetToCommit(offset, NO_EPOCH, meta.encode())
+
+
+def now_ms() -> int:
+    """Return the wall clock in milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _layout_in(values: Mapping[str, Any]) -> Layout | None:
+    value = values.get(names.LAYOUT)
+    return None if value is None else Layout.from_json(value)

@@ -1,0 +1,70 @@
+"""Names of everything a flow owns on its clusters (DESIGN 4). One place, so that they never differ."""
+
+from __future__ import annotations
+
+PREFIX = "__onceover."
+LAYOUT = "layout"
+POSITIONS = "positions"
+HEARTBEAT = "heartbeat"
+REQUEST_STOP = "request/stop"
+STOP_PREFIX = "stop/"
+RESUME_PREFIX = "request/resume/"
+# Partition 0 of the state is written by the leader's transactions only, so nobody else's open
+# transaction can hold up a reader of the layout; everything else goes to partition 1.
+STATE_LEADER = 0
+STATE_OTHERS = 1
+STATE_PARTITIONS = 2
+# Independent of the number of lanes, so that lanes can change; a multiple of the usual lane counts,
+# so that each lane's transaction touches few of them (every one costs a marker).
+MAP_PARTITIONS = 4
+
+
+def state_topic(flow: str) -> str:
+    """Topic with the flow's layout, enrolments, stops and requests."""
+    return f"{PREFIX}{flow}.state"
+
+
+def map_topic(flow: str) -> str:
+    """Topic with the flow's offset map."""
+    return f"{PREFIX}{flow}.offsets"
+
+
+def progress_group(flow: str) -> str:
+    """Group on the target whose committed offsets are the next source offsets (KIP-656)."""
+    return f"onceover.{flow}"
+
+
+def lag_group(flow: str) -> str:
+    """Group on the source that shows the flow to ordinary lag tools."""
+    return f"onceover-lag.{flow}"
+
+
+def leader_id(flow: str) -> str:
+    """transactional.id of the flow's leader."""
+    return f"onceover.{flow}.leader"
+
+
+def lane_id(flow: str, lane: int) -> str:
+    """transactional.id of a lane."""
+    return f"onceover.{flow}.{lane}"
+
+
+def enrolment_key(target_topic: str) -> str:
+    """State key of a topic's enrolment."""
+    return f"topic/{target_topic}"
+
+
+def stop_key(topic: str, partition: int) -> str:
+    """State key of a stopped partition; ``topic`` is the target's."""
+    return f"{STOP_PREFIX}{topic}/{partition}"
+
+
+def resume_key(topic: str, partition: int) -> str:
+    """State key of the request to look at a stopped partition again."""
+    return f"{RESUME_PREFIX}{topic}/{partition}"
+
+
+def split_partition_key(key: str) -> tuple[str, int]:
+    """Return topic and partition of a key that ends in them; topic names hold no slash."""
+    _, topic, partition = key.rsplit("/", 2)
+    return topic, int(partition)

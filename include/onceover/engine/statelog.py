@@ -1,0 +1,147 @@
+"""Reading a flow's state topic: the latest value of every key, and what comes after.
+
+Invariant: a read that must not miss anything takes the high watermark when it begins, reads up to it
+and waits until the LSO has passed it (DESIGN 5): records of a transaction that is being decided are
+neither missed nor believed too early.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka import calls
+from onceover.kafka.backoff import Deadline
+from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.fetcher import Fetcher, Position
+from onceover.model import TopicPartition
+from onceover.txn.classify import Action, Api, classify
+from onceover.wire.hotpath import FetchedPartition
+from onceover.wire.records import control_type, decode
+from onceover.wire.visibility import visible_batches
+
+log = logging.getLogger(__name__)
+
+_MAX_BYTES = 4 << 20
+_WAIT_MS = 100
+# A dead leader's open transaction holds the LSO until it times out (15 s); the InitProducerId that
+# precedes every such read ends it at once, so this is generous.
+_CATCH_UP_S = 45.0
+
+
+class StateLog:
+    """The latest values of one partition of a state topic. Not thread-safe.
+
+    Args:
+        cluster: the target.
+        topic: the flow's state topic.
+        partition: 0 for what the leader writes, 1 for the rest.
+        isolation: ``READ_UNCOMMITTED`` only for requests, which are written without transactions.
+    """
+
+    def __init__(
+        self, cluster: Cluster, topic: str, partition: int, isolation: int = calls.READ_COMMITTED
+    ) -> None:
+        self.values: dict[str, Any] = {}
+        self._cluster = cluster
+        self._tp = TopicPartition(topic, partition)
+        self._isolation = isolation
+        self._offset = 0
+        self._fetcher: Fetcher | None = None
+
+    def close(self) -> None:
+        """Close the connection; what was read stays."""
+        if self._fetcher is not None:
+            self._fetcher.close()
+            self._fetcher = None
+
+    def catch_up(self, *, wait: bool = True) -> dict[str, Any]:
+        """Read everything that was in the log when the call began, and return all latest values.
+
+        Args:
+            wait: False reads only up to the LSO and never waits for an open transaction.
+
+        Raises:
+            Retriable: the broker is away, or the LSO did not pass the high watermark in time.
+            NeedsOperator: the topic is not there.
+        """
+        isolation = calls.READ_UNCOMMITTED if wait else calls.READ_COMMITTED
+        end = self._cluster.list_offsets([self._tp], calls.LATEST, isolation)[self._tp]
+        deadline = Deadline(_CATCH_UP_S)
+        while self._offset < end:
+            self._step(_WAIT_MS)
+            if deadline.passed:
+                raise Retriable(
+                    f"{self._tp} cannot be read to its end: a transaction stays open",
+                    expected=f"LSO at {end} or later",
+                    seen=f"readable up to {self._offset}",
+                )
+        return self.values
+
+    def poll(self) -> bool:
+        """Read what is there now without waiting; tell whether something came."""
+        before = self._offset
+        self._step(0)
+        return self._offset != before
+
+    def _step(self, wait_ms: int) -> None:
+        fetcher = self._open()
+        position = fetcher.positions[self._tp]
+        position.offset = self._offset
+        fetcher.request(max_wait_ms=wait_ms, min_bytes=1)
+        for _, answer in fetcher.poll(timeout_s=_CATCH_UP_S):
+            self._absorb(answer)
+
+    def _open(self) -> Fetcher:
+        if self._fetcher is None:
+            info = self._cluster.topics([self._tp.topic]).get(self._tp.topic)
+            leader = info.partitions.get(self._tp.partition) if info else None
+            if info is None or leader is None:
+                raise NeedsOperator(
+                    f"the state topic {self._tp.topic} does not exist",
+                    code="STATE_MISSING",
+                    where=self._cluster.alias,
+                    resolve="start the flow once with `onceover replicate`; if it was deleted, see docs/operations.md",
+                )
+            self._fetcher = Fetcher(
+                self._cluster, isolation=self._isolation, max_bytes=_MAX_BYTES, partition_max_bytes=_MAX_BYTES
+            )
+            position = Position(info.topic_id, self._offset, leader.leader, leader.leader_epoch)
+            self._fetcher.assign(self._tp, position)
+        return self._fetcher
+
+    def _absorb(self, answer: FetchedPartition) -> None:
+        action = classify(Api.FETCH, answer.error_code)
+        if action is Action.OK:
+            self._read(answer)
+        elif action is Action.OUT_OF_RANGE:
+            self._offset = self._cluster.list_offsets([self._tp], calls.EARLIEST)[self._tp]
+        elif action in (Action.REFRESH_AND_RETRY, Action.RETRY):
+            self.close()
+            raise Retriable(f"{self._tp} cannot be read at the moment (error {answer.error_code})")
+        else:
+            raise failure(self._cluster.alias, Api.FETCH, action, answer.error_code, str(self._tp))
+
+    def _read(self, answer: FetchedPartition) -> None:
+        for visible in visible_batches(answer.records, answer.aborted, self._offset, control_type):
+            if visible.batch is not None:
+                for record in decode(visible.header, visible.batch):
+                    if record.offset >= self._offset:
+                        self._put(record.key, record.value)
+            self._offset = visible.header.next_offset
+
+    def _put(self, key: bytes | None, value: bytes | None) -> None:
+        name = (key or b"").decode("utf-8", "replace")
+        if value is None:
+            self.values.pop(name, None)
+            return
+        try:
+            self.values[name] = json.loads(value)
+        except ValueError as error:
+            raise NeedsOperator(
+                f"{self._tp} holds a value that is no JSON under key {name!r}: something else writes there",
+                code="STATE_FOREIGN",
+                resolve="find the other writer; see docs/operations.md for rebuilding the state",
+            ) from error

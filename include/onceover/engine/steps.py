@@ -1,0 +1,59 @@
+"""The steps of start, enrolment and commit, by name, in their order.
+
+Every step announces itself through ``reached`` just before its effect. The kill tests are generated
+from this list: a process that copies is killed with -9 at each of them, and the next start must
+converge. In production nobody listens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+
+class Step(Enum):
+    """Moments that a crash must survive."""
+
+    LEADER_INIT = "leader: InitProducerId"
+    LEADER_READ = "leader: read the layout"
+    LAYOUT_BEGIN = "leader: commit the layout, not ready"
+    LAYOUT_COMMIT = "leader: EndTxn of the layout"
+    FENCE_LANE = "leader: fence a lane id"
+    READY_BEGIN = "leader: commit ready"
+    READY_COMMIT = "leader: EndTxn of ready"
+    TOPIC_CREATE = "leader: create a target topic"
+    ENROL_BEGIN = "leader: write the enrolment"
+    ENROL_OFFSETS = "leader: start offsets into the progress group"
+    ENROL_COMMIT = "leader: EndTxn of the enrolment"
+    ENROL_DONE = "leader: enrolment committed"
+    LANE_READ = "lane: first read of the layout"
+    LANE_INIT = "lane: InitProducerId"
+    LANE_CHECK = "lane: second read of the layout"
+    LANE_RESUME = "lane: OffsetFetch"
+    CLAIM_BEGIN = "lane: claim"
+    CLAIM_COMMIT = "lane: EndTxn of the claim"
+    DATA_SENT = "lane: batches sent"
+    DATA_ACKED = "lane: batches acknowledged"
+    MAP_SENT = "lane: offset map written"
+    PROGRESS_SENT = "lane: progress written"
+    COMMIT = "lane: EndTxn"
+    COMMITTED = "lane: transaction committed"
+    ENDED = "leader: end of the run"
+
+
+def _nobody(step: Step) -> None:
+    pass
+
+
+_listener: Callable[[Step], None] = _nobody
+
+
+def reached(step: Step) -> None:
+    """Announce a step."""
+    _listener(step)
+
+
+def listen(listener: Callable[[Step], None]) -> None:
+    """Hear of every step of this process from now on."""
+    global _listener
+    _listener = listener

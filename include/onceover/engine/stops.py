@@ -1,0 +1,253 @@
+"""Why a partition stops and asks the operator (G5): codes, messages, and the judgement on resume. Pure.
+
+Invariant: a partition goes on only when its next source offset is proven to be there and to follow
+what is on the target. Whatever cannot be proven is a stop with what was expected, what was seen and
+the command that resolves it; never a guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import UUID
+
+from onceover.model import TopicPartition
+from onceover.wire.progress import ProgressMeta
+
+VERSION = 1
+_UNKNOWN_EPOCH = -1
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A stopped partition, as written under ``stop/<topic>/<partition>`` and shown by ``status``."""
+
+    code: str
+    message: str
+    expected: str
+    seen: str
+    resolve: str
+    position: int | None
+    at_ms: int = 0
+    generation: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the state value."""
+        return {"v": VERSION, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Stop:
+        """Read what ``to_json`` wrote; unknown fields of later versions are ignored."""
+        return cls(**{k: v for k, v in value.items() if k in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True)
+class TopicSeen:
+    """A topic as it is now."""
+
+    topic_id: UUID
+    partitions: int
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known about one enrolled partition when a lane wants to resume it.
+
+    Args:
+        flow: name of the flow, for the commands in messages.
+        source: source partition; ``target`` its counterpart.
+        enrolled_source_id: topic id of the source at enrolment; ``enrolled_target_id`` likewise.
+        position: committed next source offset, None when there is no progress.
+        meta: metadata beside the progress, None when there is none.
+        source_topic: the source topic now, None when it does not exist; ``target_topic`` likewise.
+        log_start: first offset in the source's log; ``log_end`` its high watermark.
+        epoch_end: (epoch, end offset) that the source's leader answers for the stored epoch.
+        target_end: high watermark of the target partition now.
+    """
+
+    flow: str
+    source: TopicPartition
+    target: TopicPartition
+    enrolled_source_id: UUID
+    enrolled_target_id: UUID
+    position: int | None
+    meta: ProgressMeta | None
+    source_topic: TopicSeen | None
+    target_topic: TopicSeen | None
+    log_start: int = 0
+    log_end: int = 0
+    epoch_end: tuple[int, int] | None = None
+    target_end: int = 0
+
+
+def judge(e: Evidence) -> Stop | None:
+    """Return why the partition may not go on, or None when it may."""
+    return _judge_topics(e) or _judge_source_log(e) or _judge_target_log(e)
+
+
+def _judge_topics(e: Evidence) -> Stop | None:
+    reseed = f"`onceover partition reseed {e.flow} {e.source}` copies it from its start"
+    if e.source_topic is None:
+        return _stop(
+            e,
+            "SOURCE_MISSING",
+            f"source topic {e.source.topic} has been deleted",
+            f"topic id {e.enrolled_source_id}",
+            "no such topic",
+            f"restore the topic, or take it out of the flow's topics; if it is recreated: {reseed}",
+        )
+    if e.source_topic.topic_id != e.enrolled_source_id:
+        return _stop(
+            e,
+            "SOURCE_RECREATED",
+            f"source topic {e.source.topic} was deleted and created anew: its offsets mean other records now",
+            f"topic id {e.enrolled_source_id}",
+            f"topic id {e.source_topic.topic_id}",
+            reseed,
+        )
+    if e.source.partition >= e.source_topic.partitions:
+        return _stop(
+            e,
+            "SOURCE_SHRUNK",
+            f"source topic {e.source.topic} has fewer partitions than were enrolled",
+            f"partition {e.source.partition}",
+            f"{e.source_topic.partitions} partitions",
+            reseed,
+        )
+    return _judge_target_topic(e, reseed)
+
+
+def _judge_target_topic(e: Evidence, reseed: str) -> Stop | None:
+    if e.target_topic is None:
+        return _stop(
+            e,
+            "TARGET_MISSING",
+            f"target topic {e.target.topic} has been deleted, and the copied records with it",
+            f"topic id {e.enrolled_target_id}",
+            "no such topic",
+            f"create it again with the same partition count, then {reseed}",
+        )
+    if e.target_topic.topic_id != e.enrolled_target_id:
+        return _stop(
+            e,
+            "TARGET_RECREATED",
+            f"target topic {e.target.topic} was deleted and created anew: what was copied is gone",
+            f"topic id {e.enrolled_target_id}",
+            f"topic id {e.target_topic.topic_id}",
+            reseed,
+        )
+    if e.target.partition >= e.target_topic.partitions:
+        return _stop(
+            e,
+            "TARGET_SHRUNK",
+            f"target topic {e.target.topic} has too few partitions",
+            f"partition {e.target.partition}",
+            f"{e.target_topic.partitions} partitions",
+            f"add partitions to {e.target.topic} on the target, then `onceover partition resume {e.flow} {e.source}`",
+        )
+    return None
+
+
+def _judge_source_log(e: Evidence) -> Stop | None:
+    if e.position is None:
+        return _stop(
+            e,
+            "PROGRESS_MISSING",
+            "the partition is enrolled, but its progress is gone: where to go on is not known",
+            f"a committed offset of group onceover.{e.flow}",
+            "none (expired, or deleted with the group or the topic)",
+            f"`onceover partition skip-to {e.flow} {e.source} OFFSET` with the next offset to copy "
+            f"(group onceover-lag.{e.flow} on the source shows about where it was), or `onceover partition reseed`",
+        )
+    if e.position < e.log_start:
+        return _stop(
+            e,
+            "SOURCE_TRUNCATED",
+            f"the source has deleted {e.log_start - e.position} offsets that were not copied yet",
+            f"offset {e.position} in the log",
+            f"the log starts at {e.log_start}",
+            f"`onceover partition skip-to {e.flow} {e.source} {e.log_start}` accepts the loss of these offsets",
+        )
+    diverged = e.epoch_end is not None and (
+        (e.meta is not None and e.epoch_end[0] < e.meta.leader_epoch) or e.epoch_end[1] < e.position
+    )
+    if diverged or e.position > e.log_end:
+        end = min(e.log_end, e.epoch_end[1]) if e.epoch_end else e.log_end
+        return _stop(
+            e,
+            "SOURCE_DIVERGED",
+            "the source has lost records that were copied already (an unclean leader election or a truncated log)",
+            f"the log to continue at offset {e.position}"
+            + (f" after leader epoch {e.meta.leader_epoch}" if e.meta else ""),
+            f"that history ends at offset {end}",
+            f"compare both sides from offset {end} on, then `onceover partition skip-to {e.flow} {e.source} {end}` "
+            "to copy what is there now",
+        )
+    return None
+
+
+def _judge_target_log(e: Evidence) -> Stop | None:
+    if e.meta is not None and e.target_end < e.meta.target_end:
+        return _stop(
+            e,
+            "TARGET_SHORTENED",
+            "the target has lost records that were copied already",
+            f"log end at offset {e.meta.target_end} or later",
+            f"log end {e.target_end}",
+            f"`onceover partition reseed {e.flow} {e.source}` copies it again from its start",
+        )
+    return None
+
+
+def _stop(e: Evidence, code: str, message: str, expected: str, seen: str, resolve: str) -> Stop:
+    return Stop(code, message, expected, seen, resolve, e.position)
+
+
+def needs_epoch(meta: ProgressMeta | None) -> bool:
+    """Tell whether the stored leader epoch can be compared at all."""
+    return meta is not None and meta.leader_epoch != _UNKNOWN_EPOCH
+
+
+def refused_record(
+    flow: str, source: TopicPartition, offset: int, code: int, reason: str, *, too_large: bool = False
+) -> Stop:
+    """Return the stop for a record that the target does not take.
+
+    Args:
+        offset: source offset of the record; everything before it has been copied.
+        code: the broker's error code.
+        reason: the broker's own words, which never hold payload.
+    """
+    skip = f"`onceover partition skip-to {flow} {source} {offset + 1}` leaves this record out"
+    if too_large:
+        return Stop(
+            "RECORD_TOO_LARGE",
+            f"the record at source offset {offset} is larger than the target topic allows",
+            "a record within the target's max.message.bytes",
+            f"error {code}",
+            f"raise max.message.bytes of {source.topic} on the target, then `onceover partition resume {flow} {source}`;"
+            f" {skip}",
+            offset,
+        )
+    return Stop(
+        "RECORD_REFUSED",
+        f"the target refuses the record at source offset {offset}",
+        "a record that the target topic's configuration accepts",
+        f"error {code}: {reason or 'no reason given'}",
+        f"change the target topic's configuration, then `onceover partition resume {flow} {source}`; {skip}",
+        offset,
+    )
+
+
+def damaged_batch(flow: str, source: TopicPartition, offset: int, detail: str) -> Stop:
+    """Return the stop for a batch of the source that cannot be read."""
+    return Stop(
+        "SOURCE_DAMAGED",
+        f"the batch at source offset {offset} is damaged on the source",
+        "a batch whose CRC-32C fits",
+        detail,
+        f"repair the source's log, then `onceover partition resume {flow} {source}`, "
+        f"or `onceover partition skip-to {flow} {source} OFFSET` behind the batch",
+        offset,
+    )

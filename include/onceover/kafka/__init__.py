@@ -1,0 +1,1 @@
+"""Edges to Kafka: connections, requests, the transactional producer, the fetcher, the admin client."""

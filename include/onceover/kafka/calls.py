@@ -1,0 +1,333 @@
+"""One function per Kafka request: plain values in, plain values out, error codes untouched.
+
+Which codes mean what is decided by the callers through ``txn.classify``. Versions are fixed, not
+negotiated: the oldest that carry what the guarantees need (topic ids, leader epochs, stable offset
+fetches), served by every broker from 3.1 on. Nested structures are given as tuples in the order of
+the protocol's schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from kafka.protocol.consumer import (
+    FetchRequest,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    OffsetCommitRequest,
+    OffsetCommitResponse,
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
+from kafka.protocol.producer import (
+    AddOffsetsToTxnRequest,
+    AddOffsetsToTxnResponse,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    EndTxnRequest,
+    EndTxnResponse,
+    InitProducerIdRequest,
+    InitProducerIdResponse,
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+)
+
+from onceover.kafka.connection import Connection
+from onceover.model import TopicPartition
+from onceover.wire.hotpath import FETCH_VERSION
+
+READ_UNCOMMITTED = 0
+READ_COMMITTED = 1
+EARLIEST = -2
+LATEST = -1
+GROUP = 0
+TRANSACTION = 1
+NO_EPOCH = -1
+_NO_TOPIC_ID = UUID(int=0)
+
+
+class CommittedOffset(NamedTuple):
+    """One partition's answer of OffsetFetch; ``offset`` is -1 where nothing is committed."""
+
+    error_code: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class OffsetToCommit(NamedTuple):
+    """A position to commit: next offset to read, leader epoch of the last record read, metadata."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+
+
+class FetchPosition(NamedTuple):
+    """Where to fetch one partition from."""
+
+    topic_id: UUID
+    partition: int
+    offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
+
+
+class InitResult(NamedTuple):
+    """Answer of InitProducerId."""
+
+    error_code: int
+    producer_id: int
+    producer_epoch: int
+
+
+def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]]]:
+    ordered = sorted(partitions)
+    return [(topic, [tp.partition for tp in group]) for topic, group in groupby(ordered, lambda tp: tp.topic)]
+
+
+def api_versions(connection: Connection) -> Any:
+    """ApiVersions v3: what the broker serves, and the cluster's finalized features (KIP-584)."""
+    request = ApiVersionsRequest(version=3, client_software_name="onceover", client_software_version="1")
+    return connection.call(request, ApiVersionsResponse)
+
+
+def metadata(connection: Connection, topics: Sequence[str] | None) -> Any:
+    """Metadata v12: brokers, cluster id, and the topics named (None: all). Never creates a topic."""
+    named = None if topics is None else [(_NO_TOPIC_ID, name) for name in topics]
+    return connection.call(
+        MetadataRequest(
+            version=12,
+            topics=named,
+            allow_auto_topic_creation=False,
+            include_topic_authorized_operations=False,
+        ),
+        MetadataResponse,
+    )
+
+
+def find_coordinator(connection: Connection, key: str, key_type: int) -> Any:
+    """FindCoordinator v3 for a group (0) or a transactional.id (1)."""
+    return connection.call(
+        FindCoordinatorRequest(version=3, key=key, key_type=key_type), FindCoordinatorResponse
+    )
+
+
+def list_offsets(
+    connection: Connection, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int
+) -> dict[TopicPartition, tuple[int, int, int]]:
+    """ListOffsets v6: (error code, offset, leader epoch) of each partition at ``timestamp_ms``.
+
+    ``EARLIEST`` gives the log start; ``LATEST`` the LSO when reading committed, else the high
+    watermark; a time gives the first record at or after it, -1 where there is none.
+    """
+    topics = [(t, [(p, NO_EPOCH, timestamp_ms) for p in ps]) for t, ps in _by_topic(partitions)]
+    request = ListOffsetsRequest(version=6, replica_id=-1, isolation_level=isolation, topics=topics)
+    answer = connection.call(request, ListOffsetsResponse)
+    return {
+        TopicPartition(t.name, p.partition_index): (p.error_code, p.offset, p.leader_epoch)
+        for t in answer.topics
+        for p in t.partitions
+    }
+
+
+def end_offsets_for_epochs(
+    connection: Connection, epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[int, int, int]]:
+    """OffsetForLeaderEpoch v4: (error code, epoch, end offset of that epoch) (KIP-320)."""
+    topics = [
+        (topic, [(p, NO_EPOCH, epochs[TopicPartition(topic, p)]) for p in ps])
+        for topic, ps in _by_topic(epochs)
+    ]
+    request = OffsetForLeaderEpochRequest(version=4, replica_id=-1, topics=topics)
+    answer = connection.call(request, OffsetForLeaderEpochResponse)
+    return {
+        TopicPartition(t.topic, p.partition): (p.error_code, p.leader_epoch, p.end_offset)
+        for t in answer.topics
+        for p in t.partitions
+    }
+
+
+def fetch_request(
+    positions: Iterable[FetchPosition],
+    *,
+    isolation: int,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    partition_max_bytes: int,
+) -> Any:
+    """Fetch v13 without a session: every partition named each time."""
+    ordered = sorted(positions, key=lambda p: p.topic_id.int)
+    topics = [
+        (
+            topic_id,
+            [
+                (p.partition, p.leader_epoch, p.offset, p.last_fetched_epoch, -1, partition_max_bytes)
+                for p in group
+            ],
+        )
+        for topic_id, group in groupby(ordered, lambda p: p.topic_id)
+    ]
+    return FetchRequest(
+        version=FETCH_VERSION,
+        replica_id=-1,
+        max_wait_ms=max_wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+        isolation_level=isolation,
+        session_id=0,
+        session_epoch=-1,
+        topics=topics,
+        forgotten_topics_data=[],
+        rack_id="",
+    )
+
+
+def offset_fetch(
+    connection: Connection, group: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
+) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
+    """OffsetFetch v8: the group's error code, and what is committed (None: for all partitions).
+
+    ``stable`` waits for pending transactions instead of answering the value before them (KIP-447).
+    """
+    topics = None if partitions is None else _by_topic(partitions)
+    request = OffsetFetchRequest(version=8, groups=[(group, topics)], require_stable=stable)
+    answer = connection.call(request, OffsetFetchResponse).groups[0]
+    return answer.error_code, {
+        TopicPartition(t.name, p.partition_index): CommittedOffset(
+            p.error_code, p.committed_offset, p.committed_leader_epoch, p.metadata or ""
+        )
+        for t in answer.topics or ()
+        for p in t.partitions
+    }
+
+
+def _commit_topics(offsets: Mapping[TopicPartition, OffsetToCommit]) -> list[tuple[Any, ...]]:
+    return [
+        (topic, [(p, *offsets[TopicPartition(topic, p)]) for p in ps]) for topic, ps in _by_topic(offsets)
+    ]
+
+
+def offset_commit_request(group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> tuple[Any, Any]:
+    """OffsetCommit v8 as a group without members (generation -1): request and response type."""
+    request = OffsetCommitRequest(
+        version=8,
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=_commit_topics(offsets),
+    )
+    return request, OffsetCommitResponse
+
+
+def init_producer_id(connection: Connection, transactional_id: str, timeout_ms: int) -> InitResult:
+    """InitProducerId v4: bumps the epoch, which fences every older holder and aborts what it left open."""
+    request = InitProducerIdRequest(
+        version=4,
+        transactional_id=transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+    )
+    answer = connection.call(request, InitProducerIdResponse)
+    return InitResult(answer.error_code, answer.producer_id, answer.producer_epoch)
+
+
+def add_partitions_to_txn(
+    connection: Connection,
+    transactional_id: str,
+    producer: tuple[int, int],
+    partitions: Iterable[TopicPartition],
+) -> dict[TopicPartition, int]:
+    """AddPartitionsToTxn v3 (older request set): error code of each partition."""
+    request = AddPartitionsToTxnRequest(
+        version=3,
+        v3_and_below_transactional_id=transactional_id,
+        v3_and_below_producer_id=producer[0],
+        v3_and_below_producer_epoch=producer[1],
+        v3_and_below_topics=_by_topic(partitions),
+    )
+    answer = connection.call(request, AddPartitionsToTxnResponse)
+    return {
+        TopicPartition(t.name, p.partition_index): p.partition_error_code
+        for t in answer.results_by_topic_v3_and_below
+        for p in t.results_by_partition
+    }
+
+
+def add_offsets_to_txn(
+    connection: Connection, transactional_id: str, producer: tuple[int, int], group: str
+) -> int:
+    """AddOffsetsToTxn v3 (older request set): its error code."""
+    request = AddOffsetsToTxnRequest(
+        version=3,
+        transactional_id=transactional_id,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        group_id=group,
+    )
+    return int(connection.call(request, AddOffsetsToTxnResponse).error_code)
+
+
+def txn_offset_commit(
+    connection: Connection,
+    transactional_id: str,
+    producer: tuple[int, int],
+    group: str,
+    offsets: Mapping[TopicPartition, OffsetToCommit],
+    *,
+    version: int,
+) -> dict[TopicPartition, int]:
+    """TxnOffsetCommit v3 or v5 (v5 adds the group to the transaction by itself, KIP-890)."""
+    request = TxnOffsetCommitRequest(
+        version=version,
+        transactional_id=transactional_id,
+        group_id=group,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        generation_id=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=_commit_topics(offsets),
+    )
+    answer = connection.call(request, TxnOffsetCommitResponse)
+    return {
+        TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions
+    }
+
+
+def end_txn(
+    connection: Connection,
+    transactional_id: str,
+    producer: tuple[int, int],
+    *,
+    commit: bool,
+    version: int,
+) -> InitResult:
+    """EndTxn v3 or v5; v5 answers with the producer id and epoch of the next transaction (KIP-890)."""
+    request = EndTxnRequest(
+        version=version,
+        transactional_id=transactional_id,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        committed=commit,
+    )
+    answer = connection.call(request, EndTxnResponse)
+    if version >= 5 and answer.error_code == 0:
+        return InitResult(0, answer.producer_id, answer.producer_epoch)
+    return InitResult(answer.error_code, *producer)

@@ -1,0 +1,362 @@
+"""One Kafka cluster: its metadata, leaders, coordinators, and connections that are checked.
+
+Invariant: every connection handed out leads to the cluster it was asked for. The cluster id is
+compared at each new connection, so a bootstrap address that now points elsewhere is noticed before
+a byte is read or written.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+from uuid import UUID
+
+from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.kafka import calls
+from onceover.kafka.backoff import Backoff, Deadline
+from onceover.kafka.connection import Address, Connection, ConnectionLost
+from onceover.model import TopicPartition
+from onceover.txn.classify import Action, Api, classify
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+DEFAULT_TIMEOUT_S = 30.0
+_API_PRODUCE = 0
+_TRANSACTION_VERSION = "transaction.version"
+
+
+class ClientSettings(Protocol):
+    """What a cluster needs of ``config.clients.ClientConfig``."""
+
+    @property
+    def alias(self) -> str:
+        """Name of the cluster in messages."""
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """Librdkafka keys."""
+
+
+@dataclass(frozen=True)
+class PartitionInfo:
+    """A partition's leader as the metadata names it; leader -1 while there is none."""
+
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """A topic that exists; ``partitions`` by number."""
+
+    name: str
+    topic_id: UUID
+    partitions: Mapping[int, PartitionInfo]
+    is_internal: bool
+
+
+@dataclass(frozen=True)
+class Features:
+    """What the brokers can do, read once per cluster object."""
+
+    transaction_version: int
+    max_produce_version: int
+
+
+@dataclass
+class Cluster:
+    """Access to one cluster. Not thread-safe, not fork-safe: each thread and process opens its own.
+
+    Args:
+        config: alias and client properties.
+        expected_id: refuse any other cluster id; None accepts the first one seen and keeps to it.
+    """
+
+    config: ClientSettings
+    expected_id: str | None = None
+    _brokers: dict[int, Address] = field(default_factory=dict)
+    _control: dict[int, Connection] = field(default_factory=dict)
+    _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
+    _features: Features | None = None
+
+    @property
+    def alias(self) -> str:
+        """Name of the cluster in messages."""
+        return self.config.alias
+
+    # ---- connections
+
+    def open(self, node: int | None = None) -> Connection:
+        """Open a new connection to ``node`` (None: any broker) and check the cluster id.
+
+        Raises:
+            Retriable: nobody answers there.
+            NeedsOperator: another cluster answers there.
+            UsageError: refused by TLS or SASL.
+        """
+        if node is not None and node not in self._brokers:
+            self._refresh_brokers()
+        addresses = self._bootstrap() if node is None else [self._address(node)]
+        problem: Retriable | None = None
+        for address in addresses:
+            try:
+                connection = Connection(address, self.config.properties)
+                self._learn(connection, calls.metadata(connection, []))
+                return connection
+            except ConnectionLost as error:
+                problem = error
+        raise Retriable(
+            f"no broker of {self.alias} answers ({problem})",
+            where=", ".join(map(str, addresses)),
+            resolve=f"check that {self.alias} is up and that bootstrap.servers is right, then run again",
+        ) from problem
+
+    def control(self, node: int | None = None) -> Connection:
+        """Return the shared connection to ``node`` for requests without payload."""
+        key = -1 if node is None else node
+        connection = self._control.get(key)
+        if connection is None or connection.closed or (connection.session_over and not connection.in_flight):
+            if connection is not None:
+                connection.close()
+            connection = self._control[key] = self.open(node)
+        return connection
+
+    def close(self) -> None:
+        """Close every shared connection."""
+        for connection in self._control.values():
+            connection.close()
+        self._control.clear()
+        self._coordinators.clear()
+
+    def __enter__(self) -> Cluster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _bootstrap(self) -> list[Address]:
+        known = list(self._brokers.values())
+        return known + [
+            a for a in parse_bootstrap(self.config.properties["bootstrap.servers"]) if a not in known
+        ]
+
+    def _address(self, node: int) -> Address:
+        address = self._brokers.get(node)
+        if address is None:
+            raise Retriable(f"broker {node} of {self.alias} is not in the cluster's metadata")
+        return address
+
+    def _refresh_brokers(self) -> None:
+        calls_metadata = calls.metadata(self.control(), [])
+        self._learn(self.control(), calls_metadata)
+
+    def _learn(self, connection: Connection, answer: Any) -> None:
+        if self.expected_id is None:
+            self.expected_id = answer.cluster_id
+        if answer.cluster_id != self.expected_id:
+            connection.close()
+            raise NeedsOperator(
+                f"{connection.address} belongs to another cluster than {self.alias}",
+                code="FOREIGN_CLUSTER",
+                where=self.alias,
+                expected=f"cluster id {self.expected_id}",
+                seen=f"cluster id {answer.cluster_id}",
+                resolve="correct bootstrap.servers in the flow file, or name the flow anew for a new cluster",
+            )
+        self._brokers = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
+
+    # ---- metadata
+
+    def cluster_id(self) -> str:
+        """Return the id of the cluster, connecting if that has not happened yet."""
+        if self.expected_id is None:
+            self.control()
+        return str(self.expected_id)
+
+    def features(self, *, anew: bool = False) -> Features:
+        """Return what the cluster can do; transaction.version 0 where the feature is unknown.
+
+        Args:
+            anew: ask again: features change when a cluster is upgraded.
+        """
+        if self._features is None or anew:
+            answer = calls.api_versions(self.control())
+            produce = next(k.max_version for k in answer.api_keys if k.api_key == _API_PRODUCE)
+            levels = {f.name: f.max_version_level for f in answer.finalized_features or ()}
+            self._features = Features(levels.get(_TRANSACTION_VERSION, 0), produce)
+        return self._features
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:
+        """Return the topics that exist among ``names`` (None: all), freshly read.
+
+        Raises:
+            Retriable: a topic's metadata is not available at the moment.
+            NeedsOperator: not authorized to describe a topic that was named.
+        """
+        answer = calls.metadata(self.control(), names)
+        found: dict[str, TopicInfo] = {}
+        for topic in answer.topics:
+            match classify(Api.METADATA, topic.error_code):
+                case Action.OK:
+                    found[topic.name] = TopicInfo(
+                        topic.name,
+                        topic.topic_id,
+                        {
+                            p.partition_index: PartitionInfo(p.leader_id, p.leader_epoch)
+                            for p in topic.partitions
+                        },
+                        bool(topic.is_internal),
+                    )
+                case Action.MISSING:
+                    continue
+                case action:
+                    raise failure(self.alias, Api.METADATA, action, topic.error_code, str(topic.name))
+        return found
+
+    # ---- coordinators
+
+    def coordinator(self, key: str, key_type: int) -> Connection:
+        """Return the shared connection to the coordinator of a group or transactional.id.
+
+        Raises:
+            Retriable: the coordinator is not available at the moment.
+        """
+        try:
+            return self.control(self.coordinator_node(key, key_type))
+        except Retriable:
+            self.forget_coordinator(key, key_type)
+            raise
+
+    def coordinator_node(self, key: str, key_type: int) -> int:
+        """Return the broker that coordinates a group or transactional.id, asking when it is not known."""
+        node = self._coordinators.get((key, key_type))
+        if node is None:
+            answer = calls.find_coordinator(self.control(), key, key_type)
+            action = classify(Api.FIND_COORDINATOR, answer.error_code)
+            if action is not Action.OK:
+                raise failure(self.alias, Api.FIND_COORDINATOR, action, answer.error_code, key)
+            node = self._coordinators[key, key_type] = int(answer.node_id)
+        return node
+
+    def forget_coordinator(self, key: str, key_type: int) -> None:
+        """Look the coordinator up again next time."""
+        self._coordinators.pop((key, key_type), None)
+
+    def init_producer_id(self, transactional_id: str, timeout_ms: int) -> calls.InitResult:
+        """Try InitProducerId once and return its answer; the caller decides about trying again."""
+        connection = self.coordinator(transactional_id, calls.TRANSACTION)
+        result = calls.init_producer_id(connection, transactional_id, timeout_ms)
+        if classify(Api.INIT_PRODUCER_ID, result.error_code) is Action.REFRESH_AND_RETRY:
+            self.forget_coordinator(transactional_id, calls.TRANSACTION)
+        return result
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = True
+    ) -> dict[TopicPartition, calls.CommittedOffset]:
+        """Return the group's committed offsets; partitions without one are left out.
+
+        Raises:
+            Retriable: a transaction of the group is pending, or the coordinator is away.
+        """
+        connection = self.coordinator(group, calls.GROUP)
+        error, offsets = calls.offset_fetch(connection, group, partitions, stable=stable)
+        for code in (error, *(o.error_code for o in offsets.values())):
+            action = classify(Api.OFFSET_FETCH, code)
+            if action is Action.REFRESH_AND_RETRY:
+                self.forget_coordinator(group, calls.GROUP)
+            if action not in (Action.OK, Action.MISSING):
+                raise failure(self.alias, Api.OFFSET_FETCH, action, code, group)
+        return {tp: o for tp, o in offsets.items() if o.error_code == 0 and o.offset >= 0}
+
+    # ---- offsets
+
+    def list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = calls.READ_COMMITTED
+    ) -> dict[TopicPartition, int]:
+        """Return the offset at ``timestamp_ms`` (or EARLIEST, LATEST) of every partition.
+
+        Raises:
+            Retriable: a leader is moving.
+        """
+        found: dict[TopicPartition, int] = {}
+        for node, group in self.by_leader(partitions).items():
+            for tp, (code, offset, _) in calls.list_offsets(
+                self.control(node), group, timestamp_ms, isolation
+            ).items():
+                action = classify(Api.LIST_OFFSETS, code)
+                if action is not Action.OK:
+                    raise failure(self.alias, Api.LIST_OFFSETS, action, code, str(tp))
+                found[tp] = offset
+        return found
+
+    def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
+        """Return where each leader epoch ends in the log now, as (epoch, end offset) (KIP-320)."""
+        found: dict[TopicPartition, tuple[int, int]] = {}
+        for node, group in self.by_leader(epochs).items():
+            answer = calls.end_offsets_for_epochs(self.control(node), {tp: epochs[tp] for tp in group})
+            for tp, (code, epoch, end) in answer.items():
+                action = classify(Api.OFFSET_FOR_LEADER_EPOCH, code)
+                if action is not Action.OK:
+                    raise failure(self.alias, Api.OFFSET_FOR_LEADER_EPOCH, action, code, str(tp))
+                found[tp] = (epoch, end)
+        return found
+
+    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        """Group partitions by leading broker.
+
+        Raises:
+            Retriable: a partition is not known or has no leader now.
+        """
+        wanted = list(partitions)
+        if not wanted:
+            return {}
+        topics = self.topics(sorted({tp.topic for tp in wanted}))
+        groups: dict[int, list[TopicPartition]] = {}
+        for tp in wanted:
+            info = topics.get(tp.topic)
+            leader = info.partitions.get(tp.partition) if info else None
+            if leader is None or leader.leader < 0:
+                raise Retriable(f"{tp} has no leader on {self.alias} at the moment", where=str(tp))
+            groups.setdefault(leader.leader, []).append(tp)
+        return groups
+
+    # ---- retrying
+
+    def retry(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
+        """Run ``attempt`` until it works or the deadline passes; only ``Retriable`` is tried again."""
+        deadline = deadline or Deadline(DEFAULT_TIMEOUT_S)
+        backoff = Backoff()
+        while True:
+            try:
+                return attempt()
+            except Retriable as error:
+                log.debug("%s: trying again: %s", self.alias, error)
+                backoff.pause(deadline, error)
+
+
+def failure(alias: str, api: Api, action: Action, code: int, subject: str) -> Exception:
+    """Return the exception that an error code of a request outside a transaction calls for."""
+    name = api.name.replace("_", " ").lower()
+    text = f"{alias} answers error {code} to {name}"
+    if action in (Action.RETRY, Action.REFRESH_AND_RETRY):
+        return Retriable(text, where=subject)
+    if action is Action.UNAUTHORIZED:
+        return UsageError(
+            f"{alias} refuses {name} (error {code}, not authorized)",
+            code="NOT_AUTHORIZED",
+            where=subject,
+            resolve="grant the flow's principal the rights listed in docs/operations.md",
+        )
+    return NeedsOperator(text, code="BROKER_ERROR", where=subject)
+
+
+def parse_bootstrap(servers: str) -> list[Address]:
+    """Split ``bootstrap.servers``; IPv6 addresses come in brackets."""
+    addresses = []
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        addresses.append(Address(host.strip("[]"), int(port)))
+    return addresses

@@ -1,0 +1,169 @@
+"""Fetching many partitions with one request in flight per leading broker.
+
+The answer's records stay in the connection's receive buffer: they are valid until the next ``poll``.
+The next request can be in flight while they are processed; its answer waits in the socket.
+"""
+
+from __future__ import annotations
+
+import logging
+import select
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from onceover.errors import Retriable
+from onceover.kafka import calls
+from onceover.kafka.calls import FetchPosition
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.connection import CLIENT_ID, Connection
+from onceover.model import TopicPartition
+from onceover.wire.hotpath import FetchedPartition, FetchResponse, decode_fetch
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Position:
+    """Where one partition is read next."""
+
+    topic_id: UUID
+    offset: int
+    leader: int
+    leader_epoch: int
+    last_fetched_epoch: int = calls.NO_EPOCH
+
+
+@dataclass
+class _Route:
+    connection: Connection
+    asked: set[TopicPartition] = field(default_factory=set)
+
+
+class Fetcher:
+    """Reads the assigned partitions of one cluster. Not thread-safe.
+
+    Args:
+        cluster: where to read.
+        isolation: ``READ_COMMITTED`` cuts answers at the LSO.
+        max_bytes: size of one answer over all brokers; a single larger batch still comes whole.
+        partition_max_bytes: share of one partition in an answer.
+    """
+
+    def __init__(self, cluster: Cluster, *, isolation: int, max_bytes: int, partition_max_bytes: int) -> None:
+        self._cluster = cluster
+        self._isolation = isolation
+        self._max_bytes = max_bytes
+        self._partition_max_bytes = partition_max_bytes
+        self._routes: dict[int, _Route] = {}
+        self.positions: dict[TopicPartition, Position] = {}
+        self._names: dict[UUID, str] = {}
+
+    def assign(self, partition: TopicPartition, position: Position) -> None:
+        """Read ``partition`` too, from the next request on."""
+        self.positions[partition] = position
+        self._names[position.topic_id] = partition.topic
+
+    def remove(self, partition: TopicPartition) -> None:
+        """Read ``partition`` no longer; an answer under way for it is dropped."""
+        self.positions.pop(partition, None)
+
+    def request(self, *, max_wait_ms: int, min_bytes: int, skip: Iterable[TopicPartition] = ()) -> None:
+        """Send the next request to every broker that has none in flight.
+
+        Args:
+            max_wait_ms: how long the broker gathers ``min_bytes``.
+            skip: partitions to leave out this time.
+
+        Raises:
+            Retriable: a broker is away.
+        """
+        left_out = set(skip)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for tp, position in self.positions.items():
+            if tp not in left_out:
+                by_leader.setdefault(position.leader, []).append(tp)
+        # The budget is for all answers together: each waits in a buffer of its own.
+        max_bytes = max(1, self._max_bytes // max(1, len(by_leader)))
+        for node, partitions in by_leader.items():
+            route = self._route(node)
+            if route.connection.in_flight:
+                continue
+            wanted = [self._fetch_position(tp) for tp in partitions]
+            request = calls.fetch_request(
+                wanted,
+                isolation=self._isolation,
+                max_wait_ms=max_wait_ms,
+                min_bytes=min_bytes,
+                max_bytes=max_bytes,
+                partition_max_bytes=self._partition_max_bytes,
+            )
+            correlation_id = route.connection.next_correlation_id()
+            request.with_header(correlation_id=correlation_id, client_id=CLIENT_ID)
+            frame = request.encode(framed=True, header=True)
+            route.asked = set(partitions)
+            route.connection.send_frame([frame], correlation_id, decode_fetch)
+
+    def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
+        """Return what has been answered, waiting for the first answer at most ``timeout_s``.
+
+        Every partition asked for comes back, with its error code, perhaps without records.
+
+        Raises:
+            Retriable: a connection was lost.
+        """
+        found: list[tuple[TopicPartition, FetchedPartition]] = []
+        for route in self._ready(timeout_s):
+            answer: FetchResponse = route.connection.receive()
+            if answer.error_code:
+                raise Retriable(f"{self._cluster.alias} answers error {answer.error_code} to fetch")
+            for partition in answer.partitions:
+                name = self._names.get(partition.topic_id)
+                tp = TopicPartition(name or "", partition.partition)
+                if tp in route.asked and tp in self.positions:
+                    found.append((tp, partition))
+        return found
+
+    @property
+    def waiting(self) -> bool:
+        """True while a request is in flight."""
+        return any(r.connection.in_flight for r in self._routes.values())
+
+    def answered(self) -> bool:
+        """Tell whether an answer has arrived already, without waiting."""
+        return bool(self._ready(0.0))
+
+    def close(self) -> None:
+        """Close the connections."""
+        for route in self._routes.values():
+            route.connection.close()
+        self._routes.clear()
+
+    def _ready(self, timeout_s: float) -> list[_Route]:
+        busy = [r for r in self._routes.values() if r.connection.in_flight]
+        if len(busy) == 1:
+            return busy if busy[0].connection.readable(timeout_s) else []
+        # TLS may hold decrypted bytes that select does not see.
+        ready = [r for r in busy if r.connection.readable(0.0)]
+        if ready or not busy:
+            return ready
+        readable = select.select([r.connection for r in busy], [], [], timeout_s)[0]
+        return [r for r in busy if r.connection in readable]
+
+    def _route(self, node: int) -> _Route:
+        route = self._routes.get(node)
+        if route is None or (route.connection.session_over and not route.connection.in_flight):
+            if route is not None:
+                route.connection.close()
+            route = self._routes[node] = _Route(self._cluster.open(node))
+        return route
+
+    def _fetch_position(self, tp: TopicPartition) -> FetchPosition:
+        position = self.positions[tp]
+        return FetchPosition(
+            position.topic_id,
+            tp.partition,
+            position.offset,
+            position.leader_epoch,
+            position.last_fetched_epoch,
+        )

@@ -1,0 +1,79 @@
+"""The flow's position as an ordinary group on the source, for every lag tool (KIP-656). Best effort.
+
+Nothing is ever resumed from it by itself. It never slows the copy down: it is written at most once a
+second, its answer is not waited for, and a failure is only noted in the log.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+
+from onceover.errors import OnceoverError
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.connection import Connection
+from onceover.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_INTERVAL_S = 1.0
+_PAUSE_AFTER_FAILURE_S = 30.0
+
+
+class LagReporter:
+    """Writes positions into one group of the source. Not thread-safe.
+
+    Args:
+        source: the source cluster.
+        group: ``onceover-lag.<flow>``.
+    """
+
+    def __init__(self, source: Cluster, group: str) -> None:
+        self._source = source
+        self._group = group
+        self._connection: Connection | None = None
+        self._waiting: dict[TopicPartition, int] = {}
+        self._next_s = 0.0
+
+    def report(self, positions: Mapping[TopicPartition, int], *, now: bool = False) -> None:
+        """Take new positions of source partitions; send when the last sending is long enough ago.
+
+        Args:
+            now: send at once and wait for the answer, at the end of a task.
+        """
+        self._waiting.update(positions)
+        if not self._waiting or (not now and time.monotonic() < self._next_s):
+            return
+        self._next_s = time.monotonic() + _INTERVAL_S
+        try:
+            self._send()
+            if now and self._connection is not None:
+                self._connection.receive()
+        except OnceoverError as error:
+            log.warning("positions are not shown on %s: %s", self._source.alias, error)
+            self._next_s = time.monotonic() + _PAUSE_AFTER_FAILURE_S
+            self._drop()
+
+    def close(self) -> None:
+        """Send what is left, then close."""
+        self.report({}, now=True)
+        self._drop()
+
+    def _send(self) -> None:
+        if self._connection is None:
+            self._connection = self._source.open(self._source.coordinator_node(self._group, calls.GROUP))
+        while self._connection.in_flight:
+            if not self._connection.readable(0.0):
+                return
+            self._connection.receive()
+        offsets = {tp: calls.OffsetToCommit(offset, -1, "") for tp, offset in self._waiting.items()}
+        self._connection.send(*calls.offset_commit_request(self._group, offsets))
+        self._waiting = {}
+
+    def _drop(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+        self._source.forget_coordinator(self._group, calls.GROUP)

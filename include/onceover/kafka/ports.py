@@ -1,0 +1,79 @@
+"""What use cases need of Kafka, as protocols: the real edges and the tests' fakes both fit them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from onceover.kafka.calls import OffsetToCommit
+from onceover.model import TopicPartition
+from onceover.wire.batch import BatchHeader
+
+
+class Outgoing(NamedTuple):
+    """One batch on its way to one target partition.
+
+    ``batch`` is writable and is stamped in place; ``source_runs`` says which source offsets its
+    records are, in order, as (first offset, count), so that the answer's base offset gives the
+    exact offset map. State and map records have no source.
+    """
+
+    target: TopicPartition
+    header: BatchHeader
+    batch: memoryview | bytearray
+    source: TopicPartition | None = None
+    source_runs: tuple[tuple[int, int], ...] = ()
+
+
+class Acknowledged(NamedTuple):
+    """A batch that is in the target's log, in the open transaction."""
+
+    outgoing: Outgoing
+    base_offset: int
+
+
+class Refused(Exception):  # noqa: N818 - an answer to deal with, not a failure of the producer
+    """The target refuses a batch because of what is in it. The transaction can only be aborted.
+
+    Args:
+        outgoing: the batch.
+        code: the broker's error code.
+        reason: the broker's words; they never hold payload.
+        record_index: the record it named, by its place in the batch, None when it named none.
+    """
+
+    def __init__(self, outgoing: Outgoing, code: int, reason: str, record_index: int | None) -> None:
+        super().__init__(f"the target refuses a batch for {outgoing.target} (error {code}: {reason})")
+        self.outgoing = outgoing
+        self.code = code
+        self.reason = reason
+        self.record_index = record_index
+
+
+class TxnProducer(Protocol):
+    """One transactional.id (DESIGN 4-5): at most one transaction open, every answer checked."""
+
+    @property
+    def in_transaction(self) -> bool:
+        """True when something was added since the last end of a transaction."""
+
+    def init(self) -> bool:
+        """Try InitProducerId once; False means "not yet", look at the layout before trying again."""
+
+    def send(self, batches: Sequence[Outgoing]) -> None:
+        """Send one batch per partition without waiting for the answers."""
+
+    def drain(self, keep: int = 0) -> list[Acknowledged]:
+        """Wait until at most ``keep`` requests are unanswered, and return what was acknowledged."""
+
+    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+        """Write committed offsets in the open transaction, beginning one if there is none."""
+
+    def commit(self) -> None:
+        """End the transaction with commit; on return it will be visible to every reader."""
+
+    def abort(self) -> None:
+        """End the transaction with abort, best effort."""
+
+    def close(self) -> None:
+        """Drop the connections; an open transaction is aborted by whoever comes next."""

@@ -1,0 +1,320 @@
+"""The Spark driver of a flow: leads it, runs the query, ends gracefully, reports.
+
+Exit codes are DESIGN 14's. SIGTERM and ``onceover stop`` finish the open transactions; if the JVM or a
+worker is killed instead, the leader ends what they left open, so that no reader of the target waits.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark.sql.streaming.query import StreamingQuery
+
+import onceover.errors
+from onceover.app import FlowWatch, open_clusters, supervisor
+from onceover.config.units import parse_duration_ms
+from onceover.engine.layout import Layout
+from onceover.engine.supervisor import Supervisor
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka.backoff import Deadline
+from onceover.logs import configure
+from onceover.spark.receipts import TRANSACTIONS
+from onceover.spark.source import FORMAT, ReplicaSource
+
+log = logging.getLogger(__name__)
+
+_TICK_S = 1.0
+# Without contact to a cluster for this long the run ends with exit code 5, for Airflow to retry.
+_GIVE_UP_S = 120.0
+# The lanes finish their transactions within half a second; then Spark ends the batch.
+_STOP_S = 8.0
+_KEEP_RUNS = 3
+_ERROR_IN_TRACE = re.compile(r"onceover\.errors\.(\w+): (.*)|onceover\.\S+?\.(\w+): (.*)")
+
+
+class Totals(StreamingQueryListener):
+    """Adds up what the query's observed metrics say; called from Spark's own thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.records = self.bytes = self.transactions = 0
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+        """Nothing to note."""
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        """Add one batch."""
+        observed = event.progress.observedMetrics.get("receipts")
+        if observed is None:
+            return
+        row = observed.asDict()
+        with self._lock:
+            self.records += row["records"] or 0
+            self.bytes += row["bytes"] or 0
+            self.transactions += row[TRANSACTIONS] or 0
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        """Nothing to note."""
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        """Nothing to note."""
+
+
+class Run:
+    """One run of the driver, from an open Spark session to the report."""
+
+    def __init__(self, watch: FlowWatch, until: str, home: Path) -> None:
+        self._watch = watch
+        self._until = until
+        self._home = home
+        self._stop = threading.Event()
+        self._totals = Totals()
+        self._started_s = time.monotonic()
+        self.layout: Layout | None = None
+        self.stopped: list[dict[str, Any]] = []
+
+    def stop(self, *_: object) -> None:
+        """Ask the run to end, from a signal handler."""
+        self._stop.set()
+
+    def execute(self, spark: SparkSession) -> None:
+        """Replicate until ``until`` or a stop request.
+
+        Raises:
+            OnceoverError: as classified; ``exit_code`` is the process's.
+        """
+        flow = self._watch.flow
+        _check_slots(spark, flow.lanes)
+        source, target = open_clusters(flow)
+        leader = supervisor(self._watch, source, target)
+        try:
+            self.layout = leader.start()
+            target.retry(leader.discover, Deadline(_GIVE_UP_S))
+            self._announce(spark)
+            log.info("flow %s runs as generation %d", flow.flow, self.layout.generation)
+            self._lead(spark, leader)
+        finally:
+            leader.close()
+            source.close()
+            target.close()
+
+    def _lead(self, spark: SparkSession, leader: Supervisor) -> None:
+        try:
+            query = self._start_query(spark)
+            self._watch_over(query, leader)
+            self._finish(query, leader)
+        except BaseException:
+            self._clean_up(leader)
+            raise
+        leader.end()
+
+    def _clean_up(self, leader: Supervisor) -> None:
+        """End what killed workers may have left open; fenced or unreachable, there is nothing to do."""
+        try:
+            leader.leader.abort_lanes()
+            leader.end()
+        except OnceoverError as error:
+            log.info("not cleaned up: %s", error)
+
+    def _watch_over(self, query: StreamingQuery, leader: Supervisor) -> None:
+        """Return when the query has ended by itself or the run should end."""
+        ends_s = self._deadline_s()
+        lost_contact_s: float | None = None
+        parent = os.getppid()
+        while query.isActive and not self._stop.is_set() and time.monotonic() < ends_s:
+            try:
+                leader.tick()
+                lost_contact_s = None
+            except Retriable as error:
+                lost_contact_s = lost_contact_s or time.monotonic()
+                log.warning("the leader cannot reach its clusters: %s", error)
+                if time.monotonic() - lost_contact_s > _GIVE_UP_S:
+                    raise
+            if leader.stop_requested():
+                log.info("asked to stop")
+                return
+            if os.getppid() != parent:
+                raise Retriable("the Spark JVM is gone", resolve="start the flow again")
+            self._stop.wait(_TICK_S)
+
+    def _deadline_s(self) -> float:
+        if self._until in ("forever", "caught-up"):
+            return float("inf")
+        return time.monotonic() + parse_duration_ms(self._until) / 1000
+
+    def _start_query(self, spark: SparkSession) -> StreamingQuery:
+        layout, flow = self._layout(), self._watch.flow
+        spark.dataSource.register(ReplicaSource)
+        spark.streams.addListener(self._totals)
+        frame = (
+            spark.readStream.format(FORMAT)
+            .option("flow", str(flow.path))
+            .option("generation", layout.generation)
+            .option("run", layout.run)
+            .option("lanes", layout.lanes)
+            .load()
+        )
+        # A directory per run: what a killed run left behind can neither confuse this one's commit
+        # log nor make it skip a batch. All of it is a hint (G4).
+        name = f"{layout.generation:08d}-{layout.run}"
+        for folder in ("checkpoint", "receipts"):
+            _forget_old_runs(self._home / folder)
+        writer = (
+            _observed(frame)
+            .writeStream.queryName(flow.flow)
+            .format("parquet")
+            .option("checkpointLocation", str(self._home / "checkpoint" / name))
+            .option("path", str(self._home / "receipts" / name))
+        )
+        if self._until == "caught-up":
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime="0 seconds").start()
+
+    def _finish(self, query: StreamingQuery, leader: Supervisor) -> None:
+        """End the query; its lanes commit or abort first."""
+        if query.isActive:
+            leader.request_stop()
+            _wait_until_idle(query, _STOP_S)
+            query.stop()
+        error = query.exception()
+        if error is not None:
+            leader.leader.check()  # fenced explains everything else
+            raise _translated(error)
+        leader.leader.abort_lanes()
+
+    def _announce(self, spark: SparkSession) -> None:
+        """Leave a note of who runs, for people and for tests that kill."""
+        layout = self._layout()
+        jvm: Any = spark._jvm
+        note = {
+            "pid": os.getpid(),
+            "jvm_pid": jvm.java.lang.ProcessHandle.current().pid(),
+            "run": layout.run,
+            "generation": layout.generation,
+            "started_at_ms": layout.started_at_ms,
+            "ui": spark.sparkContext.uiWebUrl,
+        }
+        self._home.mkdir(parents=True, exist_ok=True)
+        temporary = self._home / "driver.json.new"
+        temporary.write_text(json.dumps(note))
+        temporary.replace(self._home / "driver.json")
+
+    def _layout(self) -> Layout:
+        if self.layout is None:
+            raise UsageError("the run has not been started")
+        return self.layout
+
+    def report(self) -> dict[str, Any]:
+        """Return the ``replicate`` document without its exit code."""
+        return {
+            "flow": self._watch.flow.flow,
+            "generation": self.layout.generation if self.layout else None,
+            "until": self._until,
+            "records": self._totals.records,
+            "bytes": self._totals.bytes,
+            "transactions": self._totals.transactions,
+            "seconds": round(time.monotonic() - self._started_s, 3),
+            "stopped": self.stopped,
+        }
+
+
+def _observed(frame: DataFrame) -> DataFrame:
+    return frame.observe(
+        "receipts",
+        F.sum("records").alias("records"),
+        F.sum("bytes").alias("bytes"),
+        F.sum(TRANSACTIONS).alias(TRANSACTIONS),
+    )
+
+
+def _wait_until_idle(query: StreamingQuery, limit_s: float) -> None:
+    """Wait for the running batch to end; three looks in a row, as the status flickers between batches."""
+    deadline, idle = time.monotonic() + limit_s, 0
+    while query.isActive and idle < 3 and time.monotonic() < deadline:
+        status = query.status
+        busy = status["isTriggerActive"] and status["isDataAvailable"]
+        idle = 0 if busy else idle + 1
+        time.sleep(0.1)
+
+
+def _check_slots(spark: SparkSession, lanes: int) -> None:
+    slots = spark.sparkContext.defaultParallelism
+    if slots < lanes:
+        raise UsageError(
+            f"Spark has {slots} slots, but each of the flow's {lanes} lanes needs one at the same time",
+            code="TOO_FEW_SLOTS",
+            expected=f"{lanes} slots or more",
+            seen=str(slots),
+            resolve="add executors or cores, or lower `lanes` in the flow file",
+        )
+
+
+def _forget_old_runs(folder: Path) -> None:
+    if folder.is_dir() and folder.name == "checkpoint":
+        for old in sorted(folder.iterdir())[:-_KEEP_RUNS]:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def _translated(error: StreamingQueryException) -> OnceoverError:
+    """Find our own error in the worker's traceback; without one it counts as temporary."""
+    text = str(error)
+    for match in reversed(list(_ERROR_IN_TRACE.finditer(text))):
+        kind = getattr(onceover.errors, match.group(1) or match.group(3), None)
+        if isinstance(kind, type) and issubclass(kind, OnceoverError):
+            return kind((match.group(2) or match.group(4)).strip())
+    return Retriable(
+        f"the Spark query failed: {text.strip().splitlines()[0]}",
+        resolve="see the driver's log; run it again",
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the driver; return the exit code of DESIGN 14."""
+    parser = argparse.ArgumentParser(prog="replicate.py")
+    parser.add_argument("--flow", required=True)
+    parser.add_argument("--until", required=True)
+    parser.add_argument("--home", required=True, type=Path)
+    parser.add_argument("--report", required=True, type=Path)
+    args = parser.parse_args(argv)
+    configure()
+    args.report.unlink(missing_ok=True)
+    document: dict[str, Any] = {"onceover": 1, "command": "replicate", "ok": False, "exit": 1}
+    try:
+        run = Run(FlowWatch(Path(args.flow)), args.until, args.home)
+        signal.signal(signal.SIGTERM, run.stop)
+        signal.signal(signal.SIGINT, run.stop)
+        try:
+            with _session() as spark:
+                run.execute(spark)
+        finally:
+            document.update(run.report())
+        document.update(ok=True, exit=0)
+    except OnceoverError as error:
+        log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
+        document.update(exit=error.exit_code, error=error.as_dict())
+    args.report.parent.mkdir(parents=True, exist_ok=True)
+    args.report.write_text(json.dumps(document, indent=1))
+    sys.stdout.flush()
+    return int(document["exit"])
+
+
+def _session() -> SparkSession:
+    spark = SparkSession.builder.getOrCreate()
+    spark.sparkContext.setLogLevel("ERROR")
+    return spark

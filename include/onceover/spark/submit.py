@@ -1,0 +1,146 @@
+"""How a flow is handed to spark-submit: one place, for the command line and for Airflow.
+
+Arguments and Spark configuration carry names and paths only (G10); clients and secrets reach the
+driver through its environment or 0600 files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyspark
+
+import onceover
+from onceover.config.flowfile import Flow
+from onceover.config.load import run_dir
+from onceover.errors import UsageError
+
+_SPARK_JOBS: Final = Path(onceover.__file__).parents[2] / "spark_jobs"
+# Attempts of one task before the query fails; local[N] without it would allow none (FACTS 7).
+_TASK_ATTEMPTS: Final = 4
+_LOCAL: Final = re.compile(r"local(\[([0-9]+|\*)(,[0-9]+)?\])?")
+
+
+@dataclass(frozen=True)
+class SparkJob:
+    """A spark-submit call.
+
+    Args:
+        application: the Python file.
+        master: Spark master URL, with slots for all lanes when it is local.
+        conf: Spark configuration.
+        arguments: of the application.
+        environment: variables to add to the caller's environment.
+        report: where the application writes the JSON of ``onceover replicate --json``.
+    """
+
+    application: Path
+    master: str
+    conf: dict[str, str]
+    arguments: list[str]
+    environment: dict[str, str]
+    report: Path
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        options = [part for key, value in sorted(self.conf.items()) for part in ("--conf", f"{key}={value}")]
+        return [
+            str(spark_submit()),
+            "--master",
+            self.master,
+            *options,
+            str(self.application),
+            *self.arguments,
+        ]
+
+
+def spark_submit() -> Path:
+    """Return the spark-submit of the installed pyspark."""
+    return Path(pyspark.__file__).parent / "bin" / "spark-submit"
+
+
+def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> SparkJob:
+    """Return the job that copies ``flow``.
+
+    Args:
+        until: ``caught-up``, ``forever`` or a duration such as ``10m``.
+        master: instead of the flow file's ``spark.master``.
+
+    Raises:
+        UsageError: the master has fewer slots than the flow has lanes.
+    """
+    home = run_dir(flow)
+    report = home / "log" / "replicate.json"
+    where = _master(master or flow.spark.master, flow.lanes)
+    return SparkJob(
+        application=_SPARK_JOBS / "replicate.py",
+        master=where,
+        conf=_conf(where, flow),
+        arguments=["--flow", str(flow.path), "--until", until, "--home", str(home), "--report", str(report)],
+        environment=_environment(where),
+        report=report,
+    )
+
+
+def _master(master: str, lanes: int) -> str:
+    match = _LOCAL.fullmatch(master)
+    if match is None:
+        return master
+    slots = match.group(2)
+    if slots is None:
+        return f"local[{lanes},{_TASK_ATTEMPTS}]"
+    count = (os.cpu_count() or 1) if slots == "*" else int(slots)
+    if count < lanes:
+        raise UsageError(
+            f"{master} has {count} slots, but every one of the flow's {lanes} lanes needs one at the same time",
+            code="TOO_FEW_SLOTS",
+            expected=f"at least {lanes} slots",
+            seen=f"{count}",
+            resolve=f"use master local, which takes as many as needed, or set lanes to {count} in the flow file",
+        )
+    return f"local[{count},{_TASK_ATTEMPTS}]"
+
+
+def _conf(master: str, flow: Flow) -> dict[str, str]:
+    conf = {
+        "spark.app.name": f"onceover {flow.flow}",
+        "spark.driver.memory": "1g",
+        # The JVM only plans: a concurrent collector's threads would take time from the copy.
+        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.sql.shuffle.partitions": "1",
+        # A speculative copy of a lane would fence the running one.
+        "spark.speculation": "false",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.ui.port": "0",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    if master.startswith("local"):
+        conf["spark.driver.host"] = "127.0.0.1"
+        conf["spark.driver.bindAddress"] = "127.0.0.1"
+    else:
+        # The lanes must all run at the same time, so wait for the executors to be there.
+        conf["spark.cores.max"] = str(flow.lanes)
+        conf["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
+        conf["spark.scheduler.maxRegisteredResourcesWaitingTime"] = "60s"
+        conf["spark.task.maxFailures"] = str(_TASK_ATTEMPTS)
+        conf["spark.executorEnv.PYTHONPATH"] = str(_SPARK_JOBS.parent / "include")
+    return conf
+
+
+def _environment(master: str) -> dict[str, str]:
+    environment = {
+        # Workers would otherwise take whatever python3 is on PATH (FACTS 1).
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",
+    }
+    if master.startswith("local"):
+        # The UI binds to all addresses otherwise.
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return environment
