@@ -26,6 +26,7 @@ from tests.support.rawkafka import (
     RawRecord,
     build_batch,
 )
+from tests.support.rawtxn import OpenTransaction
 from tests.support.wait import wait_until
 
 # 2024-01-01. Topics made here never expire, so that old timestamps are safe (retention goes by them).
@@ -62,51 +63,6 @@ _HEADERS: tuple[tuple[tuple[bytes, bytes | None], ...], ...] = (
 NOT_UTF8_HEADERS: tuple[tuple[bytes, bytes | None], ...] = ((b"\xff\xfe", b"1"), (b"ok", b"2"))
 
 
-class OpenTransaction:
-    """A transaction held open until ``commit`` or ``abort``; ``close`` only drops the connection.
-
-    ``committed`` is the number of records per partition that a commit makes visible.
-    """
-
-    def __init__(self, bootstrap: str, transactional_id: str, topic: str, timeout_ms: int = 60_000) -> None:
-        self._connection = RawConnection(bootstrap)
-        self._id = transactional_id
-        self._topic = topic
-        self._state = self._connection.init_producer(transactional_id, timeout_ms)
-        self._sequences: Counter[int] = Counter()
-        self.committed: Counter[int] = Counter()
-
-    def send(self, partition: int, records: Sequence[RawRecord], codec: Codec = Codec.NONE) -> int:
-        """Write one transactional batch; return the offset of its first record."""
-        if partition not in self._sequences:
-            self._connection.add_partitions(self._id, self._state, self._topic, [partition])
-        state = self._state._replace(sequence=self._sequences[partition])
-        batch = build_batch(records, codec=codec, producer=state, transactional=True)
-        offset = self._connection.produce(self._topic, partition, batch, self._id)
-        self._sequences[partition] += len(records)
-        self.committed[partition] += len(records)
-        return offset
-
-    def commit(self) -> Counter[int]:
-        """Make everything sent visible; return how many records each partition got."""
-        self._end(commit=True)
-        return self.committed
-
-    def abort(self) -> None:
-        """Make everything sent invisible for ever."""
-        self._end(commit=False)
-        self.committed.clear()
-
-    def close(self) -> None:
-        """Drop the connection; the broker aborts the transaction at its timeout."""
-        self._connection.close()
-
-    def _end(self, *, commit: bool) -> None:
-        if self._sequences:
-            self._connection.end_transaction(self._id, self._state, commit=commit)
-        self._connection.close()
-
-
 class Adversary:
     """Makes topics and batches on one cluster. Not thread-safe; a context manager."""
 
@@ -118,6 +74,7 @@ class Adversary:
         self._connection = RawConnection(bootstrap)
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
         self._idempotent: dict[tuple[str, int], ProducerState] = {}
+        self._begun: list[OpenTransaction] = []
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +85,9 @@ class Adversary:
         self.close()
 
     def close(self) -> None:
+        """Drop all connections; transactions that are still open are left to the broker."""
+        for transaction in self._begun:
+            transaction.close()
         self._connection.close()
 
     # --- topics
@@ -218,7 +178,9 @@ class Adversary:
     def transaction(self, topic: str, *, timeout_ms: int = 60_000) -> OpenTransaction:
         """Begin a transaction under a transactional.id of its own."""
         self._serial += 1
-        return OpenTransaction(self.bootstrap, f"adversary-{self._seed}-{self._serial}", topic, timeout_ms)
+        begun = OpenTransaction(self.bootstrap, f"adversary-{self._seed}-{self._serial}", topic, timeout_ms)
+        self._begun = [*(each for each in self._begun if not each.closed), begun]
+        return begun
 
     def interleaved(self, topic: str, partition: int) -> Counter[int]:
         """Two transactions and a plain producer take turns; one commits, one aborts. Returns what counts."""
