@@ -13,15 +13,15 @@ from types import FrameType
 
 import pytest
 
-from tests.support.clusters import ClusterFactory, SharedCluster, session_directory, shared_clusters
+from tests.support.clusters import ClusterFactory, SharedCluster, make_session_directory, shared_clusters
 from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
 from tests.support.wait import wait_until
 
 # Airflow reads its home when it is imported, and creates files there: this has to come before any
 # test module is loaded. Great Expectations would report its use over the network.
-_AIRFLOW_HOME = tempfile.mkdtemp(prefix="onceover-airflow-")
+_SESSION_HOME = make_session_directory()
 _SESSION = uuid.uuid4().hex
-os.environ["AIRFLOW_HOME"] = _AIRFLOW_HOME
+os.environ["AIRFLOW_HOME"] = str(_SESSION_HOME / "airflow")
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 os.environ[SESSION_VARIABLE] = _SESSION
 _LEFTOVER_GRACE_S = 10.0
@@ -33,7 +33,7 @@ def pytest_configure() -> None:
 
 
 def pytest_unconfigure() -> None:
-    shutil.rmtree(_AIRFLOW_HOME, ignore_errors=True)
+    shutil.rmtree(_SESSION_HOME)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -54,10 +54,9 @@ def no_leftovers() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def session_home(no_leftovers: None) -> Iterator[Path]:
+def session_home(no_leftovers: None) -> Path:
     """A directory for the whole session, removed at its end."""
-    with session_directory() as home:
-        yield home
+    return _SESSION_HOME
 
 
 @pytest.fixture(scope="session")

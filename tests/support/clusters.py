@@ -99,20 +99,17 @@ class ClusterFactory:
             self._started.pop().close(remove=True)
 
 
-@contextmanager
-def session_directory() -> Iterator[Path]:
-    """Yield a directory for this test session, and remove those of sessions that were killed."""
+def make_session_directory() -> Path:
+    """Return a new directory for this test session, and remove those of sessions that were killed."""
     base = Path(tempfile.gettempdir()) / f"onceover-tests-{os.getuid()}"
     base.mkdir(mode=0o700, exist_ok=True)
     for other in base.iterdir():
         if not _is_session_alive(other.name):
+            # Another session may be removing the same one.
             shutil.rmtree(other, ignore_errors=True)
     own = base / _session_name(psutil.Process())
     own.mkdir()
-    try:
-        yield own
-    finally:
-        shutil.rmtree(own)
+    return own
 
 
 def _starter(home: Path, name: str) -> Callable[[], KafkaCluster]:

@@ -11,7 +11,6 @@ import hashlib
 import importlib.util
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from onceover.embed.java import find_java
+from onceover.embed.processes import run_to_end, tail
 from onceover.errors import Retriable, UsageError
 
 JarSet = Literal["broker", "connect"]
@@ -138,21 +138,15 @@ def resolve(version: str, jar_set: JarSet, destination: Path) -> None:
         settings = Path.home() / ".ivy2" / "ivysettings.xml"
         command += ["-settings", str(settings)] if settings.is_file() else ["-m2compatible"]
         command += ["-retrieve", f"{destination}/[artifact]-[revision].[ext]"]
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=RESOLVE_TIMEOUT_S,
-            check=False,
-        )
-    if done.returncode != 0:
-        raise Retriable(
-            f"the jars of Kafka {version} ({jar_set}) could not be fetched",
-            where="Ivy, with the repositories configured on this machine",
-            seen=_last_lines(done.stdout + done.stderr),
-            resolve="check the network connection, then run the same command again",
-        )
+        log_path = Path(work) / "ivy.log"
+        code = run_to_end(command, name="Ivy", log_path=log_path, timeout_s=RESOLVE_TIMEOUT_S)
+        if code != 0:
+            raise Retriable(
+                f"the jars of Kafka {version} ({jar_set}) could not be fetched",
+                where="Ivy, with the repositories configured on this machine",
+                seen=_telling_lines(tail(log_path, 500)),
+                resolve="check the network connection, then run the same command again",
+            )
 
 
 def _fetch(version: str, jar_set: JarSet, target: Path, manifest: str, stamp: str) -> None:
@@ -227,7 +221,7 @@ def _proxy_options(environment: Mapping[str, str]) -> list[str]:
     return options
 
 
-def _last_lines(text: str) -> str:
+def _telling_lines(text: str) -> str:
     lines = [line.strip() for line in text.splitlines()]
     telling = [line for line in lines if any(word in line for word in ("UNRESOLVED", "ERROR", "FAILED"))]
     return " | ".join((telling or lines)[-5:])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -13,7 +12,7 @@ from onceover.embed.jars import classpath, kafka_jars
 from onceover.embed.java import find_java
 from onceover.embed.ports import LOOPBACK
 from onceover.embed.probe import await_ready
-from onceover.embed.processes import STOP_TIMEOUT_S, ChildProcess
+from onceover.embed.processes import STOP_TIMEOUT_S, ChildProcess, run_to_end, tail
 from onceover.embed.security import write_private
 from onceover.errors import Retriable, UsageError
 
@@ -130,19 +129,13 @@ class KafkaNode:
             return
         command = [*self._java(QUICK_FLAG), "kafka.tools.StorageTool", "format"]
         command += ["-t", self._spec.cluster_id, "-c", str(self.home / "server.properties")]
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=FORMAT_TIMEOUT_S,
-            check=False,
-        )
-        if done.returncode != 0:
+        log_path = self.home / "format.log"
+        name = f"storage tool of {self!r}"
+        if run_to_end(command, name=name, log_path=log_path, timeout_s=FORMAT_TIMEOUT_S) != 0:
             raise Retriable(
                 f"the data directory of {self!r} could not be formatted",
                 where=str(self.data),
-                seen=(done.stdout + done.stderr)[-1000:],
+                seen=tail(log_path),
             )
 
     def write_files(self, properties: str) -> None:

@@ -223,6 +223,19 @@ class ChildProcess:
         self._popen.wait()
 
 
+def run_to_end(argv: Sequence[str], *, name: str, log_path: Path, timeout_s: float) -> int:
+    """Run ``argv`` and return its exit code; unlike ``subprocess.run`` it also ends with this process.
+
+    Raises:
+        Retriable: it still ran after ``timeout_s`` seconds, and was killed.
+    """
+    child = ChildProcess.start(argv, name=name, log_path=log_path)
+    try:
+        return child.wait(timeout_s)
+    finally:
+        child.kill()
+
+
 def tail(path: Path, lines: int = 20) -> str:
     """Return the last ``lines`` lines of a text file, empty when it does not exist."""
     if not path.exists():
