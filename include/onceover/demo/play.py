@@ -96,15 +96,10 @@ def step(name: str, logs: Path) -> Iterator[None]:
     try:
         yield
     except OnceoverError as error:
-        resolve = f"{error.resolve}; logs: {logs}" if error.resolve else f"look at the logs: {logs}"
-        raise type(error)(
-            f"the demo failed while {name}: {error.message}",
-            code=error.code,
-            where=error.where,
-            expected=error.expected,
-            seen=error.seen,
-            resolve=resolve,
-        ) from error
+        # Changed in place: a subclass may be made of other arguments than message and fields.
+        error.message = f"the demo failed while {name}: {error.message}"
+        error.resolve = f"{error.resolve}; logs: {logs}" if error.resolve else f"look at the logs: {logs}"
+        raise
 
 
 def await_condition(condition: Callable[[], T | None], timeout_s: float, what: str) -> T:

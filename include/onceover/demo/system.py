@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 import onceover
-from onceover.app import open_clusters
+from onceover.config.clients import resolve_clients
 from onceover.config.load import load_flow
 from onceover.demo.driver import Driver, kill_driver, read_driver
 from onceover.demo.play import Narrator
@@ -28,6 +28,7 @@ from onceover.embed.up import configured_port, up
 from onceover.engine.requests import request_stop
 from onceover.engine.status import flow_status
 from onceover.errors import Retriable
+from onceover.kafka.cluster import Cluster
 
 FLOW: Final = "flights-dr"
 _STOP_TIMEOUT_S: Final = 60.0
@@ -128,8 +129,10 @@ class LiveReplication:
 
     def __init__(self, system: System) -> None:
         self._home = system.home
-        flow = load_flow(FLOW, environ={**os.environ, **system.environment})
-        self._source, self._target = open_clusters(flow)
+        # The flow file names the clusters by variables, which only Airflow's processes have.
+        environment = {**os.environ, **system.environment}
+        source, target = resolve_clients(load_flow(FLOW, environ=environment), environment)
+        self._source, self._target = Cluster(source), Cluster(target)
 
     def __enter__(self) -> Self:
         return self

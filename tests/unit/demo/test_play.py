@@ -207,9 +207,14 @@ def test_stopped_partition_ends_the_wait_with_its_message() -> None:
 
 
 def test_step_keeps_the_kind_of_the_error() -> None:
-    """The exit code depends on it."""
-    with pytest.raises(NeedsOperator) as caught, step("testing", Path("logs")):
-        raise NeedsOperator("no", code="X", seen="s", resolve="do it")
+    """The exit code depends on it, and its constructor is its own business."""
+
+    class Special(NeedsOperator):
+        def __init__(self, things: list[str]) -> None:
+            super().__init__(things[0], code="X", seen="s", resolve="do it")
+
+    with pytest.raises(Special) as caught, step("testing", Path("logs")):
+        raise Special(["no"])
     assert caught.value.code == "X"
     assert caught.value.message == "the demo failed while testing: no"
     assert caught.value.resolve == "do it; logs: logs"
