@@ -27,8 +27,11 @@ os.environ[SESSION_VARIABLE] = _SESSION
 _LEFTOVER_GRACE_S = 10.0
 
 
-def pytest_configure() -> None:
-    """End like Ctrl-C on SIGTERM, so that fixtures clean up."""
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep ``tmp_path`` in the session's directory; end like Ctrl-C on SIGTERM, so that fixtures clean up."""
+    if config.option.basetemp is None:
+        config.option.basetemp = str(_SESSION_HOME / "tmp")
     signal.signal(signal.SIGTERM, _interrupt)
 
 
