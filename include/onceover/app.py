@@ -42,9 +42,7 @@ class FlowWatch:
         try:
             fresh = load_flow(self._path)
         except UsageError as error:
-            log.error(
-                "the flow file was changed but is not in order; going on with the last good one: %s", error
-            )  # noqa: TRY400
+            log.warning("the changed flow file is not in order; the last good one stays in effect: %s", error)
             return
         fixed = {"flow", "source", "target", "lanes", "spark", "state", "delivery", "handler"}
         needs_restart = sorted(k for k in fixed if getattr(fresh, k) != getattr(self.flow, k))

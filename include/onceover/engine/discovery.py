@@ -101,7 +101,8 @@ def _plan_new(view: View, plan: Plan, info: TopicInfo) -> None:
             Refusal(
                 info.name,
                 "PARTITION_COUNT",
-                f"target topic {info.name} has {len(existing.partitions)} partitions, the source {len(info.partitions)}",
+                f"target topic {info.name} has {len(existing.partitions)} partitions, "
+                f"the source {len(info.partitions)}",
                 "delete the empty target topic and let Onceover create it, or give both the same count",
             )
         )

@@ -71,6 +71,7 @@ class Leader:
         self._state_partition = TopicPartition(names.state_topic(flow.name), names.STATE_LEADER)
         self.state = StateLog(target, self._state_partition.topic, names.STATE_LEADER)
         self._producer: TxnProducer | None = None
+        self._wanted: Layout | None = None
         self.layout: Layout | None = None
 
     # ---- start
@@ -87,11 +88,9 @@ class Leader:
             Retriable: the target is not reachable.
         """
         deadline, backoff = Deadline(START_DEADLINE_S), Backoff(first_s=0.5, cap_s=5.0)
-        wanted: Layout | None = None
         while True:
             try:
-                if wanted is not None:
-                    self._check_not_overtaken(wanted)
+                self._check_not_overtaken()
                 wanted = self._announce()
                 self._fence(wanted.ids_to_fence)
                 self.layout = self._confirm(wanted)
@@ -100,8 +99,7 @@ class Leader:
                 # Refused or outcome unknown: an unconfirmed generation is never resumed (model: M7).
                 log.info("start of %s interrupted, beginning again: %s", self._flow.name, error)
                 self._drop_producer()
-                if wanted is not None:
-                    self._target.retry(lambda: self._check_not_overtaken(wanted), deadline)
+                self._target.retry(self._check_not_overtaken, deadline)
                 backoff.pause(deadline, error)
 
     def seize(self) -> Layout:
@@ -140,6 +138,7 @@ class Leader:
             started_at_ms=now_ms(),
             host=socket.gethostname(),
         )
+        self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)
         self._write({names.LAYOUT: wanted.to_json()}, Step.LAYOUT_COMMIT)
         return wanted
@@ -156,8 +155,11 @@ class Leader:
         self._write({names.LAYOUT: ready.to_json()}, Step.READY_COMMIT)
         return ready
 
-    def _check_not_overtaken(self, wanted: Layout) -> None:
+    def _check_not_overtaken(self) -> None:
         """Stop when another start has committed a layout; read without disturbing its id."""
+        wanted = self._wanted
+        if wanted is None:
+            return
         seen = self._read_layout()
         if seen is None or seen.run == wanted.run or seen.generation < wanted.generation:
             return

@@ -38,7 +38,7 @@ class Obstacle:
     stop: Stop | None = None
 
 
-class Blocked(Exception):  # noqa: N818 - a signal to the copy loop, not an error
+class Blocked(Exception):
     """The partition stops at its position."""
 
     def __init__(self, stop: Stop) -> None:

@@ -103,7 +103,7 @@ class StateLog:
                     f"the state topic {self._tp.topic} does not exist",
                     code="STATE_MISSING",
                     where=self._cluster.alias,
-                    resolve="start the flow once with `onceover replicate`; if it was deleted, see docs/operations.md",
+                    resolve="start the flow with `onceover replicate`; if it was deleted, see docs/operations.md",
                 )
             self._fetcher = Fetcher(
                 self._cluster, isolation=self._isolation, max_bytes=_MAX_BYTES, partition_max_bytes=_MAX_BYTES

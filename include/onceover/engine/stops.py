@@ -144,7 +144,7 @@ def _judge_target_topic(e: Evidence, reseed: str) -> Stop | None:
             f"target topic {e.target.topic} has too few partitions",
             f"partition {e.target.partition}",
             f"{e.target_topic.partitions} partitions",
-            f"add partitions to {e.target.topic} on the target, then `onceover partition resume {e.flow} {e.source}`",
+            f"add partitions to {e.target.topic} on the target, then {_resume(e.flow, e.source)}",
         )
     return None
 
@@ -157,8 +157,8 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             "the partition is enrolled, but its progress is gone: where to go on is not known",
             f"a committed offset of group onceover.{e.flow}",
             "none (expired, or deleted with the group or the topic)",
-            f"`onceover partition skip-to {e.flow} {e.source} OFFSET` with the next offset to copy "
-            f"(group onceover-lag.{e.flow} on the source shows about where it was), or `onceover partition reseed`",
+            f"`onceover partition skip-to {e.flow} {e.source} OFFSET` with the next offset to copy (group "
+            f"onceover-lag.{e.flow} on the source shows about where it was), or `onceover partition reseed`",
         )
     if e.position < e.log_start:
         return _stop(
@@ -167,7 +167,7 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             f"the source has deleted {e.log_start - e.position} offsets that were not copied yet",
             f"offset {e.position} in the log",
             f"the log starts at {e.log_start}",
-            f"`onceover partition skip-to {e.flow} {e.source} {e.log_start}` accepts the loss of these offsets",
+            f"`onceover partition skip-to {e.flow} {e.source} {e.log_start}` accepts their loss",
         )
     diverged = e.epoch_end is not None and (
         (e.meta is not None and e.epoch_end[0] < e.meta.leader_epoch) or e.epoch_end[1] < e.position
@@ -177,12 +177,12 @@ def _judge_source_log(e: Evidence) -> Stop | None:
         return _stop(
             e,
             "SOURCE_DIVERGED",
-            "the source has lost records that were copied already (an unclean leader election or a truncated log)",
+            "the source has lost records that were copied already (unclean leader election, truncated log)",
             f"the log to continue at offset {e.position}"
             + (f" after leader epoch {e.meta.leader_epoch}" if e.meta else ""),
             f"that history ends at offset {end}",
-            f"compare both sides from offset {end} on, then `onceover partition skip-to {e.flow} {e.source} {end}` "
-            "to copy what is there now",
+            f"compare both sides from offset {end} on, then copy what is there now with "
+            f"`onceover partition skip-to {e.flow} {e.source} {end}`",
         )
     return None
 
@@ -202,6 +202,10 @@ def _judge_target_log(e: Evidence) -> Stop | None:
 
 def _stop(e: Evidence, code: str, message: str, expected: str, seen: str, resolve: str) -> Stop:
     return Stop(code, message, expected, seen, resolve, e.position)
+
+
+def _resume(flow: str, source: TopicPartition) -> str:
+    return f"`onceover partition resume {flow} {source}`"
 
 
 def needs_epoch(meta: ProgressMeta | None) -> bool:
@@ -226,8 +230,7 @@ def refused_record(
             f"the record at source offset {offset} is larger than the target topic allows",
             "a record within the target's max.message.bytes",
             f"error {code}",
-            f"raise max.message.bytes of {source.topic} on the target, then `onceover partition resume {flow} {source}`;"
-            f" {skip}",
+            f"raise max.message.bytes of {source.topic} on the target, then {_resume(flow, source)}; {skip}",
             offset,
         )
     return Stop(
@@ -235,7 +238,7 @@ def refused_record(
         f"the target refuses the record at source offset {offset}",
         "a record that the target topic's configuration accepts",
         f"error {code}: {reason or 'no reason given'}",
-        f"change the target topic's configuration, then `onceover partition resume {flow} {source}`; {skip}",
+        f"change the target topic's configuration, then {_resume(flow, source)}; {skip}",
         offset,
     )
 
@@ -247,7 +250,7 @@ def damaged_batch(flow: str, source: TopicPartition, offset: int, detail: str) -
         f"the batch at source offset {offset} is damaged on the source",
         "a batch whose CRC-32C fits",
         detail,
-        f"repair the source's log, then `onceover partition resume {flow} {source}`, "
+        f"repair the source's log, then {_resume(flow, source)}, "
         f"or `onceover partition skip-to {flow} {source} OFFSET` behind the batch",
         offset,
     )

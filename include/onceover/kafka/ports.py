@@ -32,7 +32,7 @@ class Acknowledged(NamedTuple):
     base_offset: int
 
 
-class Refused(Exception):  # noqa: N818 - an answer to deal with, not a failure of the producer
+class Refused(Exception):
     """The target refuses a batch because of what is in it. The transaction can only be aborted.
 
     Args:

@@ -55,10 +55,10 @@ class Totals(StreamingQueryListener):
         self._lock = threading.Lock()
         self.records = self.bytes = self.transactions = 0
 
-    def onQueryStarted(self, event: Any) -> None:  # noqa: N802 - Spark's names
+    def onQueryStarted(self, event: Any) -> None:
         """Nothing to note."""
 
-    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+    def onQueryProgress(self, event: Any) -> None:
         """Add one batch."""
         observed = event.progress.observedMetrics.get("receipts")
         if observed is None:
@@ -69,10 +69,10 @@ class Totals(StreamingQueryListener):
             self.bytes += row["bytes"] or 0
             self.transactions += row[TRANSACTIONS] or 0
 
-    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+    def onQueryIdle(self, event: Any) -> None:
         """Nothing to note."""
 
-    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+    def onQueryTerminated(self, event: Any) -> None:
         """Nothing to note."""
 
 
@@ -117,8 +117,11 @@ class Run:
     def _lead(self, spark: SparkSession, leader: Supervisor) -> None:
         try:
             query = self._start_query(spark)
+            log.info("query started")
             self._watch_over(query, leader)
+            log.info("copy over, active=%s", query.isActive)
             self._finish(query, leader)
+            log.info("finished")
         except BaseException:
             self._clean_up(leader)
             raise
@@ -300,7 +303,7 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(signal.SIGTERM, run.stop)
         signal.signal(signal.SIGINT, run.stop)
         try:
-            with _session() as spark:
+            with SparkSession.builder.getOrCreate() as spark:
                 run.execute(spark)
         finally:
             document.update(run.report())
@@ -312,9 +315,3 @@ def main(argv: Sequence[str]) -> int:
     args.report.write_text(json.dumps(document, indent=1))
     sys.stdout.flush()
     return int(document["exit"])
-
-
-def _session() -> SparkSession:
-    spark = SparkSession.builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark

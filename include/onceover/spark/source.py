@@ -63,7 +63,7 @@ class ReplicaSource(DataSource):
         """Return the columns of a receipt."""
         return receipts.DDL
 
-    def streamReader(self, schema: StructType) -> ReplicaReader:  # noqa: N802 - Spark's name
+    def streamReader(self, schema: StructType) -> ReplicaReader:
         """Return the reader of a query."""
         return ReplicaReader(dict(self.options))
 
@@ -81,15 +81,15 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # ---- driver
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         """Return the token before the first batch."""
         return {"n": 0}
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Fix what "caught up" means: the source's LSO now."""
         self._ends = self._plan().ends()
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return a new token while there is something to do, else ``start``."""
         planner = self._plan()
         if planner.stop_requested() or (self._ends is not None and planner.reached(self._ends)):

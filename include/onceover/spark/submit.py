@@ -97,11 +97,11 @@ def _master(master: str, lanes: int) -> str:
     count = (os.cpu_count() or 1) if slots == "*" else int(slots)
     if count < lanes:
         raise UsageError(
-            f"{master} has {count} slots, but every one of the flow's {lanes} lanes needs one at the same time",
+            f"{master} has {count} slots, but the flow's {lanes} lanes each need one at the same time",
             code="TOO_FEW_SLOTS",
             expected=f"at least {lanes} slots",
             seen=f"{count}",
-            resolve=f"use master local, which takes as many as needed, or set lanes to {count} in the flow file",
+            resolve=f"use master local, which takes what is needed, or set lanes to {count} in the flow file",
         )
     return f"local[{count},{_TASK_ATTEMPTS}]"
 
@@ -118,6 +118,7 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.ui.port": "0",
+        "spark.log.level": "WARN",
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):

@@ -1,0 +1,186 @@
+"""Running a flow in the test's own process, or in a process that can be killed: no Spark, same engine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from onceover.app import FlowWatch, lane_task, open_clusters, supervisor
+from onceover.demo.judge import compare_topics
+from onceover.embed.processes import ChildProcess
+from onceover.engine.copyloop import LaneIdentity, Until
+from onceover.engine.layout import Layout
+from onceover.engine.planner import Planner
+from onceover.engine.status import flow_status
+from onceover.engine.supervisor import Supervisor
+from onceover.wire.offsetmap import MapRecord
+
+_SCRIPT = Path(__file__).with_name("flow_process.py")
+
+
+def write_flow(
+    folder: Path,
+    name: str,
+    source: Mapping[str, str],
+    target: Mapping[str, str],
+    topics: list[str],
+    **changes: Any,
+) -> Path:
+    """Write a flow file; secrets of the clients go into 0600 client files."""
+    document: dict[str, Any] = {
+        "flow": name,
+        "source": {"alias": "east", "client_file": _client_file(folder / f"{name}-source.yaml", source)},
+        "target": {"alias": "west", "client_file": _client_file(folder / f"{name}-target.yaml", target)},
+        "topics": {"include": topics, "discovery_interval": "1s"},
+        "lanes": 2,
+        "transaction": {"max_interval": "100ms"},
+        "spark": {"task_length": "10s"},
+    }
+    for key, value in changes.items():
+        document[key] = {**document[key], **value} if isinstance(document.get(key), dict) else value
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(document))
+    return path
+
+
+def _client_file(path: Path, client: Mapping[str, str]) -> str:
+    path.touch(mode=0o600)
+    path.write_text(yaml.safe_dump(dict(client)))
+    return str(path)
+
+
+@dataclass
+class Outcome:
+    """What one run did."""
+
+    layout: Layout
+    receipts: list[MapRecord]
+
+    @property
+    def records(self) -> int:
+        """Records copied."""
+        return sum(r.records for r in self.receipts)
+
+
+class InlineFlow:
+    """A flow whose lanes run in threads of this process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.watch = FlowWatch(path)
+        self.name = self.watch.flow.flow
+
+    def copy(self, *, seconds: float | None = None, token: int = 1) -> Outcome:
+        """Start a generation and copy: everything that is there, or for so many seconds.
+
+        Raises:
+            Whatever a lane raised.
+        """
+        with self.running() as (lead, layout):
+            ends = None
+            if seconds is None:
+                planner = Planner(self.name, layout.run, lambda: 1.0)
+                planner.open(*open_clusters(self.watch.flow))
+                ends = planner.ends()
+                planner.close()
+            receipts = self.lanes(layout, Until(time.monotonic() + (seconds or 60.0), ends), token=token)
+            lead.end()
+        return Outcome(layout, receipts)
+
+    @contextmanager
+    def running(self) -> Iterator[tuple[Supervisor, Layout]]:
+        """Lead the flow: started, discovered, enrolled; the caller runs lanes."""
+        source, target = open_clusters(self.watch.flow)
+        lead = supervisor(self.watch, source, target)
+        try:
+            layout = lead.start()
+            target.retry(lead.discover)
+            lead.tick()
+            yield lead, layout
+        finally:
+            lead.close()
+            source.close()
+            target.close()
+
+    def lanes(self, layout: Layout, until: Until, *, token: int = 1) -> list[MapRecord]:
+        """Run every lane to its end; return what they committed."""
+        receipts: list[MapRecord] = []
+        problems: list[BaseException] = []
+
+        def run(lane: int) -> None:
+            try:
+                receipts.extend(self.lane(layout, lane, Until(until.deadline_s, until.ends), token=token))
+            except BaseException as error:  # noqa: BLE001 - handed to the test below
+                problems.append(error)
+
+        threads = [threading.Thread(target=run, args=(lane,)) for lane in range(layout.lanes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if problems:
+            raise problems[0]
+        return receipts
+
+    def lane(self, layout: Layout, lane: int, until: Until, *, token: int = 1) -> list[MapRecord]:
+        """Run one lane in this thread."""
+        source, target = open_clusters(self.watch.flow)
+        me = LaneIdentity(self.name, layout.generation, layout.run, lane, layout.lanes, (token, lane + 1))
+        try:
+            task = lane_task(self.watch, me, source, target, give_up_s=30.0)
+            return [record for records in task.run(until) for record in records]
+        finally:
+            source.close()
+            target.close()
+
+    def status(self) -> dict[str, Any]:
+        """Return the flow's status document."""
+        source, target = open_clusters(self.watch.flow)
+        with source, target:
+            return flow_status(self.name, source, target)
+
+
+class FlowProcess:
+    """A flow in a process of its own, to be killed, paused, or started twice."""
+
+    def __init__(
+        self, path: Path, log: Path, *, seconds: float = 60.0, kill_at: str = "", kill_count: int = 1
+    ) -> None:
+        arguments = [str(path), "--seconds", str(seconds)]
+        if kill_at:
+            arguments += ["--kill-at", kill_at, "--kill-count", str(kill_count)]
+        env = {**os.environ, "PYTHONPATH": str(_SCRIPT.parents[2])}
+        self.child = ChildProcess.start(
+            [sys.executable, str(_SCRIPT), *arguments], name="flow", log_path=log, env=env
+        )
+
+    def wait(self, timeout_s: float) -> int:
+        """Wait for its end; return the exit code, negative for a signal."""
+        return self.child.wait(timeout_s)
+
+    def kill(self) -> None:
+        """Kill it with -9."""
+        self.child.kill()
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.child.send_signal(signal.SIGTERM)
+
+
+def assert_same(
+    source: Mapping[str, str], target: Mapping[str, str], topics: list[str], *, timeout_s: float = 60.0
+) -> None:
+    """Fail unless the independent judge finds both sides equal, record by record."""
+    verdict = compare_topics(dict(source), dict(target), topics, timeout_s=timeout_s)
+    if not verdict.ok:
+        raise AssertionError(verdict.explain())
