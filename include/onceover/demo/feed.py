@@ -23,6 +23,8 @@ _TIMEOUT_S: Final = 30.0
 TRANSACTION_RECORDS: Final = 500
 _ABORT_EVERY: Final = 4
 _ABORT_FIRST: Final = 1
+# Fed before the clock starts: what the flow copies first shows that its Spark query is up.
+FIRST_RECORDS: Final = 1_000
 # Shorter pauses would only burn CPU that the copy needs.
 _PACE_S: Final = 0.05
 _ABORTED_HEADER: Final = ("demo", b"this attempt is aborted")
@@ -74,7 +76,7 @@ def create_topics(client: Mapping[str, str], topics: Iterable[DemoTopic] = TOPIC
 
 def spread_evenly(done: int, expected: int, elapsed_s: float, seconds: float) -> float:
     """Return how long to pause so that ``expected`` records take ``seconds`` in all; 0 when late."""
-    due_s = seconds * done / expected
+    due_s = seconds * done / max(expected, 1)
     return max(0.0, due_s - elapsed_s)
 
 
@@ -84,7 +86,10 @@ def is_aborted(attempt: int) -> bool:
 
 
 class Feeder(threading.Thread):
-    """Feeds in the background. ``stop`` ends it early; ``result`` waits and raises what went wrong."""
+    """Feeds in the background: the first records at once, the rest evenly after ``release``.
+
+    ``stop`` ends it early; ``result`` waits and raises what went wrong.
+    """
 
     def __init__(
         self, client: Mapping[str, str], flights: Iterable[Flight], *, expected: int, seconds: float
@@ -95,6 +100,7 @@ class Feeder(threading.Thread):
         self._flights = flights
         self._expected = expected
         self._seconds = seconds
+        self._released = threading.Event()
         self._stopping = threading.Event()
         self._failure: Exception | None = None
         self._pending: list[Flight] = []
@@ -112,9 +118,14 @@ class Feeder(threading.Thread):
         """Whether feeding ended with an error, which ``result`` raises."""
         return self._failure is not None
 
+    def release(self) -> None:
+        """Start the clock: everything after the first records is fed from now on."""
+        self._released.set()
+
     def stop(self) -> None:
         """Ask the thread to end, and wait for it."""
         self._stopping.set()
+        self._released.set()
         if self.is_alive():
             self.join(_TIMEOUT_S)
 
@@ -137,6 +148,9 @@ class Feeder(threading.Thread):
             self._feed()
         except (KafkaException, Retriable) as error:
             self._failure = error
+        finally:
+            # Idle producers would go on looking for their cluster.
+            self._producers.clear()
 
     def _feed(self) -> None:
         for topic in TOPICS:
@@ -147,11 +161,19 @@ class Feeder(threading.Thread):
             if self._stopping.is_set():
                 break
             self._take(flight)
-            pause_s = spread_evenly(done, self._expected, time.monotonic() - begin_s, self._seconds)
+            if done == FIRST_RECORDS:
+                self._flush()
+                self._released.wait()
+                begin_s = time.monotonic()
+            paced, in_all = done - FIRST_RECORDS, self._expected - FIRST_RECORDS
+            pause_s = spread_evenly(paced, in_all, time.monotonic() - begin_s, self._seconds)
             if pause_s > _PACE_S:
                 self._serve_deliveries()
                 self._stopping.wait(pause_s)
         self._commit_pending()
+        self._flush()
+
+    def _flush(self) -> None:
         for producer in self._producers.values():
             if producer.flush(_TIMEOUT_S):
                 raise Retriable("records are still unsent", where="cluster east")
@@ -222,6 +244,8 @@ class Feeder(threading.Thread):
             "compression.type": topic.codec,
             # Batches worth compressing, without holding records back noticeably.
             "linger.ms": 50,
+            # What goes wrong is raised; librdkafka would also announce every wait for a young cluster.
+            "log_level": 2,
         }
         if topic.transactional:
             settings["transactional.id"] = f"demo-{topic.name}"

@@ -27,6 +27,8 @@ KILL_AT: Final = 0.4
 # Spark takes 10-15 s to start alone, several times that beside Airflow's own start on two cores.
 START_TIMEOUT_S: Final = 180.0
 CATCH_UP_TIMEOUT_S: Final = 120.0
+# The command allows an hour of feeding.
+FEED_TIMEOUT_S: Final = 3700.0
 END_TIMEOUT_S: Final = 90.0
 # Each look asks both clusters; more often would take CPU from the copy.
 POLL_S: Final = 0.5
@@ -82,6 +84,8 @@ class Feed(Protocol):
     def failed(self) -> bool: ...
 
     def start(self) -> None: ...
+
+    def release(self) -> None: ...
 
     def is_alive(self) -> bool: ...
 
@@ -144,6 +148,8 @@ def perform(cast: Cast, expected: int) -> DemoReport:
     feeder = cast.make_feeder()
     feeder.start()
     try:
+        with step("waiting for the first copied records", cast.logs):
+            scene.see_first_copied(feeder)
         with step("feeding and killing the driver", cast.logs):
             kill = scene.feed_and_kill(feeder, driver)
         with step("waiting until everything is copied", cast.logs):
@@ -174,7 +180,8 @@ class _KillWatch:
     driver: Driver
     at_fraction: float
     at_s: float
-    position: int
+    # The furthest seen before the new driver: a commit that was on its way still belongs to the old one.
+    position: int = 0
     new_driver: Driver | None = None
     new_driver_after_s: float = 0.0
     copying_after_s: float | None = None
@@ -213,24 +220,29 @@ class _Scene:
             return driver if ready else None
 
         driver = await_condition(copying, START_TIMEOUT_S, "the flow to start")
-        self._say(f"Spark driver {driver.pid} copies as generation {driver.generation}. Feeding begins.")
+        self._say(f"Spark driver {driver.pid} leads the flow as generation {driver.generation}.")
         return run_id, driver
+
+    def see_first_copied(self, feeder: Feed) -> None:
+        """Wait until the query really copies: only then can a kill interrupt it."""
+        await_condition(
+            lambda: _position(self._look(feeder)) > 0, START_TIMEOUT_S, "the first records to be copied"
+        )
+        self._say("The first records are copied. Feeding goes on at an even pace.")
+        feeder.release()
 
     def feed_and_kill(self, feeder: Feed, driver: Driver) -> _KillWatch:
         begun_s = time.monotonic()
 
         def time_to_kill() -> bool:
-            status = self._look(feeder)
-            if not feeder.is_alive() and feeder.failed:
-                feeder.result()
-            return feeder.fraction >= KILL_AT and _position(status) > 0
+            self._look(feeder)
+            return feeder.fraction >= KILL_AT
 
-        await_condition(time_to_kill, CATCH_UP_TIMEOUT_S, "the flow to copy what is fed")
+        await_condition(time_to_kill, FEED_TIMEOUT_S, "the data to be fed")
         fraction, killed_s = feeder.fraction, time.monotonic()
         self._cast.replication.kill(driver)
         self._say(f"kill -9 of Spark driver {driver.pid} and its JVM {driver.jvm_pid} at {fraction:.0%}.")
-        position = _position(self._cast.replication.status())
-        watch = _KillWatch(driver, fraction, killed_s - begun_s, position)
+        watch = _KillWatch(driver, fraction, killed_s - begun_s)
         await_condition(
             lambda: self._is_back(feeder, watch, killed_s), START_TIMEOUT_S, "the flow to come back by itself"
         )
@@ -238,11 +250,17 @@ class _Scene:
 
     def _is_back(self, feeder: Feed, watch: _KillWatch, killed_s: float) -> bool:
         status = self._look(feeder)
-        driver = self._cast.replication.driver()
-        if watch.new_driver is None and driver is not None and driver.run != watch.driver.run:
+        if watch.new_driver is None:
+            watch.position = max(watch.position, _position(status))
+            driver = self._cast.replication.driver()
+            if driver is None or driver.run == watch.driver.run:
+                return False
             watch.new_driver, watch.new_driver_after_s = driver, time.monotonic() - killed_s
             self._say(f"Airflow tries again: driver {driver.pid}, generation {driver.generation}.")
-        if watch.new_driver is None or _position(status) <= watch.position:
+            return False
+        # With nothing left to copy, being there is all that a new driver can show.
+        nothing_left = not feeder.is_alive() and _is_caught_up(status)
+        if _position(status) <= watch.position and not nothing_left:
             return False
         watch.copying_after_s = time.monotonic() - killed_s
         self._say(f"Copying again {watch.copying_after_s:.1f} s after the kill.")
@@ -253,7 +271,7 @@ class _Scene:
             self._look(feeder)
             return not feeder.is_alive()
 
-        await_condition(fed, CATCH_UP_TIMEOUT_S, "the data to be fed")
+        await_condition(fed, FEED_TIMEOUT_S, "the data to be fed")
         tally = feeder.result()
         self._say(f"All {tally.total:,} flights are fed; {sum(tally.aborted.values()):,} more were aborted.")
         await_condition(lambda: _is_caught_up(self._look(feeder)), CATCH_UP_TIMEOUT_S, "the copy to catch up")
@@ -275,6 +293,9 @@ class _Scene:
         return len(scheduler.task_tries(DAG_ID, run_id, TASK_ID))
 
     def _look(self, feeder: Feed) -> Mapping[str, Any]:
+        if feeder.failed:
+            # Raises what went wrong: nothing that is waited for would ever come.
+            feeder.result()
         status = self._cast.replication.status()
         self._cast.narrator.progress(feeder.tally.total, self._expected, status.get("lag_offsets"))
         return status

@@ -43,10 +43,13 @@ class World:
         self.stop_code: dict[str, Any] | None = None
         self.feed_error: OnceoverError | None = None
         self.feeding = False
+        self.released = False
 
     # the flow
     def status(self) -> Mapping[str, Any]:
-        if self.feeding:
+        if self.feeding and not self.fed:
+            self.fed = EXPECTED // 100
+        elif self.feeding and self.released:
             self.fed = min(self.fed + EXPECTED // 10, EXPECTED)
         if self.alive:
             self.position = self.fed
@@ -97,6 +100,10 @@ class World:
     def start(self) -> None:
         self.feeding = True
         self.events.append("feed")
+
+    def release(self) -> None:
+        self.released = True
+        self.events.append("full pace")
 
     def is_alive(self) -> bool:
         return self.fed < EXPECTED and not self.failed
@@ -159,6 +166,7 @@ def test_story_kills_once_at_forty_percent_and_compares_last() -> None:
         "trigger replicate flights-dr forever",
         "generation 1",
         "feed",
+        "full pace",
         "kill 101 at 0.4",
         "generation 2",
         "feed stopped",
