@@ -74,7 +74,7 @@ class StateLog:
             self._step(_WAIT_MS)
             if deadline.passed:
                 raise Retriable(
-                    f"{self._tp} cannot be read to its end: a transaction stays open",
+                    f"{self._tp} cannot be read to its end: a transaction is open",
                     expected=f"LSO at {end} or later",
                     seen=f"readable up to {self._offset}",
                 )
@@ -103,7 +103,7 @@ class StateLog:
                     f"the state topic {self._tp.topic} does not exist",
                     code="STATE_MISSING",
                     where=self._cluster.alias,
-                    resolve="start the flow with `onceover replicate`; if it was deleted, see docs/operations.md",
+                    resolve="start the flow with `onceover replicate`; if deleted, see docs/operations.md",
                 )
             self._fetcher = Fetcher(
                 self._cluster, isolation=self._isolation, max_bytes=_MAX_BYTES, partition_max_bytes=_MAX_BYTES

@@ -427,7 +427,7 @@ class TransactionalProducer:
                     f"{text}: not authorized",
                     code="NOT_AUTHORIZED",
                     where=subject,
-                    expected="WRITE on the topics and transactional ids onceover.<flow>.*, READ on the groups",
+                    expected="WRITE on topics and transactional ids onceover.<flow>.*, READ on groups",
                     seen=f"principal of {self._cluster.alias} lacks a right",
                     resolve="grant the rights listed in docs/operations.md",
                 )
