@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -91,7 +92,12 @@ class OnceoverCopier:
         self._env = {**os.environ, "ONCEOVER_HOME": str(run_dir)}
         argv = [*_CLI, "replicate", str(self._flow_path), "--until", "forever", "--json"]
         self._child = ChildProcess.start(
-            argv, name="onceover", log_path=run_dir / "onceover.log", env=self._env
+            argv,
+            name="onceover",
+            log_path=run_dir / "onceover.log",
+            env=self._env,
+            # It has processes of its own to end when the benchmark is killed.
+            death_signal=signal.SIGTERM,
         )
 
     @property

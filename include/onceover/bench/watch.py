@@ -12,7 +12,7 @@ from onceover.bench.topics import Topics
 from onceover.errors import Retriable
 
 SAMPLE_INTERVAL_S: Final = 0.1
-_START_TIMEOUT_S: Final = 120.0
+_START_TIMEOUT_S: Final = 180.0
 _STALL_TIMEOUT_S: Final = 60.0
 # Longer than the longest transaction interval in use (1 s), twice over: the end has then been reached,
 # although markers hide how many records the offsets stand for.
@@ -43,7 +43,7 @@ class ProgressWatch:
         """Return when the end has passed ``records`` and grows no more.
 
         Raises:
-            Retriable: nothing came for a minute, or for two minutes at the start; or the target could not
+            Retriable: nothing came for a minute, or for three minutes at the start; or the target could not
                 be asked. ``check_alive`` may raise too.
         """
         changed_s, last, limit_s = time.monotonic(), 0.0, _START_TIMEOUT_S

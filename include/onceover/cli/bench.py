@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import signal
 import sys
 import time
 from pathlib import Path
@@ -61,6 +62,8 @@ def bench(args: argparse.Namespace) -> CommandResult:
     # Only here: the clients and the codec take longer to import than most commands take to run.
     from onceover.bench.session import play_and_publish
 
+    # Ends like Ctrl-C: clusters, systems and files have to go then, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     say = functools.partial(_say, time.monotonic())
     results, document = play_and_publish(
         workloads, rounds=args.rounds, scale=args.scale, out_dir=args.out, say=say

@@ -1,0 +1,85 @@
+"""The latency reader: waiting for a start is no latency, and every record is accounted for."""
+
+from __future__ import annotations
+
+import struct
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from onceover.bench import latency
+from onceover.bench.latency import LatencyReader
+from onceover.bench.workloads import DEFAULT, PARTITIONS, Kind
+from onceover.errors import Retriable
+
+WORKLOAD = replace(
+    next(w for w in DEFAULT if w.kind is Kind.LATENCY), rate_per_s=1000, records=50, warm_up_s=0.01
+)
+STAMP = struct.Struct(">qq")
+
+
+class Message:
+    def __init__(self, sent_ns: int, sequence: int) -> None:
+        self._value = STAMP.pack(sent_ns, sequence)
+
+    def error(self) -> None:
+        return None
+
+    def value(self) -> bytes:
+        return self._value
+
+
+class Consumer:
+    """Serves ``backlog`` old records first, then fresh ones, sent just now; ``repeat`` comes twice."""
+
+    def __init__(self, backlog: int, repeat: int | None = None) -> None:
+        self.started_ns = time.monotonic_ns()
+        self.backlog = backlog
+        self.repeat = repeat
+        self.served = 0
+
+    def assign(self, partitions: list[Any]) -> None:
+        assert len(partitions) == PARTITIONS
+
+    def poll(self, _timeout_s: float) -> Message:
+        sequence = self.served
+        self.served += 1
+        if self.repeat is not None and sequence > self.repeat:
+            sequence -= 1
+        age_ns = 10_000_000_000 if sequence < self.backlog else 0
+        return Message(time.monotonic_ns() - age_ns, sequence)
+
+
+class Target:
+    def end_offsets(self, _topic: str) -> dict[int, int]:
+        return dict.fromkeys(range(PARTITIONS), 0)
+
+
+class Producer:
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+
+    def stop(self) -> int:
+        return self.consumer.served
+
+
+def read(monkeypatch: pytest.MonkeyPatch, consumer: Consumer) -> Any:
+    monkeypatch.setattr(latency, "Consumer", lambda _config: consumer)
+    reader = LatencyReader("127.0.0.1:1", Target(), "topic", WORKLOAD)  # type: ignore[arg-type]
+    return reader.measure(Producer(consumer), lambda: None)  # type: ignore[arg-type]
+
+
+def test_backlog_of_the_start_up_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten seconds old records arrive first: none of their latencies is kept."""
+    arrivals = read(monkeypatch, Consumer(backlog=500))
+    assert arrivals.latencies_ms
+    assert max(arrivals.latencies_ms) < 5_000
+    assert arrivals.from_s >= arrivals.first_s + WORKLOAD.warm_up_s
+    assert arrivals.to_s - arrivals.from_s == pytest.approx(0.05)
+
+
+def test_record_that_arrives_twice_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(Retriable, match="record 7 reached topic twice"):
+        read(monkeypatch, Consumer(backlog=0, repeat=7))
