@@ -1,0 +1,135 @@
+"""docker-compose.yaml: the embedded system again, in the same versions, on loopback, without secrets."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from onceover.embed.jars import DEFAULT_VERSION
+
+PROJECT = Path(__file__).parents[3]
+SERVICES = {
+    "postgres",
+    "kafka-east",
+    "kafka-west",
+    "kafka-connect",
+    "airflow-migrate",
+    "airflow-api-server",
+    "airflow-scheduler",
+    "airflow-dag-processor",
+    "spark-master",
+    "spark-worker",
+}
+ONE_SHOT = {"airflow-migrate"}
+REFERENCE = re.compile(r"\$\{([A-Z_]+)(:-[^}]*|:\?[^}]*)?\}")
+SECRET_NAME = re.compile(r"PASSWORD$|SECRET(_KEY)?$|FERNET_KEY$|SQL_ALCHEMY_CONN(_ASYNC)?$")
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    """The file, with anchors and merges resolved."""
+    document: dict[str, Any] = yaml.safe_load((PROJECT / "docker-compose.yaml").read_text(encoding="utf-8"))
+    return document
+
+
+def requirements(name: str) -> dict[str, str]:
+    """Return the pinned packages of a requirements file."""
+    pins = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", (PROJECT / name).read_text(encoding="utf-8"), re.M)
+    return dict(pins)
+
+
+def test_all_parts_are_there(compose: dict[str, Any]) -> None:
+    """Nothing of the promised system is missing, nothing else runs."""
+    assert set(compose["services"]) == SERVICES
+
+
+def test_kafka_has_the_version_of_the_embedded_clusters(compose: dict[str, Any]) -> None:
+    """Brokers and Connect are the pinned release."""
+    images = {name: compose["services"][name].get("image") for name in SERVICES if name.startswith("kafka")}
+    assert set(images.values()) == {f"apache/kafka:{DEFAULT_VERSION}"}
+
+
+def test_airflow_and_spark_come_from_the_lock(compose: dict[str, Any]) -> None:
+    """One image installs requirements.txt, which says what uv.lock says."""
+    own = [name for name in SERVICES if name.startswith(("airflow", "spark"))]
+    assert {compose["services"][name]["build"]["dockerfile"] for name in own} == {"docker/Dockerfile"}
+    dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    assert "--requirement requirements.txt" in dockerfile
+    assert "apache-airflow" not in dockerfile
+    lock = tomllib.loads((PROJECT / "uv.lock").read_text(encoding="utf-8"))
+    locked = {package["name"]: package.get("version") for package in lock["package"]}
+    exported = requirements("requirements.txt")
+    for package in ("apache-airflow", "apache-airflow-providers-apache-spark", "pyspark", "pyspark-client"):
+        assert exported[package] == locked[package]
+    assert not set(requirements("docker/requirements.txt")) & set(exported)
+
+
+def test_python_of_the_image_fits_the_project() -> None:
+    """The interpreter is one that the project supports."""
+    dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    found = re.search(r"^FROM python:(3\.[0-9]+)-", dockerfile, re.M)
+    assert found is not None
+    assert project["requires-python"].startswith(f">={found[1]}")
+    assert f"python{found[1]}/site-packages/pyspark" in dockerfile
+
+
+def test_ports_are_published_on_loopback_only(compose: dict[str, Any]) -> None:
+    """Nobody else in the network reaches a broker, a UI or the database."""
+    published = [port for service in compose["services"].values() for port in service.get("ports", [])]
+    assert len(published) == 5
+    assert [port for port in published if not port.startswith("127.0.0.1:")] == []
+    assert not any(service.get("network_mode") for service in compose["services"].values())
+    assert "ports" not in compose["services"]["postgres"]
+
+
+def test_no_secret_is_written_down(compose: dict[str, Any]) -> None:
+    """Every secret is a variable without a default; the script that makes them knows them all."""
+    script = (PROJECT / "docker" / "make-env").read_text(encoding="utf-8")
+    wanted: set[str] = set()
+    for service in compose["services"].values():
+        for name, value in service.get("environment", {}).items():
+            if SECRET_NAME.search(name):
+                references = REFERENCE.findall(str(value))
+                assert references, f"{name} holds a literal"
+                assert all(default.startswith(":?") for _, default in references), name
+                wanted |= {variable for variable, _ in references}
+    assert wanted == {match for match in re.findall(r"^ *echo \"([A-Z_]+)=", script, re.M)}
+    assert (PROJECT / "docker" / ".gitignore").read_text(encoding="utf-8").split() == [".env"]
+
+
+def test_every_lasting_service_says_whether_it_is_well(compose: dict[str, Any]) -> None:
+    """A health check each; who depends on another waits for more than its start."""
+    services = compose["services"]
+    assert {name for name in SERVICES if "healthcheck" not in services[name]} == ONE_SHOT
+    for name, service in services.items():
+        for other, wait in service.get("depends_on", {}).items():
+            done = "service_completed_successfully" if other in ONE_SHOT else "service_healthy"
+            assert wait == {"condition": done}, f"{name} -> {other}"
+
+
+def test_mounted_files_and_volumes_exist(compose: dict[str, Any]) -> None:
+    """A missing file would be mounted as an empty directory without a word."""
+    for name, service in compose["services"].items():
+        for mount in service.get("volumes", []):
+            source = mount.split(":")[0]
+            known = (PROJECT / source).exists() if source.startswith(".") else source in compose["volumes"]
+            assert known, f"{name}: {mount}"
+
+
+def test_flows_find_both_clusters_in_driver_and_executors(compose: dict[str, Any]) -> None:
+    """The flow files read ONCEOVER_EAST and ONCEOVER_WEST, in Airflow's tasks and in Spark's workers."""
+    for name in ("airflow-scheduler", "airflow-dag-processor", "spark-worker"):
+        settings = compose["services"][name]["environment"]
+        assert (settings["ONCEOVER_EAST"], settings["ONCEOVER_WEST"]) == (
+            "kafka-east:29092",
+            "kafka-west:29092",
+        )
+        for side in ("east", "west"):
+            listeners = compose["services"][f"kafka-{side}"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
+            assert f"INTERNAL://kafka-{side}:29092" in listeners
