@@ -9,6 +9,7 @@ import time
 from types import TracebackType
 from typing import Final, Self
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
@@ -141,8 +142,10 @@ def render(report: DemoReport, *, kept: bool) -> str:
 
 
 def _topics_table(report: DemoReport) -> Table:
-    table = Table(title="What was fed into east, and what a reader of west sees", title_justify="left")
-    table.add_column("topic")
+    table = Table(
+        title="What was fed into east, and what a reader of west sees", title_justify="left", box=SIMPLE_HEAD
+    )
+    table.add_column("topic", no_wrap=True)
     table.add_column("codec")
     columns = ("produced", "aborted", "copied", "duplicates", "losses", "altered", "reordered", "other")
     for name in columns:
@@ -184,7 +187,7 @@ def _story(report: DemoReport, *, kept: bool) -> str:
         f"Generation {kill.generation_before} before, {kill.generation_after} after; Airflow's task needed "
         f"{kill.tries} tries. New driver after {kill.new_driver_after_s:.1f} s, copying again after "
         f"{kill.copying_after_s:.1f} s.",
-        f"{report.aborted_transactions} transactions were aborted on purpose; none of it may arrive.",
+        f"{report.aborted_transactions} transactions were aborted on purpose: nothing of them may arrive.",
         f"The comparison took {report.compare_s:.1f} s, everything {report.total_s:.0f} s.",
     ]
     if not report.ok:
