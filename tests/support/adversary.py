@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.rawkafka import (
     DELETE_HORIZON,
+    HEADER_BYTES,
     BatchView,
     BrokerRefused,
     Codec,
@@ -25,6 +26,7 @@ from tests.support.rawkafka import (
     RawConnection,
     RawRecord,
     build_batch,
+    iter_batches,
 )
 from tests.support.rawtxn import OpenTransaction
 from tests.support.wait import wait_until
@@ -233,12 +235,22 @@ class Adversary:
 
     def batches(self, topic: str, partition: int) -> list[BatchView]:
         """Return every batch of the partition as the broker serves it, control and empty ones included."""
-        found: list[BatchView] = []
+        return [batch for batch, _ in self.payloads(topic, partition)]
+
+    def payloads(self, topic: str, partition: int) -> list[tuple[BatchView, bytes]]:
+        """Return every batch of the partition with the bytes behind its header, compressed as they are."""
+        found: list[tuple[BatchView, bytes]] = []
         offset = 0
-        while fetched := self._connection.fetch(topic, partition, offset):
-            found += [batch for batch in fetched if batch.last_offset >= offset]
-            offset = fetched[-1].last_offset + 1
-        return found
+        while True:
+            data = self._connection.fetch_bytes(topic, partition, offset)
+            before, at = len(found), 0
+            for batch in iter_batches(data):
+                if batch.last_offset >= offset:
+                    found.append((batch, data[at + HEADER_BYTES : at + batch.size_bytes]))
+                    offset = batch.last_offset + 1
+                at += batch.size_bytes
+            if len(found) == before:
+                return found
 
 
 class Traffic:

@@ -30,6 +30,7 @@ from tests.support.wait import wait_until
 
 _BATCH = struct.Struct(">qiibIhiqqqhii")
 _AFTER_CRC = struct.Struct(">hiqqqhii")
+HEADER_BYTES = _BATCH.size
 TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
@@ -118,6 +119,11 @@ class BatchView(NamedTuple):
     @property
     def last_offset(self) -> int:
         return self.base_offset + self.last_offset_delta
+
+    @property
+    def is_control(self) -> bool:
+        """A commit or abort marker."""
+        return bool(self.attributes & CONTROL)
 
     @property
     def has_holes(self) -> bool:
@@ -275,6 +281,10 @@ class RawConnection:
 
     def fetch(self, topic: str, partition: int, offset: int, *, committed: bool = False) -> list[BatchView]:
         """Return the batches a broker serves at ``offset``: control, empty and aborted ones too."""
+        return list(iter_batches(self.fetch_bytes(topic, partition, offset, committed=committed)))
+
+    def fetch_bytes(self, topic: str, partition: int, offset: int, *, committed: bool = False) -> bytes:
+        """Return the bytes of a Fetch response's records; the last batch may be cut off."""
         wanted = FetchRequest.FetchTopic
         entry = wanted.FetchPartition(
             version=11,
@@ -301,7 +311,7 @@ class RawConnection:
         )
         answer = response.responses[0].partitions[0]
         _check("Fetch", answer.error_code, f"{topic}:{partition}@{offset}")
-        return list(iter_batches(answer.records))
+        return bytes(answer.records or b"")
 
     def init_producer(self, transactional_id: str | None, timeout_ms: int = 60_000) -> ProducerState:
         """Return a fresh producer id and epoch, sequence 0; fences and aborts a predecessor's transaction."""

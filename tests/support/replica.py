@@ -1,0 +1,194 @@
+"""A flow between the two shared clusters and an adversary on each side: what most integration tests need."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from onceover.cli import main as command_line
+from tests.support.adversary import Adversary
+from tests.support.flows import InlineFlow, Outcome, assert_same, write_flow
+from tests.support.wait import wait_until
+
+_TIMEOUT_S = 30.0
+# Above log.cleaner.backoff.ms of the test brokers (500 ms): a log that did not change for this long is clean.
+_CLEANER_QUIET_S = 0.7
+
+
+class Seen(NamedTuple):
+    """A record as an independent read_committed consumer meets it."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    timestamp_type: int
+    timestamp_ms: int
+
+
+class Replica:
+    """One flow named ``name`` over every topic whose name begins with it. A context manager.
+
+    Args:
+        folder: for the flow file.
+        name: unique among all tests.
+        source: librdkafka settings of the source cluster, unsecured; ``target`` likewise.
+    """
+
+    def __init__(
+        self, folder: Path, name: str, source: Mapping[str, str], target: Mapping[str, str], **changes: Any
+    ) -> None:
+        self.name = name
+        self.source_client, self.target_client = dict(source), dict(target)
+        self.source = Adversary(source["bootstrap.servers"], seed=int(name[1:9], 16))
+        self.target = Adversary(target["bootstrap.servers"], seed=int(name[1:9], 16) + 1)
+        self._folder = folder
+        self._changes = changes
+        self._flow: InlineFlow | None = None
+        self._topics: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.source.close()
+        self.target.close()
+
+    # --- set-up
+
+    def configure(self, **changes: Any) -> None:
+        """Change keys of the flow file; before the flow is used for the first time."""
+        self._changes.update(changes)
+
+    def topic(self, suffix: str = "a", partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        """Create a topic of the flow on the source; it never expires."""
+        topic = self.source.create_topic(f"{self.name}.{suffix}", partitions, config)
+        self._topics.append(topic)
+        return topic
+
+    def target_topic(self, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> None:
+        """Create the topic's counterpart before the flow would."""
+        self.target.create_topic(topic, partitions, config)
+
+    @property
+    def flow(self) -> InlineFlow:
+        """The flow; its file is written at the first use."""
+        if self._flow is None:
+            self._flow = InlineFlow(self.write_flow())
+        return self._flow
+
+    def write_flow(self) -> Path:
+        """Write the flow file as it is configured now and return its path."""
+        return write_flow(
+            self._folder,
+            self.name,
+            self.source_client,
+            self.target_client,
+            [f"{self.name}[.].*"],
+            **self._changes,
+        )
+
+    # --- running and judging
+
+    def copy(self, *, seconds: float | None = None) -> Outcome:
+        """Copy everything that is there (or for so many seconds)."""
+        return self.flow.copy(seconds=seconds)
+
+    def assert_same(self, *topics: str) -> None:
+        """Let the independent judge compare the topics (all of the flow by default)."""
+        assert_same(self.source_client, self.target_client, list(topics or self._topics))
+
+    def partition_status(self, topic: str, partition: int = 0) -> dict[str, Any]:
+        """Return one partition's entry of ``status``."""
+        entries: list[dict[str, Any]] = self.flow.status()["partitions"]
+        return next(p for p in entries if (p["topic"], p["partition"]) == (topic, partition))
+
+    def command(self, capsys: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
+        """Run ``onceover ... --json`` in this process; return the exit code and the document."""
+        capsys.readouterr()
+        code = command_line.main([*arguments, "--json"])
+        document: dict[str, Any] = json.loads(capsys.readouterr().out)
+        assert document["exit"] == code
+        return code, document
+
+    # --- what an ordinary client sees and does
+
+    def source_records(self, topic: str, partition: int = 0) -> dict[int, Seen]:
+        return read_records(self.source_client, topic, partition)
+
+    def target_records(self, topic: str, partition: int = 0) -> dict[int, Seen]:
+        return read_records(self.target_client, topic, partition)
+
+    def stop_compaction(self, topic: str) -> None:
+        """Switch the source topic to plain retention and wait until its cleaner has nothing more to do."""
+        alter_config(self.source_client, topic, {"cleanup.policy": "delete"})
+        last: list[object] = []
+
+        def quiet() -> bool:
+            before, last[:] = list(last), self.source.batches(topic, 0)
+            return before == last
+
+        wait_until(quiet, _TIMEOUT_S, "the cleaner rests", poll_s=_CLEANER_QUIET_S)
+
+
+def alter_config(client: Mapping[str, str], topic: str, config: Mapping[str, str]) -> None:
+    """Set some of a topic's configuration."""
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in config.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient(dict(client))
+    admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
+
+
+def topic_config(client: Mapping[str, str], topic: str) -> dict[str, str]:
+    """Return a topic's whole configuration."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    admin = AdminClient(dict(client))
+    entries = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)
+    return {name: entry.value for name, entry in entries.items()}
+
+
+def delete_topics(client: Mapping[str, str], topics: Sequence[str]) -> None:
+    """Delete topics and wait until the cluster has forgotten their names."""
+    admin = AdminClient(dict(client))
+    for future in admin.delete_topics(list(topics)).values():
+        future.result(_TIMEOUT_S)
+    gone = set(topics)
+    wait_until(lambda: not gone & set(admin.list_topics(timeout=_TIMEOUT_S).topics), _TIMEOUT_S, "deleted")
+
+
+def read_records(client: Mapping[str, str], topic: str, partition: int = 0) -> dict[int, Seen]:
+    """Return what a read_committed consumer meets in a partition, by offset."""
+    consumer = Consumer(
+        {
+            **client,
+            "group.id": "never-joined",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+        }
+    )
+    found: dict[int, Seen] = {}
+    try:
+        start, _ = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_TIMEOUT_S)
+        consumer.assign([TopicPartition(topic, partition, start)])
+        while (message := consumer.poll(_TIMEOUT_S)) is not None and message.error() is None:
+            kind, timestamp_ms = message.timestamp()
+            found[message.offset()] = Seen(
+                message.key(), message.value(), tuple(message.headers() or ()), kind, timestamp_ms
+            )
+    finally:
+        consumer.close()
+    if message is None or not message.error().code() == -191:
+        raise TimeoutError(f"{topic}:{partition} was not read to its end: {message and message.error()}")
+    return found
