@@ -153,6 +153,9 @@ class Leader:
         ready = wanted.as_ready()
         reached(Step.READY_BEGIN)
         self._write({names.LAYOUT: ready.to_json()}, Step.READY_COMMIT)
+        # EndTxn says OK before the marker is in the log. Until then a reader sees "not ready", and this
+        # run and its lanes would believe themselves fenced.
+        self.state.catch_up()
         return ready
 
     def _check_not_overtaken(self) -> None:
@@ -206,6 +209,15 @@ class Leader:
         self.state.poll()
         self._check_mine()
 
+    def catch_up(self) -> None:
+        """Read the state to its end, everything that this run has committed included.
+
+        Raises:
+            Fenced: the layout is no longer this run's own.
+        """
+        self.state.catch_up()
+        self._check_mine()
+
     def end(self) -> None:
         """Write that this run ended by itself; lanes that still live stop at once."""
         reached(Step.ENDED)
@@ -214,8 +226,7 @@ class Leader:
 
     def abort_lanes(self) -> None:
         """End what killed lanes left open, so that it does not hold the target's LSO for 15 s."""
-        self.state.catch_up()
-        self._check_mine()
+        self.catch_up()
         self._fence(self._own().lanes)
 
     def close(self) -> None:

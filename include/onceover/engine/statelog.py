@@ -90,8 +90,14 @@ class StateLog:
         fetcher = self._open()
         position = fetcher.positions[self._tp]
         position.offset = self._offset
-        fetcher.request(max_wait_ms=wait_ms, min_bytes=1)
-        for _, answer in fetcher.poll(timeout_s=_CATCH_UP_S):
+        try:
+            fetcher.request(max_wait_ms=wait_ms, min_bytes=1)
+            answers = fetcher.poll(timeout_s=_CATCH_UP_S)
+        except Retriable:
+            # The broker went away, perhaps the leader moved: the next call looks for it anew.
+            self.close()
+            raise
+        for _, answer in answers:
             self._absorb(answer)
 
     def _open(self) -> Fetcher:

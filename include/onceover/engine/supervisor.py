@@ -156,6 +156,9 @@ class Supervisor:
             Retriable: interrupted; the next call plans anew.
         """
         scope = self._scope()
+        # Not what was polled last: an enrolment of our own that is committed but not readable yet would
+        # be planned again, and its start offsets would take a lane's progress back (model: Md).
+        self.leader.catch_up()
         view = self._view(scope)
         plan = plan_topics(view)
         if plan.refused != self.refused:
