@@ -142,10 +142,7 @@ ALLOWED: Final[dict[str, ClientKey]] = {
         _one_of(("https", "none"), upper=False),
     ),
     "client.id": ClientKey("shown in the broker's logs and quotas", _text),
-    "client.rack": ClientKey("rack of the reader, for fetching from the nearest replica", _text),
-    "socket.timeout.ms": ClientKey("10 to 300000", _between(10, 300_000)),
-    "request.timeout.ms": ClientKey("1000 to 300000", _between(1_000, 300_000)),
-    "metadata.max.age.ms": ClientKey("1000 to 3600000", _between(1_000, _HOUR_MS)),
+    "socket.timeout.ms": ClientKey("10000 to 300000, how long an answer may take", _between(10_000, 300_000)),
 }
 
 SYNONYMS: Final = {"sasl.mechanisms": "sasl.mechanism"}

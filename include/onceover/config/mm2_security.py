@@ -22,9 +22,6 @@ _SAME: Final = (
     "sasl.oauthbearer.token.endpoint.url",
     "ssl.key.password",
     "client.id",
-    "client.rack",
-    "request.timeout.ms",
-    "metadata.max.age.ms",
 )
 _PEM: Final = {
     "ssl.truststore.certificates": "ssl.ca.pem",

@@ -32,10 +32,10 @@ from onceover.wire.batch import Buffer
 
 log = logging.getLogger(__name__)
 
-CLIENT_ID = "onceover"
+DEFAULT_CLIENT_ID = "onceover"
 CONNECT_TIMEOUT_S = 10.0
-# Longer than any wait that a request asks of the broker (Fetch at most 5 s, Produce 30 s).
-REQUEST_TIMEOUT_S = 40.0
+# Longer than any wait that a request asks of the broker (Fetch 0.5 s, Produce 30 s).
+REQUEST_TIMEOUT_MS = 40_000
 # Linux takes at most 1024 buffers a call (IOV_MAX).
 _MAX_BUFFERS = 1000
 _TLS_CHUNK_BYTES = 1 << 16
@@ -76,6 +76,7 @@ class Connection:
     def __init__(self, address: Address, properties: Mapping[str, str]) -> None:
         self.address = address
         self._properties = properties
+        self.client_id = properties.get("client.id", DEFAULT_CLIENT_ID)
         self._correlation_id = 0
         self._pending: collections.deque[tuple[int, Decoder]] = collections.deque()
         self._buffer = bytearray(1 << 16)
@@ -94,7 +95,7 @@ class Connection:
             ) from error
         except OSError as error:
             raise ConnectionLost(f"no connection to {address}: {error}") from error
-        self._socket.settimeout(REQUEST_TIMEOUT_S)
+        self._socket.settimeout(int(properties.get("socket.timeout.ms", REQUEST_TIMEOUT_MS)) / 1000)
         self._is_tls = context is not None
         if sasl_mechanism(properties) is not None:
             self._authenticate()
@@ -120,7 +121,7 @@ class Connection:
         """Send a library request without waiting for its answer."""
         version = request.API_VERSION
         correlation_id = self.next_correlation_id()
-        request.with_header(correlation_id=correlation_id, client_id=CLIENT_ID)
+        request.with_header(correlation_id=correlation_id, client_id=self.client_id)
         # ApiVersions answers never have the flexible header (KIP-511).
         flexible = response_type.flexible_version_q(version) and response_type.API_KEY != 18
         skip = 1 if flexible else 0

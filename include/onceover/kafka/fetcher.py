@@ -16,7 +16,7 @@ from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import FetchPosition
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.connection import CLIENT_ID, Connection
+from onceover.kafka.connection import Connection
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import FetchedPartition, FetchResponse, decode_fetch
 
@@ -99,7 +99,7 @@ class Fetcher:
                 partition_max_bytes=self._partition_max_bytes,
             )
             correlation_id = route.connection.next_correlation_id()
-            request.with_header(correlation_id=correlation_id, client_id=CLIENT_ID)
+            request.with_header(correlation_id=correlation_id, client_id=route.connection.client_id)
             frame = request.encode(framed=True, header=True)
             route.asked = set(partitions)
             route.connection.send_frame([frame], correlation_id, decode_fetch)

@@ -20,7 +20,7 @@ from onceover.kafka import calls
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.kafka.connection import CLIENT_ID, Connection, ConnectionLost
+from onceover.kafka.connection import Connection, ConnectionLost
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
@@ -192,7 +192,7 @@ class TransactionalProducer:
             data,
             version=version,
             correlation_id=correlation_id,
-            client_id=CLIENT_ID,
+            client_id=route.connection.client_id,
             transactional_id=self._id,
             timeout_ms=_PRODUCE_TIMEOUT_MS,
         )

@@ -53,7 +53,7 @@ def _faults(resolve: Callable[[], object]) -> list[str]:
 def test_inline_keys_are_normalised() -> None:
     """Every caller sees one spelling: capitals, no blanks, sasl.mechanism."""
     spec = ClusterSpec(
-        alias="east", client={**PRIVATE, "sasl.password": "${PASSWORD}", "socket.timeout.ms": 5000}
+        alias="east", client={**PRIVATE, "sasl.password": "${PASSWORD}", "socket.timeout.ms": 15000}
     )
     client = resolve_client(spec, where="f.yaml: source", environ=ENVIRON)
     assert client.alias == "east"
@@ -61,7 +61,7 @@ def test_inline_keys_are_normalised() -> None:
     assert client.properties["security.protocol"] == "SASL_SSL"
     assert client.properties["sasl.mechanism"] == "SCRAM-SHA-512"
     assert client.properties["sasl.password"] == SECRET
-    assert client.properties["socket.timeout.ms"] == "5000"
+    assert client.properties["socket.timeout.ms"] == "15000"
     assert "sasl.mechanisms" not in client.properties
 
 

@@ -15,7 +15,7 @@ from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 
 EVERY_KEY = """
 flow: all-keys
-source: {alias: east, client: {bootstrap.servers: "a:1, b:2", client.id: "${NAME}", socket.timeout.ms: 5000}}
+source: {alias: east, client: {bootstrap.servers: "a:1, b:2", client.id: "${NAME}", socket.timeout.ms: 15000}}
 target: {alias: west, connection: kafka_target}
 topics:
   include: ["flights.*"]

@@ -1,0 +1,62 @@
+"""``onceover receipts``: the table of what was copied, made anew from the offset map."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from typing import Final
+
+import pyarrow.parquet as pq
+
+from onceover.app import open_clusters
+from onceover.cli.output import CommandResult, Subparsers
+from onceover.config.load import load_flow, run_dir
+from onceover.engine.mapreader import read_map
+from onceover.spark import receipts
+
+_EXAMPLES: Final = """examples:
+  onceover receipts rebuild flights-dr
+
+The table under var/<flow>/receipts is a projection of the offset map: deleting it loses nothing.
+"""
+_FOLDER: Final = "rebuilt"
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "receipts",
+        help="make the receipts table anew from the offset map",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    actions = parser.add_subparsers(dest="action", required=True, metavar="rebuild")
+    action = actions.add_parser("rebuild", help="replace the table by what the offset map says")
+    action.add_argument("flow", metavar="FLOW", help="name or path")
+    action.add_argument("--json", action="store_true", help="print one JSON document")
+    action.set_defaults(func=rebuild)
+
+
+def rebuild(args: argparse.Namespace) -> CommandResult:
+    """Write the table beside the old one, then swap them. Do not run it while the flow copies."""
+    flow = load_flow(args.flow)
+    table = run_dir(flow) / "receipts"
+    fresh = table.with_name("receipts.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    (fresh / _FOLDER).mkdir(parents=True)
+    rows = records = 0
+    source, target = open_clusters(flow)
+    with (
+        source,
+        target,
+        pq.ParquetWriter(fresh / _FOLDER / "receipts.parquet", receipts.ARROW_SCHEMA) as writer,
+    ):
+        for group in read_map(target, flow.flow):
+            if group:
+                writer.write_batch(receipts.rows(flow.flow, group, transactions=0))
+                rows += len(group)
+                records += sum(record.records for record in group)
+    shutil.rmtree(table, ignore_errors=True)
+    fresh.replace(table)
+    document = {"flow": flow.flow, "path": str(table), "map_records": rows, "records": records}
+    return CommandResult(document, f"{table}: {records} records in {rows} transactions and partitions")

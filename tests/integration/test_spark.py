@@ -1,0 +1,191 @@
+"""The copy as Spark runs it, started by the command line, on real brokers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from onceover.app import open_clusters
+from onceover.embed.ports import PortReservation
+from onceover.embed.processes import ChildProcess
+from onceover.kafka import calls
+from onceover.model import TopicPartition
+from onceover.spark.submit import spark_submit
+from tests.support.adversary import Adversary, Traffic
+from tests.support.clusters import SharedCluster
+from tests.support.flows import InlineFlow, assert_same, write_flow
+from tests.support.replicate import START_S, Replicate, run_cli
+from tests.support.wait import wait_until
+
+PARTITIONS = 4
+
+
+@pytest.fixture
+def topic(source_cluster: SharedCluster, unique_name: str) -> str:
+    """A topic on the source with something of everything in it."""
+    with Adversary(source_cluster.bootstrap) as adversary:
+        adversary.create_topic(unique_name, PARTITIONS)
+        for partition in range(PARTITIONS):
+            adversary.every_null_and_empty(unique_name, partition)
+            adversary.interleaved(unique_name, partition)
+    return unique_name
+
+
+@pytest.fixture
+def flow(tmp_path: Path, source_cluster: SharedCluster, target_cluster: SharedCluster, topic: str) -> Path:
+    """A flow of that topic."""
+    return write_flow(tmp_path, f"f-{topic}", source_cluster.client, target_cluster.client, [topic])
+
+
+@pytest.fixture
+def traffic(source_cluster: SharedCluster, topic: str) -> Iterator[Traffic]:
+    """Adversarial producers that go on while the test runs."""
+    with Traffic(source_cluster.bootstrap, {topic: PARTITIONS}, seed=7) as running:
+        yield running
+
+
+def caught_up(flow: Path) -> bool:
+    """Tell whether everything that readers may see on the source is committed on the target."""
+    status = InlineFlow(flow).status()
+    return bool(status["partitions"]) and all(p["lag_offsets"] == 0 for p in status["partitions"])
+
+
+def assert_nothing_open(flow: Path, target: SharedCluster) -> None:
+    """Fail unless readers of the target reach its end: no transaction holds the LSO back."""
+    source, cluster = open_clusters(InlineFlow(flow).watch.flow)
+    with source, cluster:
+        partitions = InlineFlow(flow).status()["partitions"]
+        tps = [TopicPartition(p["target_topic"], p["partition"]) for p in partitions]
+
+        def closed() -> bool:
+            lso = cluster.list_offsets(tps, calls.LATEST)
+            return lso == cluster.list_offsets(tps, calls.LATEST, calls.READ_UNCOMMITTED)
+
+        wait_until(closed, 10.0, "the target's transactions are closed")
+
+
+def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
+    flow: Path,
+    topic: str,
+    traffic: Traffic,
+    source_cluster: SharedCluster,
+    target_cluster: SharedCluster,
+    tmp_path: Path,
+) -> None:
+    """Kill -9 of a worker and of the driver, checkpoint and receipts deleted: G2, G4."""
+    first = Replicate(flow, tmp_path, "--until", "forever")
+    workers = first.copying()
+    wait_until(lambda: (InlineFlow(flow).status()["last_commit_ms"] or 0) > 0, START_S, "something is copied")
+    workers[0].kill()
+    before = InlineFlow(flow).status()["last_commit_ms"]
+    wait_until(lambda: InlineFlow(flow).status()["last_commit_ms"] > before, START_S, "copying goes on")
+    os.kill(first.driver_note()["pid"], signal.SIGKILL)
+    assert first.wait() == 5
+    shutil.rmtree(tmp_path / flow.stem / "checkpoint")
+    shutil.rmtree(tmp_path / flow.stem / "receipts", ignore_errors=True)
+
+    second = Replicate(flow, tmp_path, "--until", "forever")
+    second.copying()
+    traffic.stop()
+    wait_until(lambda: caught_up(flow), START_S, "the flow is caught up")
+    code, stopped = run_cli(tmp_path, "stop", str(flow))
+    assert (code, stopped["stopped"], stopped["was_running"]) == (0, True, True)
+    assert second.wait() == 0
+
+    document = second.document()
+    assert document["command"] == "replicate"
+    assert document["generation"] == 2
+    assert_same(source_cluster.client, target_cluster.client, [topic])
+    assert_nothing_open(flow, target_cluster)
+    rows = pq.read_table(next((tmp_path / flow.stem / "receipts").iterdir())).to_pylist()
+    assert sum(row["records"] for row in rows) == document["records"]
+
+
+def test_caught_up_ends_by_itself_and_sigterm_to_the_jvm_leaves_nothing_open(
+    flow: Path,
+    topic: str,
+    traffic: Traffic,
+    source_cluster: SharedCluster,
+    target_cluster: SharedCluster,
+    tmp_path: Path,
+) -> None:
+    """A JVM that is told to end takes its workers along; the driver ends what they left open."""
+    run = Replicate(flow, tmp_path, "--until", "forever")
+    run.copying()
+    wait_until(lambda: (InlineFlow(flow).status()["last_commit_ms"] or 0) > 0, START_S, "something is copied")
+    os.kill(run.driver_note()["jvm_pid"], signal.SIGTERM)
+    assert run.wait() in (0, 5)
+    assert_nothing_open(flow, target_cluster)
+    traffic.stop()
+
+    caught = Replicate(flow, tmp_path, "--until", "caught-up")
+    assert caught.wait() == 0, caught.text()
+    assert_same(source_cluster.client, target_cluster.client, [topic])
+
+
+def test_sigterm_finishes_open_transactions_within_ten_seconds(
+    flow: Path, traffic: Traffic, target_cluster: SharedCluster, tmp_path: Path
+) -> None:
+    """Ctrl-C and SIGTERM end a run gracefully, and no process stays behind."""
+    run = Replicate(flow, tmp_path, "--until", "forever")
+    run.copying()
+    family = psutil.Process(run.child.pid).children(recursive=True)
+    run.child.send_signal(signal.SIGTERM)
+    assert run.wait(20.0) == 0, run.text()
+    assert_nothing_open(flow, target_cluster)
+    assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_standalone_master_with_two_workers_copies(
+    flow: Path, topic: str, source_cluster: SharedCluster, target_cluster: SharedCluster, tmp_path: Path
+) -> None:
+    """A Spark cluster instead of local: executors in processes of their own."""
+    reserved = [PortReservation(), PortReservation()]
+    master_port, web_port = (reservation.port for reservation in reserved)
+    for reservation in reserved:
+        reservation.release()
+    bin_dir = spark_submit().parent
+    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+    url = f"spark://127.0.0.1:{master_port}"
+    children = [
+        ChildProcess.start(
+            [
+                str(bin_dir / "spark-class"),
+                "org.apache.spark.deploy.master.Master",
+                *("--host", "127.0.0.1", "--port", str(master_port), "--webui-port", str(web_port)),
+            ],
+            name="master",
+            log_path=tmp_path / "master.log",
+            env=env,
+        )
+    ]
+    try:
+        children += [
+            ChildProcess.start(
+                [
+                    str(bin_dir / "spark-class"),
+                    "org.apache.spark.deploy.worker.Worker",
+                    *("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"),
+                    *("--work-dir", str(tmp_path / f"work-{number}")),
+                    url,
+                ],
+                name=f"worker-{number}",
+                log_path=tmp_path / f"worker-{number}.log",
+                env=env,
+            )
+            for number in range(2)
+        ]
+        run = Replicate(flow, tmp_path, "--master", url)
+        assert run.wait(180.0) == 0, run.text()
+    finally:
+        for child in children:
+            child.stop()
+    assert_same(source_cluster.client, target_cluster.client, [topic])
