@@ -1,0 +1,88 @@
+"""The DAG files as Airflow reads them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.definitions.param import ParamsDict
+
+DAGS = Path(__file__).parents[2] / "dags"
+TASKS = {"check_flow": {"replicate", "report_result"}, "replicate": {"report_result"}, "report_result": set()}
+HEAVY = (
+    "pyspark",
+    "confluent_kafka",
+    "kafka",
+    "aiokafka",
+    "pyarrow",
+    "pandas",
+    "onceover.engine",
+    "onceover.spark",
+)
+
+
+@pytest.fixture
+def dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """All DAGs, with one flow by hand, one nightly and one that never ends."""
+    for name, schedule in (("by-hand", "null"), ("nightly", "0 3 * * *"), ("always", "@continuous")):
+        quoted = schedule if schedule == "null" else f'"{schedule}"'
+        (tmp_path / f"{name}.yaml").write_text(f"flow: {name}\nschedules: {{replicate: {quoted}}}\n")
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
+    bag = DagBag(DAGS, collect_dags=True)
+    assert bag.import_errors == {}
+    return bag.dags
+
+
+def test_dag_files_import_nothing_heavy(tmp_path: Path) -> None:
+    """Airflow reads the files again and again: neither Spark nor a Kafka client may come with them.
+
+    Looks at the modules and not at the clock, which says as much about the machine.
+    """
+    code = (
+        "import sys, airflow.sdk, runpy\n"
+        f"runpy.run_path({str(DAGS / 'replicate.py')!r})\n"
+        f"print([name for name in {HEAVY!r} if name in sys.modules])"
+    )
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path, timeout=60)
+    assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_every_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
+    """Check, copy, report; the report runs after a failed copy, too, and does not hide it."""
+    assert set(dags) == {"replicate", "replicate_nightly", "replicate_always"}
+    for dag in dags.values():
+        assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == TASKS
+        assert dag.get_task("report_result").is_teardown
+        assert not dag.get_task("report_result").on_failure_fail_dagrun
+        assert dag.doc_md
+
+
+def test_flow_is_picked_from_the_files(dags: dict[str, Any]) -> None:
+    """The form lists every flow; without a choice nothing starts."""
+    params: ParamsDict = dags["replicate"].params
+    assert params.get_param("flow").schema["enum"] == ["always", "by-hand", "nightly"]
+    assert not params.get_param("flow").has_value
+
+
+def test_schedules_of_the_flow_files_give_dags_of_their_own(dags: dict[str, Any]) -> None:
+    """Nightly runs end when caught up; a continuous one runs on. Neither overlaps itself."""
+    nightly, always, by_hand = dags["replicate_nightly"], dags["replicate_always"], dags["replicate"]
+    assert nightly.params.dump() == {"flow": "nightly", "run_length": "caught-up", "master": ""}
+    assert always.params.dump() == {"flow": "always", "run_length": "forever", "master": ""}
+    assert [dag.max_active_runs for dag in (nightly, always)] == [1, 1]
+    assert [dag.catchup for dag in (nightly, always, by_hand)] == [False] * 3
+    assert [dag.schedule for dag in (nightly, always, by_hand)] == ["0 3 * * *", "@continuous", None]
+
+
+def test_only_the_copy_is_retried_and_soon(dags: dict[str, Any]) -> None:
+    """A bad flow fails at once; a killed driver is back within seconds."""
+    dag = dags["replicate"]
+    assert dag.get_task("check_flow").retries == 0
+    assert dag.get_task("replicate").retries > 100
+    assert dag.get_task("replicate").retry_delay.total_seconds() <= 5
+    assert dag.get_task("replicate").has_retry_policy
