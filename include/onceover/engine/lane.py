@@ -178,7 +178,8 @@ class LaneSession:
         me, task = self._me, self._task
         self._enrolled = owned(read_enrolments(self._state.values).values(), me.lane, me.lanes)
         reached(Step.LANE_RESUME)
-        progress = read_progress(task.target, me.flow, self._enrolled)
+        # Pending offset commits (88) settle within milliseconds of the predecessor's abort.
+        progress = task.target.retry(lambda: read_progress(task.target, me.flow, self._enrolled))
         check_instance(progress.values(), me.generation, me.instance, me.lane)
         evidence, topics = gather(me.flow, task.source, task.target, self._enrolled, progress)
         known = self._known_stops()

@@ -92,13 +92,12 @@ class StateLog:
         position.offset = self._offset
         try:
             fetcher.request(max_wait_ms=wait_ms, min_bytes=1)
-            answers = fetcher.poll(timeout_s=_CATCH_UP_S)
+            for _, answer in fetcher.poll(timeout_s=_CATCH_UP_S):
+                self._absorb(answer)
         except Retriable:
             # The broker went away, perhaps the leader moved: the next call looks for it anew.
             self.close()
             raise
-        for _, answer in answers:
-            self._absorb(answer)
 
     def _open(self) -> Fetcher:
         if self._fetcher is None:
@@ -125,7 +124,6 @@ class StateLog:
         elif action is Action.OUT_OF_RANGE:
             self._offset = self._cluster.list_offsets([self._tp], calls.EARLIEST)[self._tp]
         elif action in (Action.REFRESH_AND_RETRY, Action.RETRY):
-            self.close()
             raise Retriable(f"{self._tp} cannot be read at the moment (error {answer.error_code})")
         else:
             raise failure(self._cluster.alias, Api.FETCH, action, answer.error_code, str(self._tp))

@@ -108,6 +108,8 @@ class Cluster:
                 return connection
             except ConnectionLost as error:
                 problem = error
+                if node is not None:
+                    self._brokers.pop(node, None)  # it may have moved: look it up again next time
         raise Retriable(
             f"no broker of {self.alias} answers ({problem})",
             where=", ".join(map(str, addresses)),
@@ -118,7 +120,7 @@ class Cluster:
         """Return the shared connection to ``node`` for requests without payload."""
         key = -1 if node is None else node
         connection = self._control.get(key)
-        if connection is None or connection.closed or (connection.session_over and not connection.in_flight):
+        if connection is None or not connection.usable:
             if connection is not None:
                 connection.close()
             connection = self._control[key] = self.open(node)

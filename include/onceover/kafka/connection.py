@@ -61,6 +61,18 @@ class Address(NamedTuple):
 Decoder = Callable[[memoryview], Any]
 
 
+def wait_readable(connections: Sequence[Connection], timeout_s: float) -> list[Connection]:
+    """Return those with something to read, waiting at most ``timeout_s`` for the first."""
+    ready = [c for c in connections if c.holds_bytes]
+    poller = select.poll()  # select() fails with descriptors from 1024 on
+    by_descriptor = {c.fileno(): c for c in connections}
+    for descriptor in by_descriptor:
+        poller.register(descriptor, select.POLLIN)
+    wait_ms = 0 if ready else max(0, int(timeout_s * 1000))
+    found = [by_descriptor[descriptor] for descriptor, _ in poller.poll(wait_ms)]
+    return found + [c for c in ready if c not in found]
+
+
 class Connection:
     """Open, authenticated connection. Not thread-safe.
 
@@ -163,9 +175,23 @@ class Connection:
 
     def readable(self, timeout_s: float) -> bool:
         """Wait until an answer begins to arrive, at most ``timeout_s``."""
-        if self._is_tls and self._tls_pending():
-            return True
-        return bool(select.select([self._socket], [], [], max(0.0, timeout_s))[0])
+        return bool(wait_readable([self], timeout_s))
+
+    @property
+    def usable(self) -> bool:
+        """True when a new request may be sent: open, its session valid, not hung up while it was idle.
+
+        Brokers close idle connections after ten minutes. Asked only when nothing is in flight: then
+        whatever can be read is the end of the connection.
+        """
+        if self.closed or self.session_over:
+            return False
+        return bool(self._pending) or not self.readable(0.0)
+
+    @property
+    def holds_bytes(self) -> bool:
+        """True when TLS has decrypted bytes already, which the kernel knows nothing of."""
+        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def fileno(self) -> int:
         """Return the socket's descriptor, for ``select``."""
@@ -178,9 +204,6 @@ class Connection:
         self._socket.close()
 
     # ---- bytes
-
-    def _tls_pending(self) -> bool:
-        return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def _send_plain(self, buffers: Sequence[Buffer]) -> None:
         views = [memoryview(b).cast("B") for b in buffers]

@@ -7,7 +7,6 @@ The next request can be in flight while they are processed; its answer waits in 
 from __future__ import annotations
 
 import logging
-import select
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -16,7 +15,7 @@ from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import FetchPosition
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.connection import Connection
+from onceover.kafka.connection import Connection, wait_readable
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import FetchedPartition, FetchResponse, decode_fetch
 
@@ -141,18 +140,12 @@ class Fetcher:
 
     def _ready(self, timeout_s: float) -> list[_Route]:
         busy = [r for r in self._routes.values() if r.connection.in_flight]
-        if len(busy) == 1:
-            return busy if busy[0].connection.readable(timeout_s) else []
-        # TLS may hold decrypted bytes that select does not see.
-        ready = [r for r in busy if r.connection.readable(0.0)]
-        if ready or not busy:
-            return ready
-        readable = select.select([r.connection for r in busy], [], [], timeout_s)[0]
+        readable = wait_readable([r.connection for r in busy], timeout_s) if busy else []
         return [r for r in busy if r.connection in readable]
 
     def _route(self, node: int) -> _Route:
         route = self._routes.get(node)
-        if route is None or (route.connection.session_over and not route.connection.in_flight):
+        if route is None or (not route.connection.in_flight and not route.connection.usable):
             if route is not None:
                 route.connection.close()
             route = self._routes[node] = _Route(self._cluster.open(node))

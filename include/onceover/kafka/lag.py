@@ -19,6 +19,7 @@ from onceover.model import TopicPartition
 log = logging.getLogger(__name__)
 
 _INTERVAL_S = 1.0
+_LAST_ANSWER_S = 2.0
 _PAUSE_AFTER_FAILURE_S = 30.0
 
 
@@ -49,7 +50,7 @@ class LagReporter:
         self._next_s = time.monotonic() + _INTERVAL_S
         try:
             self._send()
-            if now and self._connection is not None:
+            if now and self._connection is not None and self._connection.readable(_LAST_ANSWER_S):
                 self._connection.receive()
         except OnceoverError as error:
             log.warning("positions are not shown on %s: %s", self._source.alias, error)

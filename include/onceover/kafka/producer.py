@@ -377,7 +377,7 @@ class TransactionalProducer:
 
     def _route(self, node: int) -> _Route:
         route = self._routes.get(node)
-        if route is None or (route.connection.session_over and not route.unanswered):
+        if route is None or (not route.unanswered and not route.connection.usable):
             if route is not None:
                 route.connection.close()
             route = self._routes[node] = _Route(self._guarded(lambda: self._cluster.open(node)))

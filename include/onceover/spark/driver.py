@@ -20,6 +20,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -287,6 +288,18 @@ def _translated(error: StreamingQueryException) -> OnceoverError:
     )
 
 
+def _with_spark(run: Run) -> None:
+    try:
+        with SparkSession.builder.getOrCreate() as spark:
+            run.execute(spark)
+    except (Py4JError, ConnectionError) as error:
+        raise Retriable(
+            f"the Spark JVM is gone ({type(error).__name__})",
+            code="JVM_GONE",
+            resolve="run it again: it resumes where it was",
+        ) from error
+
+
 def main(argv: Sequence[str]) -> int:
     """Run the driver; return the exit code of DESIGN 14."""
     parser = argparse.ArgumentParser(prog="replicate.py")
@@ -303,8 +316,7 @@ def main(argv: Sequence[str]) -> int:
         signal.signal(signal.SIGTERM, run.stop)
         signal.signal(signal.SIGINT, run.stop)
         try:
-            with SparkSession.builder.getOrCreate() as spark:
-                run.execute(spark)
+            _with_spark(run)
         finally:
             document.update(run.report())
         document.update(ok=True, exit=0)
