@@ -38,6 +38,8 @@ log = logging.getLogger(__name__)
 
 # How often stop requests, the layout and new enrolments are looked at while copying.
 _LOOK_INTERVAL_S = 0.2
+# How long partitions without a leader are left out before they are looked for again.
+_LEADERLESS_S = 5.0
 # Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket, the rest for
 # re-encoding and the interpreter's own copies.
 _FETCH_SHARE = 8
@@ -127,6 +129,8 @@ class LaneSession:
         self._until: Until | None = None
         self._next_look_s = 0.0
         self._seen_requests: set[str] = set()
+        self._leaderless: set[TopicPartition] = set()
+        self._opened_s = time.monotonic()
 
     def __enter__(self) -> LaneSession:
         return self
@@ -182,6 +186,9 @@ class LaneSession:
         progress = task.target.retry(lambda: read_progress(task.target, me.flow, self._enrolled))
         check_instance(progress.values(), me.generation, me.instance, me.lane)
         evidence, topics = gather(me.flow, task.source, task.target, self._enrolled, progress)
+        self._leaderless = self._enrolled.keys() - evidence.keys()
+        if self._leaderless:
+            log.warning("without a leader, left out for now: %s", ", ".join(map(str, self._leaderless)))
         known = self._known_stops()
         partitions: dict[TopicPartition, PartitionCopy] = {}
         stops: dict[TopicPartition, Stop] = {}
@@ -262,6 +269,8 @@ class LaneSession:
                 raise EnrolmentsChanged("enrolments have changed")
         if self._requests.poll():
             self._check_requests()
+        if self._leaderless and time.monotonic() - self._opened_s > _LEADERLESS_S:
+            raise EnrolmentsChanged("looking again for partitions that had no leader")
 
     def _check_requests(self) -> None:
         stop = self._requests.values.get(names.REQUEST_STOP)

@@ -65,10 +65,11 @@ def gather(
     """Read both sides' logs for all owned partitions.
 
     Returns:
-        The evidence by source partition, and the source topics' metadata.
+        The evidence by source partition, and the source topics' metadata. A partition without a leader
+        on either side is left out: the others need not wait for its broker.
 
     Raises:
-        Retriable: a leader is moving.
+        Retriable: a broker is away.
     """
     until_s = time.monotonic() + _PATIENCE_S
     while True:
@@ -94,6 +95,8 @@ def _look(
     target_topics = target.topics(sorted({e.target for e in owned.values()}))
     evidence: dict[TopicPartition, Evidence] = {}
     for tp, enrolment in owned.items():
+        if _leaderless(source_topics, tp) or _leaderless(target_topics, enrolment.target_of(tp)):
+            continue
         committed = progress.get(tp)
         evidence[tp] = Evidence(
             flow=flow,
@@ -111,6 +114,12 @@ def _look(
     }
     evidence.update(_with_logs(source, target, readable))
     return evidence, source_topics
+
+
+def _leaderless(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
+    """Tell whether the partition exists but nobody leads it at the moment."""
+    partition = topics[tp.topic].partitions.get(tp.partition) if tp.topic in topics else None
+    return partition is not None and partition.leader < 0
 
 
 def _with_logs(
