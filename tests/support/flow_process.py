@@ -1,7 +1,8 @@
-"""Lead a flow and run its lanes in one process that may be killed at a named step.
+"""Lead a flow and run its lanes in one process that may be killed or paused at a named step.
 
-Run as ``python flow_process.py FLOW.yaml --seconds 20 --kill-at COMMIT --kill-count 3``. Ends with the exit
-code of DESIGN 14 when everything that is on the source is copied, or when the time is over.
+Run as ``python flow_process.py FLOW.yaml --seconds 20 --at COMMIT --signal KILL --count 3``. Ends with the
+exit code of DESIGN 14 when everything that is on the source is copied, when it was asked to stop, or when
+the time is over.
 """
 
 from __future__ import annotations
@@ -12,71 +13,112 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from onceover.app import open_clusters
 from onceover.engine import steps
 from onceover.engine.copyloop import Until
+from onceover.engine.layout import Layout
 from onceover.engine.planner import Planner
+from onceover.engine.supervisor import Supervisor
 from onceover.errors import OnceoverError, Retriable
 from onceover.logs import configure
+from onceover.model import TopicPartition
 from tests.support.flows import InlineFlow
 
+_TICK_S = 0.2
+# Longer than a lane takes to notice that it is fenced.
+_LANES_END_S = 20.0
 
-def kill_at(name: str, count: int) -> None:
-    """Kill this very process with -9 the ``count``-th time that step ``name`` is reached."""
+
+def signal_at(name: str, count: int, number: signal.Signals) -> None:
+    """Send this very process ``number`` the ``count``-th time that step ``name`` is reached."""
     lock = threading.Lock()
     left = [count]
+    wanted = steps.Step[name]
 
     def listen(step: steps.Step) -> None:
         with lock:
-            if step.name != name:
+            if step is not wanted:
                 return
             left[0] -= 1
             if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
+                os.kill(os.getpid(), number)
 
     steps.listen(listen)
 
 
+class Lanes(threading.Thread):
+    """Rounds of lanes, as Spark would run them, beside the driver."""
+
+    def __init__(self, flow: InlineFlow, layout: Layout, over_s: float, *, forever: bool) -> None:
+        super().__init__(name="lanes", daemon=True)
+        self._flow = flow
+        self._layout = layout
+        self._over_s = over_s
+        self._forever = forever
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        planner = Planner(self._flow.name, self._layout.run, lambda: 1.0)
+        planner.open(*open_clusters(self._flow.watch.flow))
+        try:
+            self._rounds(planner)
+        except BaseException as error:  # noqa: BLE001 - handed to the main thread
+            self.problem = error
+        finally:
+            planner.close()
+
+    def _rounds(self, planner: Planner) -> None:
+        ends: Mapping[TopicPartition, int] | None = None if self._forever else planner.ends()
+        token = 0
+        while time.monotonic() < self._over_s and not planner.stop_requested():
+            if ends is not None and planner.reached(ends):
+                return
+            token += 1
+            until = Until(min(self._over_s, time.monotonic() + 10.0), ends)
+            self._flow.lanes(self._layout, until, token=token)
+
+
+def lead(lead: Supervisor, lanes: Lanes) -> None:
+    """Be the driver until the lanes have ended."""
+    lanes.start()
+    try:
+        while lanes.is_alive():
+            with suppress(Retriable):
+                lead.tick()
+            lanes.join(_TICK_S)
+    finally:
+        lanes.join(_LANES_END_S)
+    if lanes.problem is not None:
+        raise lanes.problem
+    lead.end()
+
+
 def main() -> int:
-    """Copy until caught up or killed."""
+    """Copy until done, stopped, killed or paused."""
     parser = argparse.ArgumentParser()
     parser.add_argument("flow", type=Path)
     parser.add_argument("--seconds", type=float, default=60.0)
-    parser.add_argument("--kill-at", default="")
-    parser.add_argument("--kill-count", type=int, default=1)
+    parser.add_argument("--at", default="")
+    parser.add_argument("--signal", choices=("KILL", "STOP"), default="KILL")
+    parser.add_argument("--count", type=int, default=1)
+    parser.add_argument("--forever", action="store_true")
     args = parser.parse_args()
     configure()
-    if args.kill_at:
-        kill_at(args.kill_at, args.kill_count)
+    if args.at:
+        signal_at(args.at, args.count, signal.Signals[f"SIG{args.signal}"])
+    flow = InlineFlow(args.flow)
     try:
-        run(InlineFlow(args.flow), args.seconds)
+        with flow.running() as (supervisor, layout):
+            over_s = time.monotonic() + args.seconds
+            lead(supervisor, Lanes(flow, layout, over_s, forever=args.forever))
     except OnceoverError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return error.exit_code
     return 0
-
-
-def run(flow: InlineFlow, seconds: float) -> None:
-    """Rounds of lanes, as Spark would run them, until the source's end of the first round is reached."""
-    over_s = time.monotonic() + seconds
-    with flow.running() as (lead, layout):
-        planner = Planner(flow.name, layout.run, lambda: 1.0)
-        planner.open(*open_clusters(flow.watch.flow))
-        try:
-            ends = planner.ends()
-            token = 0
-            while not planner.reached(ends) and time.monotonic() < over_s:
-                token += 1
-                flow.lanes(layout, Until(min(over_s, time.monotonic() + 10.0), ends), token=token)
-                try:
-                    lead.tick()
-                except Retriable:
-                    continue
-        finally:
-            planner.close()
-        lead.end()
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import yaml
 
 from onceover.app import FlowWatch, lane_task, open_clusters, supervisor
@@ -24,6 +25,7 @@ from onceover.engine.planner import Planner
 from onceover.engine.status import flow_status
 from onceover.engine.supervisor import Supervisor
 from onceover.wire.offsetmap import MapRecord
+from tests.support.wait import wait_until
 
 _SCRIPT = Path(__file__).with_name("flow_process.py")
 
@@ -34,6 +36,7 @@ def write_flow(
     source: Mapping[str, str],
     target: Mapping[str, str],
     topics: list[str],
+    /,
     **changes: Any,
 ) -> Path:
     """Write a flow file; secrets of the clients go into 0600 client files."""
@@ -87,14 +90,20 @@ class InlineFlow:
             Whatever a lane raised.
         """
         with self.running() as (lead, layout):
-            ends = None
-            if seconds is None:
-                planner = Planner(self.name, layout.run, lambda: 1.0)
-                planner.open(*open_clusters(self.watch.flow))
-                ends = planner.ends()
-                planner.close()
-            receipts = self.lanes(layout, Until(time.monotonic() + (seconds or 60.0), ends), token=token)
-            lead.end()
+            return self.finish(lead, layout, seconds=seconds, token=token)
+
+    def finish(
+        self, lead: Supervisor, layout: Layout, *, seconds: float | None = None, token: int = 1
+    ) -> Outcome:
+        """Run the lanes of a flow that was started, until everything is copied, then end the run."""
+        ends = None
+        if seconds is None:
+            planner = Planner(self.name, layout.run, lambda: 1.0)
+            planner.open(*open_clusters(self.watch.flow))
+            ends = planner.ends()
+            planner.close()
+        receipts = self.lanes(layout, Until(time.monotonic() + (seconds or 60.0), ends), token=token)
+        lead.end()
         return Outcome(layout, receipts)
 
     @contextmanager
@@ -151,22 +160,60 @@ class InlineFlow:
 
 
 class FlowProcess:
-    """A flow in a process of its own, to be killed, paused, or started twice."""
+    """A flow in a process of its own, to be killed, paused, or started twice. As a context manager it
+    is killed at the end, if it still runs.
+
+    Args:
+        path: the flow file.
+        log: where its output goes.
+        seconds: how long it copies at most.
+        kill_at: name of the step at which it kills itself with -9; ``pause_at`` likewise with SIGSTOP.
+        kill_count: at which occurrence of the step.
+        forever: copy until asked to stop, not only what is there at the start.
+    """
 
     def __init__(
-        self, path: Path, log: Path, *, seconds: float = 60.0, kill_at: str = "", kill_count: int = 1
+        self,
+        path: Path,
+        log: Path,
+        *,
+        seconds: float = 60.0,
+        kill_at: str = "",
+        pause_at: str = "",
+        kill_count: int = 1,
+        forever: bool = False,
     ) -> None:
-        arguments = [str(path), "--seconds", str(seconds)]
-        if kill_at:
-            arguments += ["--kill-at", kill_at, "--kill-count", str(kill_count)]
-        env = {**os.environ, "PYTHONPATH": str(_SCRIPT.parents[2])}
+        arguments = [str(path), "--seconds", str(seconds), *(["--forever"] if forever else [])]
+        if kill_at or pause_at:
+            arguments += ["--at", kill_at or pause_at, "--signal", "KILL" if kill_at else "STOP"]
+            arguments += ["--count", str(kill_count)]
+        # The very code that this test runs, also when that is a copy of the project.
+        paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         self.child = ChildProcess.start(
             [sys.executable, str(_SCRIPT), *arguments], name="flow", log_path=log, env=env
         )
 
+    def __enter__(self) -> FlowProcess:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.kill()
+
+    @property
+    def paused(self) -> bool:
+        """True when it has stopped itself, or was paused."""
+        return bool(psutil.Process(self.child.pid).status() == psutil.STATUS_STOPPED)
+
     def wait(self, timeout_s: float) -> int:
         """Wait for its end; return the exit code, negative for a signal."""
         return self.child.wait(timeout_s)
+
+    def wait_paused(self, timeout_s: float) -> None:
+        """Wait until it has paused itself."""
+        wait_until(lambda: self.paused or not self.child.alive, timeout_s, "the flow pauses itself")
+        if not self.child.alive:
+            raise AssertionError(f"it ended instead of pausing: {self.child.tail()}")
 
     def kill(self) -> None:
         """Kill it with -9."""

@@ -1,0 +1,84 @@
+"""kill -9 at every step of start, enrolment and commit: the next start converges (G1, G2, G3).
+
+The steps come from ``engine.steps``, so that a new one is tested without being written down here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceover.engine import steps
+from onceover.engine.steps import Step
+from tests.support.clusters import SharedCluster
+from tests.support.flowcase import FlowCase
+from tests.support.flows import InlineFlow, assert_same
+
+# Reached again and again: the first time there is nothing behind it, later there is. All counts: soak.
+REPEATED = (
+    Step.FENCE_LANE,
+    Step.DATA_SENT,
+    Step.DATA_ACKED,
+    Step.MAP_SENT,
+    Step.PROGRESS_SENT,
+    Step.COMMIT,
+    Step.COMMITTED,
+)
+STARTING = list(Step)[: list(Step).index(Step.READY_COMMIT) + 1]
+ONCE = [(step, 2 if step in REPEATED else 1) for step in Step]
+MATRIX = [(step, count) for step in REPEATED for count in (1, 3, 4)]
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> Iterator[FlowCase]:
+    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
+    yield case
+    case.close()
+
+
+@pytest.mark.parametrize(("step", "count"), ONCE, ids=lambda value: getattr(value, "name", str(value)))
+def test_killed_at_a_step_the_next_start_converges(case: FlowCase, step: Step, count: int) -> None:
+    """Nothing is lost or repeated, the generation grows, progress and data agree before and after."""
+    case.kill(step, count)
+    case.converge()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("step", "count"), MATRIX, ids=lambda value: getattr(value, "name", str(value)))
+def test_killed_at_a_later_transaction_the_next_start_converges(
+    case: FlowCase, step: Step, count: int
+) -> None:
+    """The same with more or less behind it."""
+    case.kill(step, count)
+    case.converge()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", list(Step), ids=lambda step: step.name)
+def test_killed_again_at_the_same_step_of_the_second_start(case: FlowCase, step: Step) -> None:
+    """A start after a killed start after a run: bounds are carried over generations that never got ready."""
+    InlineFlow(case.path).copy()
+    case.feed()
+    case.adversary.create_topic(f"{case.topic}-b", 1)
+    case.adversary.plain(f"{case.topic}-b", 0, case.adversary.records(5))
+    for _ in range(2 if step in STARTING else 1):
+        case.kill(step, 1)
+    case.converge()
+    assert_same(case.source, case.target, [f"{case.topic}-b"])
+
+
+def test_every_step_is_reached_by_a_run_that_is_not_killed(case: FlowCase) -> None:
+    """No step is dead, or its kill test would prove nothing; and they come in their order."""
+    seen: list[Step] = []
+    steps.listen(seen.append)
+    try:
+        InlineFlow(case.path).copy()
+    finally:
+        steps.listen(lambda _: None)
+    assert set(seen) == set(Step)
+    first = [step for step in dict.fromkeys(seen) if not step.name.startswith(("LANE", "CLAIM"))]
+    assert first == [step for step in Step if step in first]

@@ -1,0 +1,182 @@
+"""One flow with one small topic, and ways to run it: to its end, until killed, lane by lane."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from onceover.app import open_clusters
+from onceover.engine import steps
+from onceover.engine.copyloop import Until
+from onceover.engine.layout import Layout
+from onceover.engine.requests import read_layout
+from onceover.engine.steps import Step
+from onceover.wire.offsetmap import MapRecord
+from tests.support.adversary import Adversary
+from tests.support.clusters import SharedCluster
+from tests.support.feeds import PARTITIONS, SMALL, assert_agreement, feed
+from tests.support.flows import FlowProcess, InlineFlow, assert_same, write_flow
+
+KILLED = -9
+FENCED = 4
+TIMEOUT_S = 90.0
+
+
+class FlowCase:
+    """A flow whose topic holds plain, transactional and aborted batches already."""
+
+    def __init__(
+        self, folder: Path, name: str, source: SharedCluster, target: SharedCluster, **changes: Any
+    ) -> None:
+        self.name = self.topic = name
+        self.source, self.target = source.client, target.client
+        self.log = folder / "flow.log"
+        topics = [f"{name}.*"]
+        self.path = write_flow(folder, name, source.client, target.client, topics, **{**SMALL, **changes})
+        self.adversary = Adversary(source.bootstrap, seed=int(name[1:], 16))
+        self.adversary.create_topic(name, PARTITIONS)
+        self.feed()
+
+    def feed(self) -> None:
+        """Write another round of everything."""
+        feed(self.adversary, self.topic, seed=time.monotonic_ns())
+
+    def flow(self, **changes: Any) -> InlineFlow:
+        """Return the flow, its file changed before where ``changes`` says so."""
+        if changes:
+            self.path.write_text(yaml.safe_dump({**yaml.safe_load(self.path.read_text()), **changes}))
+        return InlineFlow(self.path)
+
+    def layout(self) -> Layout | None:
+        """Return the flow's layout as it is now."""
+        source, target = open_clusters(InlineFlow(self.path).watch.flow)
+        with source, target:
+            return read_layout(target, self.name)
+
+    def process(self, **options: Any) -> FlowProcess:
+        """Return the flow in a process of its own."""
+        return FlowProcess(self.path, self.log, **options)
+
+    def kill(self, step: Step, count: int) -> None:
+        """Run the flow in a process until it kills itself at ``step``."""
+        with self.process(kill_at=step.name, kill_count=count) as process:
+            assert process.wait(TIMEOUT_S) == KILLED, process.child.tail()
+
+    def agreed(self) -> dict[int, int]:
+        """Check that progress and data agree; return the progress."""
+        return assert_agreement(InlineFlow(self.path), self.topic, self.source, self.target)
+
+    def converge(self) -> Layout:
+        """Start anew and copy everything; check before the first lane moves, and at the end."""
+        flow = InlineFlow(self.path)
+        before = self.layout()
+        with flow.running() as (lead, layout):
+            # Every lane is fenced, so whatever an older run left open is decided now.
+            assert len(self.agreed()) == PARTITIONS
+            if before is not None:
+                assert layout.generation == before.generation + 1
+            flow.finish(lead, layout)
+        self.assert_complete()
+        return layout
+
+    def assert_complete(self) -> None:
+        """Fail unless both sides are equal, and progress agrees."""
+        self.agreed()
+        assert_same(self.source, self.target, [self.topic])
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self.adversary.close()
+
+
+class LaneThread(threading.Thread):
+    """One task of one lane, which stands still at a step until it is let go: a frozen worker.
+
+    Args:
+        flow: the flow; ``layout`` the generation it believes in.
+        lane: which lane; ``token`` the Spark batch that the task belongs to.
+        freeze_at: step before which it stands still, None to run on.
+        count: at which occurrence of the step.
+        seconds: how long it copies at most.
+    """
+
+    def __init__(
+        self,
+        flow: InlineFlow,
+        layout: Layout,
+        lane: int,
+        *,
+        token: int = 1,
+        freeze_at: Step | None = None,
+        count: int = 1,
+        seconds: float = 60.0,
+    ) -> None:
+        super().__init__(name=f"lane-{layout.generation}-{lane}-{token}", daemon=True)
+        self._flow, self._layout, self._lane, self._token = flow, layout, lane, token
+        self._freeze_at, self._left = freeze_at, count
+        self._until = Until(time.monotonic() + seconds)
+        self._frozen, self._let_go = threading.Event(), threading.Event()
+        self.reached: Counter[Step] = Counter()
+        self.receipts: list[MapRecord] = []
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.receipts = self._flow.lane(self._layout, self._lane, self._until, token=self._token)
+        except BaseException as error:  # noqa: BLE001 - looked at by the test
+            self.problem = error
+
+    def at(self, step: Step) -> None:
+        """Hear of a step that this thread has reached."""
+        self.reached[step] += 1
+        if step is self._freeze_at:
+            self._left -= 1
+            if self._left == 0:
+                self._frozen.set()
+                self._let_go.wait(TIMEOUT_S)
+
+    def wait_frozen(self) -> None:
+        """Wait until it stands still."""
+        assert self._frozen.wait(TIMEOUT_S), f"{self.name} never came to {self._freeze_at}: {self.problem!r}"
+
+    def let_go(self) -> None:
+        """Let it run on."""
+        self._let_go.set()
+
+    def stop(self) -> None:
+        """Let it finish its transaction and end."""
+        self._until.stopped = True
+
+    def finish(self) -> BaseException | None:
+        """Let it run on, wait for its end; return what it raised."""
+        self.let_go()
+        self.join(TIMEOUT_S)
+        assert not self.is_alive(), f"{self.name} does not end"
+        return self.problem
+
+
+@contextmanager
+def lane_threads() -> Iterator[None]:
+    """Tell every LaneThread of its own steps."""
+
+    def hear(step: Step) -> None:
+        thread = threading.current_thread()
+        if isinstance(thread, LaneThread):
+            thread.at(step)
+
+    steps.listen(hear)
+    try:
+        yield
+    finally:
+        steps.listen(lambda _: None)
+        for thread in threading.enumerate():
+            if isinstance(thread, LaneThread):
+                thread.stop()
+                thread.finish()
