@@ -1,0 +1,68 @@
+"""The embedded Airflow's configuration and identity, without starting it."""
+
+from __future__ import annotations
+
+import configparser
+from pathlib import Path
+
+from onceover.embed.airflow import stop_detached
+from onceover.embed.airflow_config import AirflowSecrets, render_config
+from onceover.embed.airflow_rest import AirflowRest
+
+
+def rendered(home: Path, secret: AirflowSecrets) -> configparser.ConfigParser:
+    """Return the configuration as Airflow parses it."""
+    parser = configparser.ConfigParser()
+    parser.read_string(
+        render_config(home, dags=Path("/dags"), plugins=Path("/plugins"), port=4321, secret=secret)
+    )
+    return parser
+
+
+def test_server_listens_on_loopback_with_one_port_everywhere(tmp_path: Path) -> None:
+    """Host, port, links and the tasks' own connection agree."""
+    config = rendered(tmp_path, AirflowSecrets.generate())
+    assert (config["api"]["host"], config["api"]["port"]) == ("127.0.0.1", "4321")
+    assert config["api"]["base_url"] == "http://127.0.0.1:4321"
+    assert config["core"]["execution_api_server_url"] == "http://127.0.0.1:4321/execution/"
+
+
+def test_nothing_is_open_to_everybody_or_reported_to_anybody(tmp_path: Path) -> None:
+    """A login is needed, the configuration is not shown, no usage data leaves the machine."""
+    config = rendered(tmp_path, AirflowSecrets.generate())
+    assert not config["core"].getboolean("simple_auth_manager_all_admins")
+    assert not config["api"].getboolean("expose_config")
+    assert not config["usage_data_collection"].getboolean("enabled")
+    assert not config["core"].getboolean("load_examples")
+
+
+def test_secrets_survive_a_restart(tmp_path: Path) -> None:
+    """Stored Connections can be read with the old Fernet key only."""
+    first = AirflowSecrets.generate()
+    path = tmp_path / "airflow.cfg"
+    path.write_text(render_config(tmp_path, dags=tmp_path, plugins=tmp_path, port=1, secret=first))
+    assert AirflowSecrets.read(path) == first
+    assert AirflowSecrets.read(tmp_path / "absent.cfg") != first
+
+
+def test_percent_in_a_path_is_kept(tmp_path: Path) -> None:
+    """ConfigParser takes % for a reference, and would refuse the file."""
+    home = tmp_path / "100%(free)s"
+    config = rendered(home, AirflowSecrets.generate())
+    assert config["logging"]["base_log_folder"] == str(home / "logs")
+
+
+def test_secrets_are_random_and_not_shown() -> None:
+    """Nor is the password of a client."""
+    secret = AirflowSecrets.generate()
+    assert AirflowSecrets.generate() != secret
+    assert len(secret.jwt_secret) >= 64
+    assert secret.fernet_key not in repr(secret)
+    assert "hidden" not in repr(AirflowRest(1, username="admin", password="hidden"))
+
+
+def test_stopping_what_does_not_run_stops_nothing(tmp_path: Path) -> None:
+    """Neither a home that was never started nor one whose processes are gone."""
+    assert stop_detached(tmp_path) is False
+    (tmp_path / "onceover.json").write_text('{"mark": "nobody-carries-this", "components": [1]}')
+    assert stop_detached(tmp_path) is False
