@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from onceover.errors import Fenced, NeedsOperator
+from onceover.errors import Fenced, NeedsOperator, UsageError
 
 VERSION = 1
 
@@ -109,6 +109,22 @@ def check_clusters(previous: Layout | None, source_id: str, target_id: str) -> N
                 seen=f"cluster id {seen}",
                 resolve="correct bootstrap.servers, or give the flow a new name for the new cluster",
             )
+
+
+def check_distinct(source_id: str, target_id: str) -> None:
+    """Refuse a flow from a cluster to itself: it would copy its own copies for ever.
+
+    Raises:
+        UsageError: both ids are the same, whatever the addresses are.
+    """
+    if source_id == target_id:
+        raise UsageError(
+            "source and target of the flow are the same cluster",
+            code="SAME_CLUSTER",
+            expected="two clusters",
+            seen=f"cluster id {source_id} behind both",
+            resolve="correct bootstrap.servers of one side in the flow file",
+        )
 
 
 def check_mine(seen: Layout | None, generation: int, run: str) -> Layout:

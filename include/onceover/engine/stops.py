@@ -97,12 +97,15 @@ def _judge_topics(e: Evidence) -> Stop | None:
             "no such topic",
             f"restore the topic, or take it out of the flow's topics; if it is recreated: {reseed}",
         )
-    if e.source_topic.topic_id != e.enrolled_source_id:
+    # The enrolment may have been renewed by a reseed of another partition of the same topic: the ids
+    # beside this partition's own progress say what *its* position was counted in.
+    source_id = e.meta.source_topic_id if e.meta else str(e.enrolled_source_id)
+    if str(e.source_topic.topic_id) != source_id or e.source_topic.topic_id != e.enrolled_source_id:
         return _stop(
             e,
             "SOURCE_RECREATED",
             f"source topic {e.source.topic} was deleted and created anew: its offsets mean other records now",
-            f"topic id {e.enrolled_source_id}",
+            f"topic id {source_id}",
             f"topic id {e.source_topic.topic_id}",
             reseed,
         )
@@ -128,12 +131,13 @@ def _judge_target_topic(e: Evidence, reseed: str) -> Stop | None:
             "no such topic",
             f"create it again with the same partition count, then {reseed}",
         )
-    if e.target_topic.topic_id != e.enrolled_target_id:
+    target_id = e.meta.target_topic_id if e.meta else str(e.enrolled_target_id)
+    if str(e.target_topic.topic_id) != target_id or e.target_topic.topic_id != e.enrolled_target_id:
         return _stop(
             e,
             "TARGET_RECREATED",
             f"target topic {e.target.topic} was deleted and created anew: what was copied is gone",
-            f"topic id {e.enrolled_target_id}",
+            f"topic id {target_id}",
             f"topic id {e.target_topic.topic_id}",
             reseed,
         )

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from onceover.engine import names
 from onceover.engine.discovery import Plan, Refusal, View, plan_topics
 from onceover.engine.enrolment import Enrolment, read_enrolments
-from onceover.engine.layout import Layout
+from onceover.engine.layout import Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
@@ -97,7 +97,13 @@ class Supervisor:
         self._next_discovery_s = self._next_heartbeat_s = self._next_positions_s = 0.0
 
     def start(self) -> Layout:
-        """Create the flow's topics where they are missing, then become its newest generation."""
+        """Create the flow's topics where they are missing, then become its newest generation.
+
+        Raises:
+            UsageError: source and target are one cluster under two addresses; nothing was changed.
+        """
+        ids = [cluster.retry(cluster.cluster_id) for cluster in (self._source, self._target)]
+        check_distinct(*ids)
         self._create_state()
         return self.leader.start()
 
