@@ -35,12 +35,6 @@ def assert_passed_through(replica: Replica, topic: str) -> None:
     assert source
 
 
-def stop_of(replica: Replica, topic: str, partition: int = 0) -> dict[str, str]:
-    """Return the stop that ``status`` shows."""
-    stop: dict[str, str] = replica.partition_status(topic, partition)["stop"]
-    return stop
-
-
 def skip_to(replica: Replica, topic: str, offset: int) -> None:
     """Do what ``onceover partition skip-to`` does."""
     flow = replica.flow.watch.flow
@@ -256,7 +250,7 @@ def test_a_timestamp_beyond_the_targets_limit_stops_at_that_record(replica: Repl
     records[3] = records[3]._replace(timestamp_ms=ahead_ms)
     bad = replica.source.plain(topic, 0, records, Codec.LZ4) + 3
     assert replica.copy().records == bad
-    stop = stop_of(replica, topic)
+    stop = replica.stop_of(topic)
     assert stop["code"] == "RECORD_REFUSED" and f"offset {bad}" in stop["message"]
     assert f"skip-to {replica.name} {topic}:0 {bad + 1}" in stop["resolve"]
     skip_to(replica, topic, bad + 1)
@@ -287,7 +281,7 @@ def test_one_record_over_the_limit_stops_its_partition_alone(replica: Replica) -
     for partition in (0, 1):
         replica.source.plain(topic, partition, replica.source.records(5))
     assert replica.copy().records == 7 + 5
-    stop = stop_of(replica, topic)
+    stop = replica.stop_of(topic)
     assert stop["code"] == "RECORD_TOO_LARGE" and f"offset {bad}" in stop["message"]
     assert replica.partition_status(topic)["position"] == bad
     assert replica.partition_status(topic, 1)["state"] == "caught_up"
@@ -307,7 +301,7 @@ def test_a_null_key_stops_before_a_compacted_target(replica: Replica) -> None:
     )
     replica.source.plain(topic, 0, [*keyed, empty, null, keyed[0]], Codec.LZ4)
     assert replica.copy().records == 4
-    stop = stop_of(replica, topic)
+    stop = replica.stop_of(topic)
     assert stop["code"] == "RECORD_REFUSED" and "offset 4" in stop["message"]
     assert [seen.key for seen in replica.target_records(topic).values()] == [r.key for r in [*keyed, empty]]
 

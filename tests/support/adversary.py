@@ -92,6 +92,13 @@ class Adversary:
             transaction.close()
         self._connection.close()
 
+    def reconnect(self, *topics: str) -> None:
+        """Connect anew after the broker was away, once it leads ``topics`` again; producer ids are kept."""
+        self._connection.close()
+        self._connection = RawConnection(self.bootstrap)
+        for topic in topics:
+            self._await_leaders(topic, self._connection.partition_count(topic))
+
     # --- topics
 
     def create_topic(self, topic: str, partitions: int = 1, config: dict[str, str] | None = None) -> str:
@@ -99,14 +106,19 @@ class Adversary:
         new = NewTopic(topic, partitions, 1, config={**KEEP_FOREVER, **(config or {})})
         self._admin.create_topics([new])[topic].result(_ADMIN_TIMEOUT_S)
 
+        self._await_leaders(topic, partitions)
+        return topic
+
+    def _await_leaders(self, topic: str, partitions: int) -> None:
         def ready() -> bool:
             try:
-                return all(not self._connection.fetch(topic, number, 0) for number in range(partitions))
+                return all(
+                    self._connection.fetch(topic, number, 0) is not None for number in range(partitions)
+                )
             except BrokerRefused:
                 return False
 
         wait_until(ready, _ADMIN_TIMEOUT_S, f"topic {topic} has leaders")
-        return topic
 
     # --- records
 

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from onceover.cli import main as command_line
+from onceover.engine.copyloop import Until
+from onceover.engine.layout import Layout
+from onceover.engine.supervisor import Supervisor
+from onceover.errors import Retriable
+from onceover.wire.offsetmap import MapRecord
 from tests.support.adversary import Adversary
 from tests.support.flows import InlineFlow, Outcome, assert_same, write_flow
 from tests.support.wait import wait_until
 
 _TIMEOUT_S = 30.0
+_LIVE_TIMEOUT_S = 60.0
+_TICK_S = 0.1
 # Above log.cleaner.backoff.ms of the test brokers (500 ms): a log that did not change for this long is clean.
 _CLEANER_QUIET_S = 0.7
 
@@ -29,6 +40,67 @@ class Seen(NamedTuple):
     headers: tuple[tuple[str, bytes | None], ...]
     timestamp_type: int
     timestamp_ms: int
+
+
+class Live:
+    """A flow that runs beside the test, as its driver and Spark would run it. Ends by a stop request."""
+
+    def __init__(self, flow: InlineFlow, seconds: float) -> None:
+        self.receipts: list[MapRecord] = []
+        self._flow = flow
+        self._deadline_s = time.monotonic() + seconds
+        self._ready, self._stopping = threading.Event(), threading.Event()
+        self._failures: list[BaseException] = []
+        self._thread = threading.Thread(target=self._guarded, args=(self._lead,), name="live", daemon=True)
+
+    @property
+    def records(self) -> int:
+        """Records copied; complete once the flow has ended."""
+        return sum(receipt.records for receipt in self.receipts)
+
+    def start(self) -> None:
+        """Start it and wait until its topics are enrolled."""
+        self._thread.start()
+        self._ready.wait(_LIVE_TIMEOUT_S)
+
+    def stop(self) -> None:
+        """Ask it to stop, wait for its end; raise what failed in it."""
+        self._stopping.set()
+        self._thread.join(_LIVE_TIMEOUT_S)
+        if self._thread.is_alive():
+            raise TimeoutError(f"the flow does not end within {_LIVE_TIMEOUT_S:g} s")
+        if self._failures:
+            raise self._failures[0]
+
+    def _guarded(self, action: Callable[..., None], *arguments: object) -> None:
+        try:
+            action(*arguments)
+        except BaseException as error:  # noqa: BLE001 - raised by stop(), in the test's own thread
+            self._failures.append(error)
+        finally:
+            self._ready.set()
+
+    def _lead(self) -> None:
+        with self._flow.running() as (lead, layout):
+            self._ready.set()
+            lanes = threading.Thread(target=self._guarded, args=(self._copy, layout), daemon=True)
+            lanes.start()
+            while lanes.is_alive():
+                if self._stopping.wait(_TICK_S):
+                    lead.request_stop()
+                    lanes.join()
+                else:
+                    self._tick(lead)
+            lead.end()
+
+    def _copy(self, layout: Layout) -> None:
+        self.receipts += self._flow.lanes(layout, Until(self._deadline_s))
+
+    @staticmethod
+    def _tick(lead: Supervisor) -> None:
+        # What a driver does: a cluster that is away for the moment is asked again.
+        with suppress(Retriable):
+            lead.tick()
 
 
 class Replica:
@@ -101,6 +173,16 @@ class Replica:
         """Copy everything that is there (or for so many seconds)."""
         return self.flow.copy(seconds=seconds)
 
+    @contextmanager
+    def running(self, *, seconds: float = 120.0) -> Iterator[Live]:
+        """Let the flow run meanwhile; it is asked to stop at the end of the block."""
+        live = Live(self.flow, seconds)
+        live.start()
+        try:
+            yield live
+        finally:
+            live.stop()
+
     def assert_same(self, *topics: str) -> None:
         """Let the independent judge compare the topics (all of the flow by default)."""
         assert_same(self.source_client, self.target_client, list(topics or self._topics))
@@ -110,7 +192,11 @@ class Replica:
         entries: list[dict[str, Any]] = self.flow.status()["partitions"]
         return next(p for p in entries if (p["topic"], p["partition"]) == (topic, partition))
 
-    def command(self, capsys: Any, *arguments: str) -> tuple[int, dict[str, Any]]:
+    def stop_of(self, topic: str, partition: int = 0) -> dict[str, str]:
+        """Return why the partition is stopped; empty when it is not."""
+        return self.partition_status(topic, partition)["stop"] or {}
+
+    def command(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
         """Run ``onceover ... --json`` in this process; return the exit code and the document."""
         capsys.readouterr()
         code = command_line.main([*arguments, "--json"])

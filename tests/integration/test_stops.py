@@ -1,0 +1,380 @@
+"""Whatever would silently skip or repeat data stops that partition and asks (G5).
+
+Every cause is made for real. Each time: code, expected and seen are in `status`, the other topic of the flow
+goes on, and the command that the stop names resolves it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
+
+from onceover.app import open_clusters
+from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.engine import names
+from onceover.engine.requests import read_layout
+from onceover.errors import NeedsOperator, UsageError
+from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.rawkafka import Codec
+from tests.support.replica import Replica, alter_config, delete_topics
+from tests.support.wait import wait_until
+
+_TIMEOUT_S = 30.0
+
+Capture = pytest.CaptureFixture[str]
+
+
+class Scene:
+    """A flow with a topic that gets into trouble, and one that must not notice. Both hold some records."""
+
+    def __init__(self, replica: Replica, partitions: int = 1) -> None:
+        self.replica = replica
+        self.topic = replica.topic("trouble", partitions)
+        self.other = replica.topic("other")
+        self.partitions = partitions
+        self.feed(10)
+        self.expect_copied(10 * (partitions + 1))
+
+    def feed(self, count: int) -> None:
+        """Write to every partition of both topics."""
+        for topic, partition in [*((self.topic, p) for p in range(self.partitions)), (self.other, 0)]:
+            self.replica.source.plain(topic, partition, self.replica.source.records(count), Codec.LZ4)
+
+    def feed_other(self) -> None:
+        self.replica.source.plain(self.other, 0, self.replica.source.records(3))
+
+    def expect_copied(self, records: int) -> None:
+        assert self.replica.copy().records == records
+
+    def expect_stop(self, capsys: Capture, code: str, *words: str, partition: int = 0) -> None:
+        """`status` shows the stop with all its parts and ends with 3; the other topic is caught up."""
+        exit_code, document = self.replica.command(capsys, "status", str(self.replica.flow.path))
+        assert exit_code == 3
+        entries = {(p["topic"], p["partition"]): p for p in document["flows"][0]["partitions"]}
+        entry = entries[self.topic, partition]
+        assert entry["state"] == "stopped"
+        assert entry["stop"]["code"] == code
+        assert entry["stop"]["message"] and entry["stop"]["resolve"]
+        text = f"{entry['stop']['expected']} / {entry['stop']['seen']}"
+        assert all(word in text for word in words), text
+        assert entries[self.other, 0]["state"] == "caught_up"
+        assert entries[self.other, 0]["stop"] is None
+
+    def resolve(self, capsys: Capture, action: str, *offset: int, partition: int = 0) -> int | None:
+        """Plan, see that nothing changed, apply; return the number of offsets the plan speaks of."""
+        flow = str(self.replica.flow.path)
+        arguments = ("partition", action, flow, f"{self.topic}:{partition}", *map(str, offset))
+        before = generation(self.replica)
+        code, plan = self.replica.command(capsys, *arguments)
+        assert (code, plan["refused"]) == (0, [])
+        assert generation(self.replica) == before
+        code, done = self.replica.command(capsys, *arguments, "--apply")
+        assert (code, done["applied"], done["changes"]) == (0, True, plan["changes"])
+        position: int | None = plan["changes"][0]["records"]
+        return position
+
+    def expect_clear(self, capsys: Capture) -> None:
+        """No stop is left, and `status` ends with 0."""
+        exit_code, document = self.replica.command(capsys, "status", str(self.replica.flow.path))
+        assert exit_code == 0, document
+        self.replica.assert_same(self.other)
+
+
+@pytest.fixture
+def scene(replica: Replica) -> Scene:
+    return Scene(replica)
+
+
+def generation(replica: Replica) -> int | None:
+    """Return the generation that the state names now."""
+    source, target = open_clusters(replica.flow.watch.flow)
+    with source, target:
+        layout = read_layout(target, replica.name)
+    return layout.generation if layout else None
+
+
+def values(replica: Replica, topic: str, partition: int = 0) -> tuple[list[bytes | None], list[bytes | None]]:
+    """Return the values on the source and on the target, in order."""
+    return (
+        [seen.value for seen in replica.source_records(topic, partition).values()],
+        [seen.value for seen in replica.target_records(topic, partition).values()],
+    )
+
+
+def test_records_deleted_before_they_were_copied(scene: Scene, capsys: Capture) -> None:
+    """DeleteRecords, or retention, moved the log's start past our position: the loss has to be accepted."""
+    scene.feed(10)
+    admin = AdminClient(scene.replica.source_client)
+    admin.delete_records([KafkaPartition(scene.topic, 0, 15)])[KafkaPartition(scene.topic, 0)].result(
+        _TIMEOUT_S
+    )
+    scene.expect_copied(10)
+    scene.expect_stop(capsys, "SOURCE_TRUNCATED", "offset 10", "15")
+    assert scene.resolve(capsys, "skip-to", 15) == 5
+    scene.expect_copied(5)
+    scene.expect_clear(capsys)
+    source, target = values(scene.replica, scene.topic)
+    assert target[10:] == source
+
+
+def test_a_deleted_source_topic_stops_a_running_lane(scene: Scene, capsys: Capture) -> None:
+    """Seen while copying; the other topic goes on within the same run."""
+    with scene.replica.running() as live:
+        delete_topics(scene.replica.source_client, [scene.topic])
+        wait_until(lambda: scene.replica.stop_of(scene.topic), _TIMEOUT_S, "the partition stops")
+        scene.feed_other()
+        wait_until(lambda: scene.replica.flow.status()["lag_offsets"] == 0, _TIMEOUT_S, "the other goes on")
+    assert live.records == 3
+    scene.expect_stop(capsys, "SOURCE_MISSING", "no such topic")
+    scene.replica.source.create_topic(scene.topic)
+    scene.replica.source.plain(scene.topic, 0, scene.replica.source.records(4))
+    scene.expect_copied(0)
+    scene.expect_stop(capsys, "SOURCE_RECREATED", "topic id")
+    scene.resolve(capsys, "reseed")
+    scene.expect_copied(4)
+    scene.expect_clear(capsys)
+
+
+@pytest.mark.parametrize("records", [4, 30], ids=["fewer", "more"])
+def test_a_recreated_source_topic_is_not_taken_for_the_old_one(
+    scene: Scene, capsys: Capture, records: int
+) -> None:
+    """With more records than before, a fetch by name would silently go on in the middle of the new log."""
+    delete_topics(scene.replica.source_client, [scene.topic])
+    scene.replica.source.create_topic(scene.topic)
+    scene.replica.source.plain(scene.topic, 0, scene.replica.source.records(records))
+    scene.feed_other()
+    scene.expect_copied(3)
+    scene.expect_stop(capsys, "SOURCE_RECREATED", "topic id")
+    scene.resolve(capsys, "reseed")
+    scene.expect_copied(records)
+    scene.expect_clear(capsys)
+    source, target = values(scene.replica, scene.topic)
+    assert target[10:] == source
+
+
+def test_reseeding_one_partition_says_nothing_about_the_others(replica: Replica, capsys: Capture) -> None:
+    """Each partition of a recreated topic is decided by itself; none goes on from its old position."""
+    scene = Scene(replica, partitions=2)
+    delete_topics(replica.source_client, [scene.topic])
+    replica.source.create_topic(scene.topic, 2)
+    for partition in (0, 1):
+        replica.source.plain(scene.topic, partition, replica.source.records(30))
+    scene.expect_copied(0)
+    for partition in (0, 1):
+        scene.expect_stop(capsys, "SOURCE_RECREATED", partition=partition)
+    scene.resolve(capsys, "reseed")
+    scene.expect_copied(30)
+    scene.expect_stop(capsys, "SOURCE_RECREATED", "topic id", partition=1)
+    scene.resolve(capsys, "reseed", partition=1)
+    scene.expect_copied(30)
+    scene.expect_clear(capsys)
+    for partition in (0, 1):
+        source, target = values(replica, scene.topic, partition)
+        assert target[10:] == source
+
+
+def test_a_topic_recreated_with_fewer_partitions(replica: Replica, capsys: Capture) -> None:
+    """The partitions that are gone stop as well; reseeding the one that is left forgets them."""
+    scene = Scene(replica, partitions=2)
+    delete_topics(replica.source_client, [scene.topic])
+    replica.source.create_topic(scene.topic, 1)
+    replica.source.plain(scene.topic, 0, replica.source.records(5))
+    scene.expect_copied(0)
+    for partition in (0, 1):
+        scene.expect_stop(capsys, "SOURCE_RECREATED", partition=partition)
+    flow = str(replica.flow.path)
+    code, plan = replica.command(capsys, "partition", "reseed", flow, f"{scene.topic}:1")
+    assert (code, plan["refused"][0]["code"]) == (3, "MISSING")
+    scene.resolve(capsys, "reseed")
+    scene.expect_copied(5)
+    scene.expect_clear(capsys)
+
+
+def test_a_deleted_target_topic_stops_a_running_lane(scene: Scene, capsys: Capture) -> None:
+    """With it went the copied records and their progress; a reseed brings everything back, once."""
+    with scene.replica.running():
+        delete_topics(scene.replica.target_client, [scene.topic])
+        scene.feed(5)
+        wait_until(lambda: scene.replica.stop_of(scene.topic), _TIMEOUT_S, "the partition stops")
+        wait_until(
+            lambda: scene.replica.partition_status(scene.other)["lag_offsets"] == 0, 30, "others go on"
+        )
+    scene.expect_stop(capsys, "TARGET_MISSING", "no such topic")
+    flow = str(scene.replica.flow.path)
+    code, plan = scene.replica.command(capsys, "partition", "reseed", flow, f"{scene.topic}:0")
+    assert (code, plan["refused"][0]["code"]) == (3, "MISSING")
+    scene.replica.target_topic(scene.topic)
+    scene.expect_copied(0)
+    scene.expect_stop(capsys, "TARGET_RECREATED", "topic id")
+    scene.resolve(capsys, "reseed")
+    scene.expect_copied(15)
+    scene.expect_clear(capsys)
+    scene.replica.assert_same(scene.topic)
+
+
+def test_a_lost_progress_group_is_not_guessed(scene: Scene, capsys: Capture) -> None:
+    """Enrolled, but without progress: neither the start nor the end of the log is where it was."""
+    admin = AdminClient(scene.replica.target_client)
+    group = names.progress_group(scene.replica.name)
+    admin.delete_consumer_groups([group])[group].result(_TIMEOUT_S)
+    scene.feed(2)
+    scene.expect_copied(0)
+    for topic in (scene.topic, scene.other):
+        stop = scene.replica.stop_of(topic)
+        assert stop["code"] == "PROGRESS_MISSING"
+        assert group in stop["expected"]
+    for topic in (scene.topic, scene.other):
+        flow = str(scene.replica.flow.path)
+        code, _ = scene.replica.command(capsys, "partition", "skip-to", flow, f"{topic}:0", "10", "--apply")
+        assert code == 0
+    scene.expect_copied(4)
+    scene.expect_clear(capsys)
+    scene.replica.assert_same()
+
+
+def test_resume_looks_again_within_the_same_run(replica: Replica, capsys: Capture) -> None:
+    """What the operator repaired is noticed without a restart, when asked, and not before."""
+    topic = replica.topic("trouble")
+    replica.target_topic(topic, config={"max.message.bytes": "100000"})
+    flow = str(replica.flow.path)
+    with replica.running() as live:
+        replica.source.plain(topic, 0, replica.source.records(2))
+        code, plan = replica.command(capsys, "partition", "resume", flow, f"{topic}:0", "--apply")
+        assert (code, plan["refused"][0]["code"]) == (3, "NOT_STOPPED")
+        replica.source.batch_of_size(topic, 0, 200_000)
+        wait_until(lambda: replica.stop_of(topic), _TIMEOUT_S, "the record is refused")
+        alter_config(replica.target_client, topic, {"max.message.bytes": "1000000"})
+        code, plan = replica.command(capsys, "partition", "resume", flow, f"{topic}:0", "--apply")
+        assert (code, plan["applied"], plan["generation"]) == (0, True, None)
+        wait_until(lambda: not replica.stop_of(topic), _TIMEOUT_S, "the partition goes on")
+        wait_until(lambda: replica.partition_status(topic)["lag_offsets"] == 0, _TIMEOUT_S, "copied")
+    assert live.records == 3
+    replica.assert_same()
+
+
+def test_two_flows_never_write_one_target_topic(
+    scene: Scene,
+    tmp_path: Path,
+    source_cluster: SharedCluster,
+    target_cluster: SharedCluster,
+    capsys: Capture,
+) -> None:
+    """The second is refused; it copies what is its own, and `status` says why not the rest."""
+    first = scene.replica
+    name = f"{first.name[:-1]}x"
+    with Replica(tmp_path, name, first.source_client, first.target_client) as second:
+        own = second.topic("own")
+        second.source.plain(own, 0, second.source.records(2))
+        second.configure(topics={"include": [f"{name}[.].*", f"{first.name}[.].*"]})
+        assert second.copy().records == 2
+        code, document = second.command(capsys, "status", str(second.flow.path))
+    refused = {p["topic"]: p for p in document["flows"][0]["partitions"] if p["state"] == "not_enrolled"}
+    assert code == 3
+    assert set(refused) == {scene.topic, scene.other}
+    assert {p["stop"]["code"] for p in refused.values()} == {"ENROLLED_ELSEWHERE"}
+    assert all(first.name in p["stop"]["message"] for p in refused.values())
+    first.assert_same()
+
+
+def test_a_target_topic_with_records_is_refused(replica: Replica, capsys: Capture) -> None:
+    """What they are is not known, so nothing is written behind them; the other topics are copied."""
+    topic, other = replica.topic("trouble"), replica.topic("other")
+    replica.target_topic(topic)
+    replica.target.plain(topic, 0, replica.target.records(3))
+    for name in (topic, other):
+        replica.source.plain(name, 0, replica.source.records(2))
+    assert replica.copy().records == 2
+    code, document = replica.command(capsys, "status", str(replica.flow.path))
+    refused = [p for p in document["flows"][0]["partitions"] if p["stop"]]
+    assert code == 3
+    assert [(p["topic"], p["stop"]["code"]) for p in refused] == [(topic, "TARGET_NOT_EMPTY")]
+    assert len(replica.target_records(topic)) == 3
+    replica.assert_same(other)
+
+
+def test_another_cluster_behind_the_same_flow_is_refused(
+    scene: Scene, start_cluster: ClusterFactory, tmp_path: Path
+) -> None:
+    """A bootstrap address that now leads elsewhere: exit code 3, and nothing was touched."""
+    replica = scene.replica
+    foreign = start_cluster("foreign")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    group = names.progress_group(replica.name)
+    source, target = open_clusters(replica.flow.watch.flow)
+    with source, target, Replica(elsewhere, replica.name, foreign.client, replica.target_client) as moved:
+        progress, layout = target.committed(group, None), read_layout(target, replica.name)
+        with pytest.raises(NeedsOperator, match="not the one this flow copies") as caught:
+            moved.copy()
+        assert caught.value.exit_code == 3
+        assert (caught.value.expected, caught.value.seen) == (
+            f"cluster id {source.cluster_id()}",
+            f"cluster id {foreign.cluster_id}",
+        )
+        assert target.committed(group, None) == progress
+        assert read_layout(target, replica.name) == layout
+    scene.feed_other()
+    scene.expect_copied(3)
+
+
+def test_a_cluster_is_not_copied_onto_itself(
+    tmp_path: Path, unique_name: str, target_cluster: SharedCluster
+) -> None:
+    """Two addresses of one cluster: refused before anything is created there."""
+    _, _, port = target_cluster.bootstrap.rpartition(":")
+    alias = {"bootstrap.servers": f"127.1:{port}"}
+    with Replica(tmp_path, unique_name, alias, target_cluster.client) as replica:
+        with pytest.raises(UsageError, match="the same cluster"):
+            replica.copy()
+        topics = AdminClient(target_cluster.client).list_topics(timeout=_TIMEOUT_S).topics
+    assert names.state_topic(unique_name) not in topics
+
+
+@pytest.fixture
+def lonely(
+    start_cluster: ClusterFactory, tmp_path: Path, unique_name: str
+) -> Iterator[tuple[Replica, KafkaCluster, KafkaCluster]]:
+    """A flow between two clusters whose brokers may be harmed."""
+    source, target = start_all([lambda: start_cluster("source"), lambda: start_cluster("target")])
+    with Replica(tmp_path, unique_name, source.client, target.client) as replica:
+        yield replica, source, target
+
+
+def lose_log(cluster: KafkaCluster, topic: str) -> None:
+    """Take a partition's only replica away, as a broken disk would; it comes back empty, same topic id."""
+    node = cluster.nodes[0]
+    node.stop()
+    shutil.rmtree(node.data / f"{topic}-0")
+    node.start()
+
+
+def test_logs_that_lost_records_are_noticed(
+    lonely: tuple[Replica, KafkaCluster, KafkaCluster], capsys: Capture
+) -> None:
+    """SOURCE_DIVERGED, also when the source has grown past our position again; TARGET_SHORTENED."""
+    replica, source, target = lonely
+    scene = Scene(replica)
+    lose_log(source, scene.topic)
+    replica.source.reconnect(scene.topic)
+    replica.source.plain(scene.topic, 0, replica.source.records(25))
+    scene.feed_other()
+    scene.expect_copied(3)
+    scene.expect_stop(capsys, "SOURCE_DIVERGED", "offset 10", "offset 0")
+    scene.resolve(capsys, "skip-to", 0)
+    scene.expect_copied(25)
+    scene.expect_clear(capsys)
+    lose_log(target, scene.topic)
+    replica.target.reconnect(scene.topic)
+    scene.feed_other()
+    scene.expect_copied(3)
+    scene.expect_stop(capsys, "TARGET_SHORTENED", "log end 0")
+    scene.resolve(capsys, "reseed")
+    scene.expect_copied(25)
+    scene.expect_clear(capsys)
+    replica.assert_same()
