@@ -232,6 +232,21 @@ def reencode(
     return _encode_within(records, header.codec, max_batch_bytes)
 
 
+def reencode_run(batches: Sequence[tuple[BatchHeader, Buffer]], *, from_offset: int) -> EncodedBatch | None:
+    """Return the records of several neighbouring batches from ``from_offset`` on as one batch.
+
+    The codec is the first batch's. None when no record is left.
+
+    Raises:
+        CorruptBatch: a batch cannot be taken apart.
+    """
+    records: list[_Plain] = []
+    for header, batch in batches:
+        records += _scan(header, read_payload(header, batch))
+    records = [record for record in records if record[0] >= from_offset]
+    return encode_raw(records, batches[0][0].codec) if records else None
+
+
 def _encode_within(records: list[_Plain], codec: int, limit: int | None) -> list[EncodedBatch]:
     """Encode, and cut finer what came out too large.
 
