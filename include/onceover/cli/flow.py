@@ -16,6 +16,10 @@ from onceover.config.flowfile import ClusterSpec
 from onceover.config.load import flows_dir, load_flow
 from onceover.config.mm2 import Mm2Import, import_mm2
 
+_EXAMPLES = """examples:
+  onceover flow check flights-dr
+  onceover flow import mm2.properties
+"""
 _CHECK_EXAMPLES = """examples:
   onceover flow check flights-dr            the file include/flows/flights-dr.yaml
   onceover flow check ./orders.yaml --json  any file; the result as JSON
@@ -80,9 +84,14 @@ def import_(path: str | Path, out_dir: str | Path, force: bool = False) -> dict[
 
 def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add ``flow check`` and ``flow import`` to the command line."""
-    flow = subparsers.add_parser("flow", help="check flow files, or make them from MirrorMaker 2")
-    commands = flow.add_subparsers(dest="flow_command", metavar="COMMAND", required=True)
     raw = argparse.RawDescriptionHelpFormatter
+    flow = subparsers.add_parser(
+        "flow",
+        help="check flow files, or make them from MirrorMaker 2",
+        epilog=_EXAMPLES,
+        formatter_class=raw,
+    )
+    commands = flow.add_subparsers(dest="action", metavar="check|import", required=True)
     checker = commands.add_parser(
         "check",
         help="say everything that is wrong with a flow file",
@@ -90,6 +99,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=raw,
     )
     checker.add_argument("flow", metavar="FLOW", help="stem of a file in the flows directory, or a path")
+    checker.add_argument("--json", action="store_true", help="print one JSON document")
     checker.set_defaults(func=_run_check)
     importer = commands.add_parser(
         "import",
@@ -100,6 +110,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
     importer.add_argument("file", metavar="FILE", help="the properties file of connect-mirror-maker.sh")
     importer.add_argument("--out", metavar="DIR", help="where to write (default: the flows directory)")
     importer.add_argument("--force", action="store_true", help="replace files that exist")
+    importer.add_argument("--json", action="store_true", help="print one JSON document")
     importer.set_defaults(func=_run_import)
 
 

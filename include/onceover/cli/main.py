@@ -10,7 +10,7 @@ from typing import Any, Final, NoReturn
 
 from onceover.cli import bench, clusters, demo, flow, partition, receipts, replicate, status, stop
 from onceover.cli.output import CommandResult
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, UsageError
 from onceover.logs import configure
 
 _EPILOG: Final = """exit codes:
@@ -26,10 +26,10 @@ INTERRUPTED: Final = 130
 
 
 class _Parser(argparse.ArgumentParser):
-    """Says what is wrong in one line, with the way to the help text."""
+    """Turns a fault of the command line into an error like any other, with ``--json`` too."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}\nsee: {self.prog} --help\n")
+        raise UsageError(message, resolve=f"see `{self.prog} --help`")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -49,17 +49,19 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    args = build_parser().parse_args(arguments)
+    as_json = "--json" in arguments
     configure()
-    command = _command_name(args)
+    command = " ".join(arguments[:1])
     try:
+        args = build_parser().parse_args(arguments)
+        command = _command_name(args)
         result: CommandResult = _function(args)(args)
     except OnceoverError as error:
-        return _failed(command, args, error)
+        return _failed(command, error, as_json=as_json)
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
-    _print(command, args, result)
+    _print(command, result, as_json=as_json)
     return result.exit_code
 
 
@@ -73,15 +75,15 @@ def _command_name(args: argparse.Namespace) -> str:
     return f"{args.command} {action}" if action else str(args.command)
 
 
-def _print(command: str, args: argparse.Namespace, result: CommandResult) -> None:
-    if getattr(args, "json", False):
+def _print(command: str, result: CommandResult, *, as_json: bool) -> None:
+    if as_json:
         print(json.dumps(envelope(command, result.exit_code, result.document)))
     elif result.text:
         print(result.text)
 
 
-def _failed(command: str, args: argparse.Namespace, error: OnceoverError) -> int:
-    if getattr(args, "json", False):
+def _failed(command: str, error: OnceoverError, *, as_json: bool) -> int:
+    if as_json:
         print(json.dumps(envelope(command, error.exit_code, {"error": error.as_dict()})))
     sys.stderr.write(f"{_explained(error)}\n")
     return error.exit_code

@@ -1,0 +1,57 @@
+"""The command line's frame: one JSON document, exit codes, errors without traceback."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from onceover.cli.main import main
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["replicate"],
+        ["replicate", "no-such-flow"],
+        ["replicate", "flights-dr", "--until", "5parsecs"],
+        ["status", "no-such-flow"],
+        ["flow", "check", "no-such-flow"],
+        ["partition", "skip-to", "flights-dr", "topic-without-number", "5"],
+        ["partition", "skip-to", "flights-dr", "topic:1", "-5"],
+        ["stop"],
+        ["clusters"],
+        ["receipts", "rebuild", "no-such-flow"],
+    ],
+)
+def test_bad_usage_gives_one_message_and_exit_code_2(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is touched: unit tests cannot open a socket."""
+    monkeypatch.setenv("ONCEOVER_EAST", "127.0.0.1:1")
+    monkeypatch.setenv("ONCEOVER_WEST", "127.0.0.1:2")
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.startswith("error: ")
+    assert "Traceback" not in shown.err
+
+
+def test_bad_usage_with_json_prints_exactly_one_document(capsys: pytest.CaptureFixture[str]) -> None:
+    """Machines get the error where they look for it."""
+    assert main(["replicate", "no-such-flow", "--json"]) == 2
+    document = json.loads(capsys.readouterr().out)
+    assert (document["onceover"], document["ok"], document["exit"]) == (1, False, 2)
+    assert document["command"] == "replicate"
+    assert "no-such-flow" in document["error"]["message"]
+
+
+def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    """Help texts show how."""
+    for command in ("replicate", "stop", "status", "partition", "receipts", "clusters", "demo", "flow"):
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+        assert ended.value.code == 0
+        assert "onceover" in capsys.readouterr().out.split("usage:", 1)[1].split("\n", 1)[1]
