@@ -1,0 +1,423 @@
+"""The copy loop between scripted fakes of source and producer: the legal order, and nothing after a failure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import pytest
+
+from onceover.engine import names
+from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Throttle, Until, stamped
+from onceover.engine.partition import Obstacle, PartitionCopy
+from onceover.engine.stops import Stop
+from onceover.errors import MustReset, Retriable
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.fetcher import Position
+from onceover.kafka.ports import Acknowledged, Outgoing, Refused
+from onceover.model import TopicPartition
+from onceover.wire.hotpath import DivergingEpoch, FetchedPartition
+from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
+from onceover.wire.progress import ProgressMeta
+from onceover.wire.records import decode
+from onceover.wire.visibility import AbortedTransaction
+from tests.unit.engine.batches import TOPIC_ID, answer, stored
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+ME = LaneIdentity("f", 3, "run", 1, 2, (5, 2))
+MAP, STATE = names.map_topic("f"), names.state_topic("f")
+TARGET_START = 100
+
+
+class FakeSource:
+    """Answers what the script says, then nothing."""
+
+    def __init__(self, script: list[list[tuple[TopicPartition, FetchedPartition]]]) -> None:
+        self.positions = {tp: Position(TOPIC_ID, 0, 1, 0) for tp in (A, B)}
+        self.script = script
+        self.requests = 0
+        self.more = False
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self.script)
+
+    def request(self, *, max_wait_ms: int, min_bytes: int) -> None:
+        assert max_wait_ms > 0 and min_bytes == 1
+        self.requests += 1
+
+    def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
+        assert timeout_s >= 0
+        return self.script.pop(0)
+
+    def answered(self) -> bool:
+        return self.more
+
+    def remove(self, partition: TopicPartition) -> None:
+        self.positions.pop(partition)
+
+
+@dataclass
+class FakeProducer:
+    """Takes down what is asked of it; fails or refuses where the test says so."""
+
+    fail_at: str = ""
+    refuse: Callable[[Outgoing], Refused | None] = lambda _: None
+    log: list[str] = field(default_factory=list)
+    sent: list[Outgoing] = field(default_factory=list)
+    committed: list[dict[TopicPartition, OffsetToCommit]] = field(default_factory=list)
+    in_transaction: bool = False
+    _ends: dict[TopicPartition, int] = field(default_factory=dict)
+    _unanswered: list[Outgoing] = field(default_factory=list)
+    _offsets: dict[TopicPartition, OffsetToCommit] = field(default_factory=dict)
+
+    def _note(self, what: str) -> None:
+        self.log.append(what)
+        if what == self.fail_at:
+            raise MustReset(f"{what} failed")
+
+    def init(self) -> bool:
+        return True
+
+    def send(self, batches: Sequence[Outgoing]) -> None:
+        topics = {b.target.topic for b in batches}
+        kind = "map" if topics == {MAP} else "state" if topics == {STATE} else "data"
+        assert len({b.target for b in batches}) == len(batches), "one batch per partition and request"
+        self.in_transaction = True
+        self._note(f"send {kind}")
+        self.sent += [b._replace(batch=bytearray(b.batch)) for b in batches]
+        self._unanswered += batches
+
+    def drain(self, keep: int = 0) -> list[Acknowledged]:
+        self._note("drain")
+        acks = []
+        while len(self._unanswered) > keep:
+            outgoing = self._unanswered.pop(0)
+            refused = self.refuse(outgoing)
+            if refused:
+                raise refused
+            base = self._ends.get(outgoing.target, TARGET_START)
+            self._ends[outgoing.target] = base + outgoing.header.count
+            acks.append(Acknowledged(outgoing, base))
+        return acks
+
+    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+        assert group == "onceover.f"
+        self.in_transaction = True
+        self._note("offsets")
+        self._offsets.update(offsets)
+
+    def commit(self) -> None:
+        assert not self._unanswered, "EndTxn with answers outstanding"
+        self._note("commit")
+        self.committed.append(dict(self._offsets))
+        self._offsets.clear()
+        self.in_transaction = False
+
+    def abort(self) -> None:
+        self._note("abort")
+
+    def close(self) -> None:
+        self._note("close")
+
+    def data(self) -> list[tuple[TopicPartition, int]]:
+        """Return the data batches: source partition and first source offset."""
+        return [(b.source, b.source_runs[0][0]) for b in self.sent if b.source is not None]
+
+
+@dataclass
+class Setting:
+    """A loop over partitions A and B, and what it told whom."""
+
+    script: list[list[tuple[TopicPartition, FetchedPartition]]]
+    producer: FakeProducer = field(default_factory=FakeProducer)
+    settings: CopySettings = field(default_factory=lambda: CopySettings(60.0, 1 << 30, None))
+    look_around: Callable[[], None] = lambda: None
+    stops: dict[TopicPartition, Stop] = field(default_factory=dict)
+    resumed: set[TopicPartition] = field(default_factory=set)
+    reported: list[Mapping[TopicPartition, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.source = FakeSource(self.script)
+        self.partitions = {tp: partition(tp) for tp in (A, B)}
+        self.loop = CopyLoop(
+            me=ME,
+            partitions=self.partitions,
+            fetcher=self.source,
+            producer=self.producer,
+            settings=lambda: self.settings,
+            look_around=lambda: self.look_around(),
+            after_commit=self.reported.append,
+            stops=self.stops,
+            resumed=self.resumed,
+        )
+
+    def run(self, ends: dict[TopicPartition, int] | None = None, seconds: float = 5.0) -> list[MapRecord]:
+        until = Until(time.monotonic() + seconds, ends)
+        return [record for records in self.loop.run(until) for record in records]
+
+
+def partition(tp: TopicPartition) -> PartitionCopy:
+    """Return a partition that begins at offset 0."""
+    return PartitionCopy(
+        source=tp,
+        target=tp,
+        source_id=UUID(int=1),
+        target_id=UUID(int=2),
+        committed=0,
+        leader_epoch=-1,
+        target_end=TARGET_START,
+        obstacle=Obstacle(),
+    )
+
+
+def test_order_is_data_answers_map_offsets_commit() -> None:
+    """Model and FACTS 4: the commit says OK even though a part failed, so everything is answered before."""
+    setting = Setting([[(A, answer([stored(0, 3, epoch=4)], lso=3)), (B, answer([stored(0, 2)], lso=2))]])
+    records = setting.run({A: 3, B: 2})
+    log = setting.producer.log
+    assert log == ["send data", "drain", "drain", "send map", "drain", "offsets", "commit"]
+    assert {r.source: (r.source_start, r.source_end, r.records) for r in records} == {
+        A: (0, 3, 3),
+        B: (0, 2, 2),
+    }
+    assert setting.reported == [{A: 3, B: 2}]
+    offsets = setting.producer.committed[0]
+    assert {tp: (o.offset, o.leader_epoch) for tp, o in offsets.items()} == {A: (3, 4), B: (2, 0)}
+    meta = ProgressMeta.decode(offsets[A].metadata)
+    assert meta is not None and (meta.generation, meta.instance, meta.target_end) == (3, (5, 2), 103)
+
+
+def test_map_in_the_transaction_is_what_was_acknowledged() -> None:
+    """The record that lies in the map topic equals the one that is yielded."""
+    setting = Setting([[(A, answer([stored(0, 3), stored(3, 2)], lso=5))]])
+    records = setting.run({A: 5, B: 0})
+    written = [b for b in setting.producer.sent if b.target.topic == MAP]
+    decoded = [
+        decode_map_value(decode_map_key(r.key), r.value)
+        for b in written
+        for r in decode(b.header, memoryview(b.batch))
+        if r.key is not None and r.value is not None
+    ]
+    assert decoded == records
+    assert [(s.source, s.target, s.count) for s in records[0].segments] == [(0, 100, 5)]
+
+
+def test_batches_of_one_partition_go_in_rounds_in_their_order() -> None:
+    """A partition twice in a request: the first would be lost silently (FACTS 3)."""
+    setting = Setting(
+        [[(A, answer([stored(0), stored(1), stored(2)], lso=3)), (B, answer([stored(0)], lso=1))]]
+    )
+    setting.run({A: 3, B: 1})
+    assert setting.producer.data() == [(A, 0), (B, 0), (A, 1), (A, 2)]
+
+
+@pytest.mark.parametrize("step", ["send data", "drain", "send map", "offsets", "commit"])
+def test_nothing_is_committed_or_reported_after_a_failure(step: str) -> None:
+    """Whatever fails: no EndTxn follows it, and the positions stay where they were."""
+    setting = Setting([[(A, answer([stored(0, 3)], lso=3))]], FakeProducer(fail_at=step))
+    with pytest.raises(MustReset):
+        setting.run({A: 3, B: 0})
+    assert setting.producer.log[-1] == step
+    assert not setting.producer.committed and not setting.reported
+    assert setting.partitions[A].committed == 0
+
+
+def test_markers_and_aborted_records_advance_without_data() -> None:
+    """Position only: no Produce to the partition, no map segment."""
+    batch = stored(0, 4, producer=9, transactional=True)
+    setting = Setting([[(A, answer([batch], lso=4, aborted=[AbortedTransaction(0, 9)]))]])
+    records = setting.run({A: 4, B: 0})
+    assert setting.producer.data() == []
+    assert [(r.source_end, r.segments) for r in records] == [(4, ())]
+    assert setting.producer.committed[0][A].offset == 4
+
+
+def test_commits_when_dry_and_goes_on_while_more_is_there() -> None:
+    """Dry = everything up to the LSO in hand and no answer waiting."""
+    script = [
+        [(A, answer([stored(0)], lso=2))],
+        [(A, answer([stored(1)], lso=2))],
+        [(A, answer([stored(2)], lso=3))],
+    ]
+    setting = Setting(script)
+    assert [(r.source_start, r.source_end) for r in setting.run({A: 3, B: 0})] == [(0, 2), (2, 3)]
+
+
+def test_commits_when_enough_bytes_are_sent() -> None:
+    """max_bytes bounds a transaction although more is waiting."""
+    script = [[(A, answer([stored(n)], lso=9))] for n in range(3)]
+    setting = Setting(script, settings=CopySettings(60.0, 1, None))
+    assert [r.source_end for r in setting.run({A: 3, B: 0})] == [1, 2, 3]
+
+
+def test_commits_after_the_interval() -> None:
+    """At the latest after max_interval, however fast the source produces."""
+    script = [[(A, answer([stored(n)], lso=9))] for n in range(3)]
+    setting = Setting(script, settings=CopySettings(0.0, 1 << 30, None))
+    assert [r.source_end for r in setting.run({A: 3, B: 0})] == [1, 2, 3]
+
+
+def test_stop_request_commits_what_was_begun_and_ends() -> None:
+    """Gracefully: what is in flight is taken along, nothing is left open, nothing more is read."""
+    setting = Setting([[(A, answer([stored(n)], lso=9))] for n in range(3)])
+    until = Until(time.monotonic() + 60)
+
+    def look() -> None:
+        until.stopped = setting.source.requests >= 1
+
+    setting.look_around = look
+    assert [r.source_end for records in setting.loop.run(until) for r in records] == [2]
+    assert setting.producer.committed and len(setting.source.script) == 1
+
+
+def test_look_around_that_raises_ends_the_loop_without_a_commit() -> None:
+    """Fenced while copying: the open transaction is not committed."""
+    setting = Setting([[(A, answer([stored(0)], lso=9))], [(A, answer([stored(1)], lso=9))]])
+
+    def look() -> None:
+        if setting.producer.sent:
+            raise MustReset("fenced")
+
+    setting.look_around = look
+    with pytest.raises(MustReset, match="fenced"):
+        setting.run({A: 9, B: 0})
+    assert not setting.producer.committed
+
+
+@pytest.mark.parametrize(
+    ("bad", "error"),
+    [
+        (answer(error=6), Retriable),
+        (answer(error=74), Retriable),
+        (answer(error=1), MustReset),
+        (answer(error=3), MustReset),
+        (answer(error=100), MustReset),
+        (answer(diverging=DivergingEpoch(3, 5)), MustReset),
+    ],
+    ids=["not leader", "fenced epoch", "out of range", "unknown topic", "unknown topic id", "diverging"],
+)
+def test_fetch_errors_end_the_loop(bad: FetchedPartition, error: type[Exception]) -> None:
+    """What changed on the source is judged at resume; here nothing is concluded and nothing committed."""
+    setting = Setting([[(A, answer([stored(0)], lso=9))], [(A, bad)]])
+    with pytest.raises(error):
+        setting.run({A: 9, B: 0})
+    assert not setting.producer.committed
+
+
+def refusing(code: int, index: int | None = None) -> Callable[[Outgoing], Refused | None]:
+    """Refuse the data of partition A."""
+    return lambda outgoing: Refused(outgoing, code, "why", index) if outgoing.source == A else None
+
+
+def test_refused_record_becomes_a_barrier_for_the_next_attempt() -> None:
+    """Error 32 with a record named: copy up to it, then stop there."""
+    setting = Setting([[(A, answer([stored(0, 5)], lso=5))]], FakeProducer(refuse=refusing(32, 3)))
+    with pytest.raises(MustReset):
+        setting.run({A: 5, B: 0})
+    obstacle = setting.partitions[A].obstacle
+    assert obstacle.barrier == 3 and obstacle.stop is not None and obstacle.stop.code == "RECORD_REFUSED"
+    assert not setting.producer.committed
+
+
+def test_too_large_is_split_until_single_records() -> None:
+    """Error 10: half the size; a single record that is too large stops."""
+    setting = Setting([[(A, answer([stored(0, 4)], lso=4))]], FakeProducer(refuse=refusing(10)))
+    with pytest.raises(MustReset):
+        setting.run({A: 4, B: 0})
+    obstacle = setting.partitions[A].obstacle
+    assert obstacle.max_batch_bytes == len(stored(0, 4)) // 2 and obstacle.barrier is None
+    single = Setting([[(A, answer([stored(0)], lso=1))]], FakeProducer(refuse=refusing(10)))
+    with pytest.raises(MustReset):
+        single.run({A: 1, B: 0})
+    obstacle = single.partitions[A].obstacle
+    assert obstacle.barrier == 0 and obstacle.stop is not None and obstacle.stop.code == "RECORD_TOO_LARGE"
+
+
+def test_other_refusals_are_reencoded_once_before_they_stop() -> None:
+    """For instance 76, or -1: another encoding may be taken."""
+    setting = Setting([[(A, answer([stored(0, 4)], lso=4))]], FakeProducer(refuse=refusing(-1)))
+    with pytest.raises(MustReset):
+        setting.run({A: 4, B: 0})
+    obstacle = setting.partitions[A].obstacle
+    assert (obstacle.reencode_at, obstacle.barrier) == (0, None)
+    again = Setting([[(A, answer([stored(0, 4)], lso=4))]], FakeProducer(refuse=refusing(-1)))
+    again.partitions[A].obstacle = obstacle
+    with pytest.raises(MustReset):
+        again.run({A: 4, B: 0})
+    assert obstacle.barrier == 0
+
+
+def test_a_barrier_stops_its_partition_and_the_others_go_on() -> None:
+    """The stop is written in the transaction that carries what came before it."""
+    setting = Setting([[(A, answer([stored(0, 5)], lso=5)), (B, answer([stored(0, 2)], lso=2))]])
+    stop = Stop("RECORD_REFUSED", "m", "e", "s", "r", 3)
+    setting.partitions[A].obstacle = Obstacle(barrier=3, stop=stop)
+    records = setting.run({A: 5, B: 2})
+    assert {r.source: (r.source_end, r.records) for r in records} == {A: (3, 3), B: (2, 2)}
+    assert A not in setting.source.positions and setting.partitions[A].stopped
+    state = [b for b in setting.producer.sent if b.target == TopicPartition(STATE, names.STATE_OTHERS)]
+    written = [r.key for b in state for r in decode(b.header, memoryview(b.batch))]
+    assert written == [names.stop_key(*A).encode()]
+
+
+def test_damaged_batch_stops_its_partition_at_its_offset() -> None:
+    """What came before it is copied; its own bytes are not."""
+    good, bad = stored(0, 2), bytearray(stored(2, 2))
+    bad[-1] ^= 1
+    setting = Setting([[(A, answer([good, bytes(bad)], lso=4))]])
+    records = setting.run({A: 4, B: 0})
+    assert [(r.source_end, r.records) for r in records] == [(2, 2)]
+    assert setting.partitions[A].stopped
+
+
+def test_claim_writes_the_instance_beside_every_position_and_stops_in_one_transaction() -> None:
+    """Also of partitions where nothing moves: idle offsets would expire."""
+    stop = stamped(Stop("SOURCE_MISSING", "m", "e", "s", "r", 0), ME)
+    setting = Setting([], stops={TopicPartition("t", 2): stop}, resumed={A})
+    setting.loop.claim()
+    assert setting.producer.log == ["send state", "drain", "offsets", "commit"]
+    assert set(setting.producer.committed[0]) == {A, B}
+    assert (stop.generation, stop.at_ms > 0) == (ME.generation, True)
+    [batch] = setting.producer.sent
+    written = {r.key: r.value is None for r in decode(batch.header, memoryview(batch.batch))}
+    assert written == {b"stop/t/0": True, b"stop/t/2": False}
+
+
+def test_claim_of_a_lane_without_partitions_commits_nothing() -> None:
+    """An empty EndTxn would be refused."""
+    setting = Setting([])
+    setting.loop.partitions = {}
+    setting.loop.claim()
+    assert setting.producer.log == []
+
+
+def test_throttle_spends_at_most_its_rate() -> None:
+    """Bytes taken push the next fetch away; a second of silence is saved, not more."""
+    throttle = Throttle()
+    throttle.spend(0, None)
+    assert throttle.wait_s == 0.0
+    throttle.spend(3_000, 1_000.0)
+    assert 1.5 < throttle.wait_s <= 2.0
+
+
+def test_throttled_loop_does_not_ask() -> None:
+    """While the bucket is empty no request goes out."""
+    setting = Setting([], settings=CopySettings(60.0, 1 << 30, 1.0))
+    setting.loop._throttle.spend(1_000, 1.0)
+    setting.run(seconds=0.05)
+    assert setting.source.requests == 0
+
+
+def test_until_counts_stopped_partitions_as_done() -> None:
+    """Or a caught-up run would wait for them until its deadline."""
+    done = partition(A)
+    waiting = partition(B)
+    until = Until(time.monotonic() + 60, {A: 0, B: 5})
+    assert not until.over([done, waiting])
+    waiting.stopped = True
+    assert until.over([done, waiting])
+    assert Until(time.monotonic() - 1).over([done])
+    assert not Until(time.monotonic() + 60).over([done])

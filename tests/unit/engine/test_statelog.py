@@ -1,0 +1,198 @@
+"""Reading the state: everything up to the high watermark of the beginning, nothing that is undecided."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from onceover.engine import statelog
+from onceover.engine.statelog import StateLog
+from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka import calls
+from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.connection import ConnectionLost
+from onceover.kafka.fetcher import Position
+from onceover.model import TopicPartition
+from onceover.wire.hotpath import FetchedPartition
+from tests.support.rawkafka import RawRecord, build_batch
+from tests.unit.engine.batches import answer
+
+TOPIC = "__onceover.f.state"
+TP = TopicPartition(TOPIC, 0)
+
+
+def state(base_offset: int, **values: Any) -> bytes:
+    """Return one batch with a record per key; None removes it."""
+    records = [
+        RawRecord(key.encode(), None if value is None else json.dumps(value).encode(), timestamp_ms=1)
+        for key, value in values.items()
+    ]
+    return base_offset.to_bytes(8, "big") + build_batch(records)[8:]
+
+
+class FakeTarget:
+    """A cluster whose state partition has the given ends and gives the scripted answers."""
+
+    alias = "west"
+
+    def __init__(self, answers: list[FetchedPartition | Exception], *, high_watermark: int, lso: int) -> None:
+        self.answers = answers
+        self.high_watermark, self.lso = high_watermark, lso
+        self.exists = True
+        self.fetchers: list[FakeFetcher] = []
+        self.fetched_from: list[int] = []
+
+    def topics(self, names: list[str]) -> dict[str, TopicInfo]:
+        info = TopicInfo(TOPIC, UUID(int=7), {0: PartitionInfo(1, 0)}, False)
+        return {TOPIC: info} if self.exists else {}
+
+    def list_offsets(
+        self, tps: list[TopicPartition], at: int, isolation: int = 1
+    ) -> dict[TopicPartition, int]:
+        if at == calls.EARLIEST:
+            return {TP: 5}
+        return {TP: self.lso if isolation == calls.READ_COMMITTED else self.high_watermark}
+
+
+class FakeFetcher:
+    """Stands in for the Fetcher that StateLog opens."""
+
+    def __init__(self, cluster: FakeTarget, *, isolation: int, **_: object) -> None:
+        self.cluster, self.isolation = cluster, isolation
+        self.positions: dict[TopicPartition, Position] = {}
+        self.closed = False
+        cluster.fetchers.append(self)
+
+    def assign(self, tp: TopicPartition, position: Position) -> None:
+        self.positions[tp] = position
+
+    def request(self, **_: object) -> None:
+        self.cluster.fetched_from.append(self.positions[TP].offset)
+
+    def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
+        if self.closed:
+            raise ConnectionLost("used after it was closed")
+        found = self.cluster.answers.pop(0) if self.cluster.answers else answer()
+        if isinstance(found, Exception):
+            raise found
+        return [(TP, found)]
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture(autouse=True)
+def fetcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statelog, "Fetcher", FakeFetcher)
+
+
+def log_of(target: FakeTarget) -> StateLog:
+    """Return a reader of the leader's partition."""
+    return StateLog(target, TOPIC, 0)  # type: ignore[arg-type]
+
+
+def test_catch_up_waits_for_the_lso_to_pass_the_high_watermark() -> None:
+    """A transaction that is being decided is neither missed nor believed too early (model: M1)."""
+    target = FakeTarget(
+        [answer([state(0, layout=1)]), answer(), answer(), answer([state(1, layout=2)])],
+        high_watermark=2,
+        lso=1,
+    )
+    assert log_of(target).catch_up() == {"layout": 2}
+    assert target.fetched_from == [0, 1, 1, 1]
+
+
+def test_catch_up_without_waiting_reads_to_the_lso_only() -> None:
+    """A lane's first read: a layout that is being written must not hold it up."""
+    target = FakeTarget([answer([state(0, layout=1)])], high_watermark=2, lso=1)
+    assert log_of(target).catch_up(wait=False) == {"layout": 1}
+    assert not target.answers
+
+
+def test_catch_up_goes_on_where_it_was() -> None:
+    """The second look reads what is new."""
+    target = FakeTarget([answer([state(0, a=1)]), answer([state(1, b=2)])], high_watermark=1, lso=1)
+    reader = log_of(target)
+    reader.catch_up()
+    target.high_watermark = 2
+    assert reader.catch_up() == {"a": 1, "b": 2}
+    assert target.fetched_from == [0, 1]
+
+
+def test_catch_up_gives_up_when_a_transaction_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure, not an empty state."""
+    monkeypatch.setattr(statelog, "_CATCH_UP_S", 0.0)
+    with pytest.raises(Retriable, match="a transaction is open"):
+        log_of(FakeTarget([], high_watermark=2, lso=1)).catch_up()
+
+
+def test_readers_of_the_layout_read_committed() -> None:
+    """An unready layout of a dead starter would be believed otherwise."""
+    target = FakeTarget([answer([state(0, a=1)])], high_watermark=1, lso=1)
+    log_of(target).catch_up()
+    assert target.fetchers[0].isolation == calls.READ_COMMITTED
+
+
+def test_later_values_win_and_tombstones_remove() -> None:
+    """Compaction may have run, or not."""
+    target = FakeTarget(
+        [answer([state(0, a=1, b=1), state(2, a=2), state(3, b=None)])], high_watermark=4, lso=4
+    )
+    assert log_of(target).catch_up() == {"a": 2}
+
+
+def test_batch_that_begins_before_the_position_is_not_applied_again() -> None:
+    """A fetch answers whole batches."""
+    target = FakeTarget([answer([state(0, a=1, b=1)]), answer([state(0, a=9, b=2)])], high_watermark=2, lso=2)
+    reader = log_of(target)
+    reader._offset = 1
+    reader.catch_up()
+    assert reader.values == {"b": 1}
+
+
+def test_log_start_that_moved_is_followed() -> None:
+    """Retention of a compacted topic's head."""
+    target = FakeTarget([answer(error=1), answer([state(5, a=1)])], high_watermark=6, lso=6)
+    assert log_of(target).catch_up() == {"a": 1}
+    assert target.fetched_from == [0, 5]
+
+
+@pytest.mark.parametrize(
+    "trouble", [ConnectionLost("gone"), answer(error=6)], ids=["connection", "leader moved"]
+)
+def test_lost_broker_is_retriable_and_the_next_call_connects_anew(
+    trouble: Exception | FetchedPartition,
+) -> None:
+    """The old connection is closed and never used again."""
+    target = FakeTarget([trouble, answer([state(0, a=1)])], high_watermark=1, lso=1)
+    reader = log_of(target)
+    with pytest.raises(Retriable):
+        reader.catch_up()
+    assert reader.catch_up() == {"a": 1}
+    assert [fetcher.closed for fetcher in target.fetchers] == [True, False]
+
+
+def test_poll_tells_whether_something_came() -> None:
+    """And never waits."""
+    target = FakeTarget([answer([state(0, a=1)]), answer()], high_watermark=1, lso=1)
+    reader = log_of(target)
+    assert reader.poll() and not reader.poll()
+
+
+def test_missing_topic_needs_an_operator() -> None:
+    """Deleted state is not an empty state."""
+    target = FakeTarget([], high_watermark=1, lso=1)
+    target.exists = False
+    with pytest.raises(NeedsOperator, match="does not exist") as refusal:
+        log_of(target).catch_up()
+    assert refusal.value.code == "STATE_MISSING"
+
+
+def test_foreign_records_need_an_operator() -> None:
+    """Somebody else writes into the state."""
+    foreign = build_batch([RawRecord(b"layout", b"not json", timestamp_ms=1)])
+    with pytest.raises(NeedsOperator, match="no JSON under key 'layout'"):
+        log_of(FakeTarget([answer([foreign])], high_watermark=1, lso=1)).catch_up()

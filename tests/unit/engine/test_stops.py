@@ -1,0 +1,160 @@
+"""Why a partition may not go on: a minimal violation and a near miss for every code (G5)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.engine.stops import Evidence, Stop, TopicSeen, damaged_batch, judge, needs_epoch, refused_record
+from onceover.model import TopicPartition
+from onceover.wire.progress import ProgressMeta
+
+SOURCE_ID, TARGET_ID, OTHER_ID = UUID(int=1), UUID(int=2), UUID(int=3)
+SOURCE, TARGET = TopicPartition("t", 1), TopicPartition("copy.t", 1)
+META = ProgressMeta(
+    source_topic_id=str(SOURCE_ID),
+    target_topic_id=str(TARGET_ID),
+    leader_epoch=4,
+    target_end=50,
+    generation=1,
+    instance=(1, 0),
+)
+GOOD = Evidence(
+    flow="f",
+    source=SOURCE,
+    target=TARGET,
+    enrolled_source_id=SOURCE_ID,
+    enrolled_target_id=TARGET_ID,
+    position=100,
+    meta=META,
+    source_topic=TopicSeen(SOURCE_ID, 2),
+    target_topic=TopicSeen(TARGET_ID, 2),
+    log_start=0,
+    log_end=200,
+    epoch_end=(4, 200),
+    target_end=50,
+)
+
+VIOLATIONS = {
+    "SOURCE_MISSING": [replace(GOOD, source_topic=None)],
+    "SOURCE_RECREATED": [replace(GOOD, source_topic=TopicSeen(OTHER_ID, 2))],
+    "SOURCE_SHRUNK": [replace(GOOD, source_topic=TopicSeen(SOURCE_ID, 1))],
+    "TARGET_MISSING": [replace(GOOD, target_topic=None)],
+    "TARGET_RECREATED": [replace(GOOD, target_topic=TopicSeen(OTHER_ID, 2))],
+    "TARGET_SHRUNK": [replace(GOOD, target_topic=TopicSeen(TARGET_ID, 1))],
+    "PROGRESS_MISSING": [replace(GOOD, position=None, meta=None)],
+    "SOURCE_TRUNCATED": [replace(GOOD, log_start=101)],
+    "SOURCE_DIVERGED": [
+        replace(GOOD, log_end=99, epoch_end=None),
+        replace(GOOD, log_end=99),
+        # the log has grown again, but our history ends before our position
+        replace(GOOD, epoch_end=(4, 99)),
+        replace(GOOD, epoch_end=(3, 150)),
+    ],
+    "TARGET_SHORTENED": [replace(GOOD, target_end=49)],
+}
+CASES = [(code, evidence) for code, found in VIOLATIONS.items() for evidence in found]
+NEAR_MISSES = [
+    GOOD,
+    replace(GOOD, log_start=100),
+    replace(GOOD, log_end=100, epoch_end=(4, 100)),
+    replace(GOOD, epoch_end=None),
+    # a newer epoch has begun, exactly where we are
+    replace(GOOD, epoch_end=(4, 100)),
+    replace(GOOD, target_end=51),
+    replace(GOOD, source_topic=TopicSeen(SOURCE_ID, 3)),
+    # an offset that another tool committed carries no metadata: nothing to compare
+    replace(GOOD, meta=None, target_end=0),
+]
+
+
+@pytest.mark.parametrize(("code", "evidence"), CASES, ids=[code for code, _ in CASES])
+def test_violation_stops_with_its_code_and_says_what_to_do(code: str, evidence: Evidence) -> None:
+    """Expected, seen, and a command that resolves it."""
+    stop = judge(evidence)
+    assert stop is not None
+    assert stop.code == code
+    assert stop.position == evidence.position
+    assert all((stop.message, stop.expected, stop.seen, stop.resolve))
+    assert "f t:1" in stop.resolve or "restore" in stop.resolve
+
+
+@pytest.mark.parametrize("evidence", NEAR_MISSES)
+def test_near_miss_goes_on(evidence: Evidence) -> None:
+    """What looks similar and is right."""
+    assert judge(evidence) is None
+
+
+topics = st.none() | st.builds(
+    TopicSeen, st.sampled_from([SOURCE_ID, TARGET_ID, OTHER_ID]), st.integers(0, 3)
+)
+offsets = st.integers(0, 6)
+metas = st.none() | st.builds(replace, st.just(META), leader_epoch=st.integers(-1, 3), target_end=offsets)
+
+
+@given(
+    st.builds(
+        Evidence,
+        flow=st.just("f"),
+        source=st.just(SOURCE),
+        target=st.just(TARGET),
+        enrolled_source_id=st.just(SOURCE_ID),
+        enrolled_target_id=st.just(TARGET_ID),
+        position=st.none() | offsets,
+        meta=metas,
+        source_topic=topics,
+        target_topic=topics,
+        log_start=offsets,
+        log_end=offsets,
+        epoch_end=st.none() | st.tuples(st.integers(-1, 3), offsets),
+        target_end=offsets,
+    )
+)
+def test_going_on_implies_that_nothing_would_be_skipped_or_repeated(e: Evidence) -> None:
+    """Position inside the log and inside our own history, both topics the enrolled ones, target not shorter."""
+    if judge(e) is not None:
+        return
+    assert e.position is not None
+    assert e.log_start <= e.position <= e.log_end
+    assert e.source_topic is not None and e.source_topic.topic_id == e.enrolled_source_id
+    assert e.target_topic is not None and e.target_topic.topic_id == e.enrolled_target_id
+    assert e.source.partition < e.source_topic.partitions
+    assert e.target.partition < e.target_topic.partitions
+    if e.epoch_end is not None:
+        assert e.position <= e.epoch_end[1]
+        assert e.meta is None or e.epoch_end[0] >= e.meta.leader_epoch
+    assert e.meta is None or e.target_end >= e.meta.target_end
+
+
+def test_stop_survives_json_and_ignores_later_fields() -> None:
+    """As written under ``stop/<topic>/<partition>``."""
+    stop = judge(replace(GOOD, log_start=101))
+    assert stop is not None
+    assert Stop.from_json({**stop.to_json(), "later": 1}) == stop
+
+
+def test_epoch_is_compared_only_where_one_is_known() -> None:
+    """A position that an operator wrote has none."""
+    assert needs_epoch(META)
+    assert not needs_epoch(replace(META, leader_epoch=-1))
+    assert not needs_epoch(None)
+
+
+def test_refused_record_names_the_record_and_the_way_out() -> None:
+    """Too large differs: the topic's limit can be raised."""
+    large = refused_record("f", SOURCE, 5, 10, "", too_large=True)
+    assert (large.code, large.position) == ("RECORD_TOO_LARGE", 5)
+    assert "max.message.bytes" in large.resolve and "skip-to f t:1 6" in large.resolve
+    other = refused_record("f", SOURCE, 5, 32, "timestamp")
+    assert (other.code, other.position) == ("RECORD_REFUSED", 5)
+    assert "error 32: timestamp" in other.seen and "skip-to f t:1 6" in other.resolve
+
+
+def test_damaged_batch_names_its_offset() -> None:
+    """The source has to be repaired, or the batch left out."""
+    stop = damaged_batch("f", SOURCE, 5, "CRC")
+    assert (stop.code, stop.position, stop.seen) == ("SOURCE_DAMAGED", 5, "CRC")
