@@ -6,7 +6,6 @@ its exit code is always known to the caller.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import uuid
@@ -121,9 +120,11 @@ class SparkJobHook(SparkSubmitHook):
         if process is None:
             return
         # spark-submit replaces itself with the JVM, whose child the Python driver is.
-        with suppress(psutil.NoSuchProcess):
-            for child in psutil.Process(process.pid).children():
+        for child in _children(process.pid):
+            # A child that ended meanwhile has no command line; the driver may be the next one.
+            with suppress(psutil.NoSuchProcess):
                 if str(self._job.application) in child.cmdline():
+                    self.log.info("asking the driver to stop")
                     child.terminate()
 
     def await_end(self, timeout_s: float) -> bool:
@@ -137,8 +138,9 @@ class SparkJobHook(SparkSubmitHook):
             return False
         return True
 
-    def kill_group(self) -> None:
-        """Kill the job with everything it started; nothing happens when it has ended."""
-        process: subprocess.Popen[str] | None = self._submit_sp
-        if process is not None and process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return list(psutil.Process(pid).children())
+    except psutil.NoSuchProcess:
+        return []

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 # before a person has to start the flow again. Nothing else is retried, so a high number costs nothing.
 RETRIES: Final = 3000
 RETRY_DELAY: Final = timedelta(seconds=5)
-# Airflow kills a task's process 5 s after it told it to end; the rest is for the killing itself. A lane
-# finishes its transaction within half a second, Spark needs the remaining time.
-STOP_BUDGET_S: Final = 4.2
+# Airflow kills a task's process 5 s after it told it to end. A lane finishes its transaction within half a
+# second, Spark needs the remaining time.
+STOP_BUDGET_S: Final = 4.0
 
 
 class ReplicateOperator(SparkSubmitOperator):
@@ -91,10 +91,11 @@ class ReplicateOperator(SparkSubmitOperator):
         return count_report(report)
 
     def on_kill(self) -> None:
-        """Ask this run to stop, give it a moment to finish its transactions, then kill what is left.
+        """Ask this run to stop, give it a moment to finish its transactions, then kill its JVM.
 
         Asks the task's own driver and not the flow: by now a newer run may have taken over, and
-        must not be stopped. Bounded, because Airflow kills the task's process soon after this.
+        must not be stopped. The Python driver is not killed: without its JVM it aborts what the
+        lanes left open and ends. Bounded, because Airflow kills the task's process soon after this.
         """
         self._killed = True
         hook = self._job_hook
@@ -103,5 +104,4 @@ class ReplicateOperator(SparkSubmitOperator):
         hook.ask_to_stop()
         if not hook.await_end(STOP_BUDGET_S):
             self.log.warning("flow %s did not stop in time; killed, its next start resumes it", self.flow)
-        hook.kill_group()
         hook.on_kill()

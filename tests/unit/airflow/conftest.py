@@ -42,8 +42,8 @@ saw.rename(saw.with_suffix(""))
 print("secret of the driver:", os.environ.get("AIRFLOW_CONN_KAFKA_SOURCE"), flush=True)
 if told["signal"]:
     os.kill(os.getpid(), told["signal"])
-while told["stay"]:
-    signal.pause()
+while told["stay"] and os.getppid() == seen["parent"]:
+    signal.sigtimedwait([], 0.05)
 leave()
 """
 
@@ -59,7 +59,7 @@ class FakeSpark:
         self, code: int = 0, *, report: Mapping[str, Any] | None = None, kill: int = 0, stay: bool = False,
         deaf: bool = False,
     ) -> None:  # fmt: skip
-        """Say how the driver ends: report and exit code, or signal; ``stay`` waits to be stopped."""
+        """Say how the driver ends: report and exit code, or signal; ``stay`` until told or without JVM."""
         told = {"exit": code, "report": report, "signal": kill, "stay": stay, "deaf": deaf}
         (self.folder / "told.json").write_text(json.dumps(told))
 

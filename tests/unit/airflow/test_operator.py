@@ -173,10 +173,10 @@ def test_told_to_end_the_driver_is_asked_first(operator: ReplicateOperator, spar
     assert not psutil.pid_exists(saw["pid"])
 
 
-def test_driver_that_does_not_listen_is_killed(
+def test_driver_that_does_not_listen_loses_its_jvm_and_ends(
     operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither spark-submit nor the driver outlives the task."""
+    """Neither spark-submit nor the driver outlives the task for long."""
     monkeypatch.setattr("onceover_airflow.operators.STOP_BUDGET_S", 0.1)
     spark.tell(stay=True, deaf=True)
     error, saw = run_until_killed(operator, spark, operator.on_kill)
