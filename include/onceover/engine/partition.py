@@ -108,7 +108,8 @@ class PartitionCopy:
     def _groups(self, visible: list[Visible]) -> Iterator[list[Visible]]:
         """Yield runs of tiny batches together, everything else alone."""
         if self.obstacle != Obstacle():
-            yield visible
+            # What the target refused is found batch by batch; merged again, it would be refused again.
+            yield from ([one] for one in visible)
             return
         run: list[Visible] = []
         size = 0
