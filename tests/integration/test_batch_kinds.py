@@ -290,20 +290,19 @@ def test_one_record_over_the_limit_stops_its_partition_alone(replica: Replica) -
     replica.assert_same(topic)
 
 
-def test_a_null_key_stops_before_a_compacted_target(replica: Replica) -> None:
-    """Refused with 87; an empty key is a key like any other."""
+@pytest.mark.parametrize("batch_size", [12, 1], ids=["one_batch", "tiny_batches"])
+def test_a_null_key_stops_before_a_compacted_target(replica: Replica, batch_size: int) -> None:
+    """Refused with 87, also within a run of tiny batches that is copied as one; an empty key is a key."""
     topic = replica.topic()
     replica.target_topic(topic, config={"cleanup.policy": "compact"})
-    keyed = [RawRecord(b"key-%d" % n, b"v", timestamp_ms=EPOCH_MS) for n in range(3)]
-    empty, null = (
-        RawRecord(b"", b"empty", timestamp_ms=EPOCH_MS),
-        RawRecord(None, b"null", timestamp_ms=EPOCH_MS),
-    )
-    replica.source.plain(topic, 0, [*keyed, empty, null, keyed[0]], Codec.LZ4)
-    assert replica.copy().records == 4
+    good = [RawRecord(b"key-%d" % n if n % 2 else b"", b"v", timestamp_ms=EPOCH_MS) for n in range(10)]
+    records = [*good, RawRecord(None, b"null", timestamp_ms=EPOCH_MS), good[0]]
+    for first in range(0, len(records), batch_size):
+        replica.source.plain(topic, 0, records[first : first + batch_size], Codec.LZ4)
+    assert replica.copy().records == 10
     stop = replica.stop_of(topic)
-    assert stop["code"] == "RECORD_REFUSED" and "offset 4" in stop["message"]
-    assert [seen.key for seen in replica.target_records(topic).values()] == [r.key for r in [*keyed, empty]]
+    assert stop["code"] == "RECORD_REFUSED" and "offset 10" in stop["message"]
+    assert [seen.key for seen in replica.target_records(topic).values()] == [r.key for r in good]
 
 
 def test_a_target_with_its_own_compression_recompresses(replica: Replica) -> None:

@@ -109,18 +109,26 @@ class Replica:
     Args:
         folder: for the flow file.
         name: unique among all tests.
-        source: librdkafka settings of the source cluster, unsecured; ``target`` likewise.
+        source: librdkafka settings of the source cluster; ``target`` likewise.
+        unsecured: addresses for the adversaries, which speak neither TLS nor SASL.
     """
 
     def __init__(
-        self, folder: Path, name: str, source: Mapping[str, str], target: Mapping[str, str], **changes: Any
+        self,
+        folder: Path,
+        name: str,
+        source: Mapping[str, str],
+        target: Mapping[str, str],
+        *,
+        unsecured: tuple[str, str] | None = None,
     ) -> None:
         self.name = name
         self.source_client, self.target_client = dict(source), dict(target)
-        self.source = Adversary(source["bootstrap.servers"], seed=int(name[1:9], 16))
-        self.target = Adversary(target["bootstrap.servers"], seed=int(name[1:9], 16) + 1)
+        left, right = unsecured or (source["bootstrap.servers"], target["bootstrap.servers"])
+        seed = int(name[1:9], 16)
+        self.source, self.target = Adversary(left, seed), Adversary(right, seed + 1)
         self._folder = folder
-        self._changes = changes
+        self._changes: dict[str, Any] = {}
         self._flow: InlineFlow | None = None
         self._topics: list[str] = []
 
