@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from onceover.app import open_clusters
@@ -18,10 +19,13 @@ from onceover.engine.copyloop import Until
 from onceover.engine.layout import Layout
 from onceover.engine.requests import read_layout
 from onceover.engine.steps import Step
+from onceover.kafka.calls import InitResult
+from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition, lane_of
 from onceover.wire.offsetmap import MapRecord
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
-from tests.support.feeds import PARTITIONS, SMALL, assert_agreement, feed
+from tests.support.feeds import PARTITIONS, SMALL, assert_agreement, feed, progress
 from tests.support.flows import FlowProcess, InlineFlow, assert_same, write_flow
 
 KILLED = -9
@@ -72,6 +76,10 @@ class FlowCase:
     def agreed(self) -> dict[int, int]:
         """Check that progress and data agree; return the progress."""
         return assert_agreement(InlineFlow(self.path), self.topic, self.source, self.target)
+
+    def agreed_positions(self) -> dict[int, int]:
+        """Return the stable progress, also while lanes run."""
+        return progress(InlineFlow(self.path), self.topic)
 
     def converge(self) -> Layout:
         """Start anew and copy everything; check before the first lane moves, and at the end."""
@@ -180,3 +188,37 @@ def lane_threads() -> Iterator[None]:
             if isinstance(thread, LaneThread):
                 thread.stop()
                 thread.finish()
+
+
+class Inits:
+    """Every InitProducerId of this process: by which thread, for which id, with which answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seen: list[tuple[str, str, int]] = []
+        original = Cluster.init_producer_id
+
+        def spy(cluster: Cluster, transactional_id: str, timeout_ms: int) -> InitResult:
+            result = original(cluster, transactional_id, timeout_ms)
+            self.seen.append((threading.current_thread().name, transactional_id, result.error_code))
+            return result
+
+        monkeypatch.setattr(Cluster, "init_producer_id", spy)
+
+    def by(self, thread: str, code: int | None = None) -> int:
+        """Return how many ``thread`` has sent, those answered with ``code`` only if it is given."""
+        return sum(name == thread and code in (None, seen) for name, _, seen in self.seen)
+
+    def codes(self, transactional_id: str) -> list[int]:
+        """Return the answers for one id, in order."""
+        return [code for _, one, code in self.seen if one == transactional_id]
+
+
+def busy_lane(case: FlowCase) -> int:
+    """Return the lane with more partitions, of two."""
+    owners = [lane_of(TopicPartition(case.topic, number), 2) for number in range(PARTITIONS)]
+    return max(owners, key=owners.count)
+
+
+def owned_by(case: FlowCase, lane: int, count: int) -> set[int]:
+    """Return the partitions of one lane."""
+    return {n for n in range(PARTITIONS) if lane_of(TopicPartition(case.topic, n), count) == lane}

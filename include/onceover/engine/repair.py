@@ -20,6 +20,7 @@ from onceover.engine.statelog import StateLog
 from onceover.engine.stops import Stop
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
+from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.progress import ProgressMeta
@@ -232,7 +233,7 @@ def _situation(flow: str, target: Cluster, source: TopicPartition) -> _Situation
     for enrolment in enrolments.values():
         if source in enrolment.sources():
             counterpart = enrolment.target_of(source)
-            committed = target.committed(names.progress_group(flow), [counterpart]).get(counterpart)
+            committed = _committed(target, flow, counterpart)
             value = stops.get(names.stop_key(*counterpart))
             return _Situation(
                 enrolment,
@@ -245,6 +246,11 @@ def _situation(flow: str, target: Cluster, source: TopicPartition) -> _Situation
         expected="an enrolled source partition",
         resolve=f"`onceover status {flow}` lists them",
     )
+
+
+def _committed(target: Cluster, flow: str, tp: TopicPartition) -> CommittedOffset | None:
+    # Beside a live run the progress is pending again and again (error 88), each time for a moment.
+    return target.retry(lambda: target.committed(names.progress_group(flow), [tp])).get(tp)
 
 
 def _log(source: Cluster, tp: TopicPartition) -> tuple[int, int]:

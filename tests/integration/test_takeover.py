@@ -1,0 +1,292 @@
+"""DESIGN 5, sentence by sentence, on real brokers: lost ids, instances, enrolment, an operator's positions.
+
+A frozen worker is a lane in a thread that stands still before a named step: it has read, or sent,
+everything before that step and wakes up later, in a world that has moved on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from onceover.app import identity, open_clusters
+from onceover.engine import leader as leading
+from onceover.engine import names, repair
+from onceover.engine.copyloop import Until
+from onceover.engine.leader import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, Leader, fence
+from onceover.engine.steps import Step
+from onceover.errors import Fenced, MustReset, NeedsOperator, Retriable
+from onceover.kafka import calls
+from onceover.kafka.producer import TransactionalProducer
+from onceover.model import TopicPartition
+from tests.support.clusters import SharedCluster
+from tests.support.feeds import held
+from tests.support.flowcase import (
+    TIMEOUT_S,
+    FlowCase,
+    Inits,
+    LaneThread,
+    busy_lane,
+    lane_threads,
+    owned_by,
+)
+from tests.support.wait import wait_until
+
+CONCURRENT_TRANSACTIONS = 51
+TAKEN_OVER = "another start of this flow has taken over"
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> Iterator[FlowCase]:
+    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
+    with lane_threads():
+        yield case
+    case.close()
+
+
+@pytest.fixture
+def inits(monkeypatch: pytest.MonkeyPatch) -> Inits:
+    return Inits(monkeypatch)
+
+
+# ---- the leader's id
+
+
+def test_a_confirmed_run_that_lost_its_leader_id_goes_on_while_the_layout_is_its_own(
+    case: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead starter fenced leader and lanes, but never wrote a layout: nobody else would run."""
+    monkeypatch.setattr(leading, "_RECOVERY_PAUSE_S", (0.05, 0.1))
+    flow = case.flow()
+    source, target = open_clusters(flow.watch.flow)
+    with source, target, flow.running() as (lead, layout):
+        lane = LaneThread(flow, layout, busy_lane(case))
+        lane.start()
+        wait_until(lambda: lane.reached[Step.COMMITTED], TIMEOUT_S, "the lane copies")
+        for number in range(layout.lanes):
+            fence(target, names.lane_id(case.name, number))
+        fence(target, names.leader_id(case.name))
+        late = case.adversary.create_topic(f"{case.topic}-late", 1)
+        case.adversary.plain(late, 0, case.adversary.records(7))
+        with pytest.raises(Retriable, match="planned again"):
+            lead.discover()
+        lead.discover()
+        case.feed()
+        wait_until(lambda: lane.reached[Step.LANE_INIT] >= 2, TIMEOUT_S, "the lane takes over again")
+        lane.stop()
+        assert lane.finish() is None
+        flow.finish(lead, layout, token=2)
+        again = case.layout()
+        assert again is not None and (again.generation, again.run) == (layout.generation, layout.run)
+    case.assert_complete()
+    assert len(held(case.target, late, 1)[0]) == 7
+
+
+def test_a_run_that_lost_its_leader_id_to_a_newer_layout_is_fenced(
+    case: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same refusal, but the layout names another: stop, and leave its id alone."""
+    monkeypatch.setattr(leading, "_RECOVERY_PAUSE_S", (0.05, 0.1))
+    flow = case.flow()
+    with flow.running() as (lead, _), case.flow().running() as (newer, layout):
+        with pytest.raises(Fenced, match=TAKEN_OVER):
+            lead.leader.note("positions", {"v": 1})
+        # Its id is still good: the older one has not asked for it again.
+        newer.leader.note("positions", {"v": 1, "at_ms": 1})
+        assert newer.leader.layout == layout
+
+
+def test_an_older_lane_never_asks_for_the_id_of_a_newer_generation(case: FlowCase, inits: Inits) -> None:
+    """The layout is read before every InitProducerId, so a loser does not abort the winner's work."""
+    flow = case.flow()
+    lane = busy_lane(case)
+    with flow.running() as (_, layout):
+        old = LaneThread(flow, layout, lane, freeze_at=Step.COMMIT)
+        old.start()
+        old.wait_frozen()
+    with case.flow().running() as (lead, newer):
+        winner = LaneThread(case.flow(), newer, lane, freeze_at=Step.COMMIT)
+        winner.start()
+        winner.wait_frozen()
+        asked = inits.by(old.name)
+        assert isinstance(old.finish(), Fenced)
+        assert inits.by(old.name) == asked == 1
+        winner.let_go()
+        wait_until(lambda: winner.reached[Step.COMMITTED], TIMEOUT_S, "the winner's transaction is whole")
+        winner.stop()
+        assert winner.finish() is None
+        assert inits.by(winner.name) == 1
+        case.flow().finish(lead, newer, token=2)
+    case.assert_complete()
+
+
+# ---- instances
+
+
+@pytest.mark.parametrize("freeze_at", [Step.LANE_INIT, Step.LANE_RESUME, Step.CLAIM_BEGIN, Step.COMMIT])
+def test_the_higher_instance_of_a_lane_wins_and_the_lower_one_ends_quietly(
+    case: FlowCase, inits: Inits, freeze_at: Step
+) -> None:
+    """Wherever the lower one stood still; without ping-pong."""
+    flow, lane = case.flow(), busy_lane(case)
+    with flow.running() as (lead, layout):
+        low = LaneThread(flow, layout, lane, token=1, freeze_at=freeze_at)
+        low.start()
+        low.wait_frozen()
+        high = LaneThread(flow, layout, lane, token=2)
+        high.start()
+        wait_until(lambda: high.reached[Step.COMMITTED], TIMEOUT_S, "the higher one copies")
+        low.let_go()
+        assert low.finish() is None
+        assert not low.receipts
+        case.feed()
+        wanted = {tp for tp in owned_by(case, lane, layout.lanes)}
+        wait_until(lambda: caught_up(case, wanted), TIMEOUT_S, "the higher one copies what came later")
+        high.stop()
+        assert high.finish() is None
+        assert inits.by(low.name, 0) <= 2 and inits.by(high.name, 0) <= 2
+        case.flow().finish(lead, layout, token=3)
+    case.assert_complete()
+
+
+def caught_up(case: FlowCase, partitions: set[int]) -> bool:
+    """Tell whether progress has come to the source's end."""
+    source, _ = open_clusters(case.flow().watch.flow)
+    with source:
+        ends = source.list_offsets([TopicPartition(case.topic, n) for n in partitions], calls.LATEST)
+    positions = case.agreed_positions()
+    return all(positions.get(tp.partition, -1) >= end for tp, end in ends.items())
+
+
+# ---- enrolment
+
+
+def test_start_offsets_are_never_written_a_second_time(
+    case: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Model Md: an enrolment is committed, its answer lost, a lane moves on; planning anew moves nothing."""
+    monkeypatch.setattr(leading, "_RECOVERY_PAUSE_S", (0.05, 0.1))
+    flow = case.flow()
+    with flow.running() as (lead, layout):
+        late = case.adversary.create_topic(f"{case.topic}-late", 2)
+        for partition in range(2):
+            case.adversary.plain(late, partition, case.adversary.records(20))
+        commit, recover = TransactionalProducer.commit, Leader._recover
+        lanes_done: list[int] = []
+
+        def lost_answer(producer: TransactionalProducer) -> None:
+            commit(producer)
+            if not lanes_done:
+                monkeypatch.setattr(TransactionalProducer, "commit", commit)
+                raise MustReset("the answer to EndTxn is lost")
+
+        def lanes_go_on(leader: Leader) -> None:
+            recover(leader)
+            threads = [LaneThread(flow, layout, lane, seconds=5) for lane in range(layout.lanes)]
+            for thread in threads:
+                thread.start()
+            wait_until(lambda: len(held(case.target, late, 2)[0]) == 20, TIMEOUT_S, "a lane moves on")
+            for thread in threads:
+                thread.stop()
+                assert thread.finish() is None
+            lanes_done.append(1)
+
+        monkeypatch.setattr(TransactionalProducer, "commit", lost_answer)
+        monkeypatch.setattr(Leader, "_recover", lanes_go_on)
+        with pytest.raises(Retriable, match="planned again"):
+            lead.discover()
+        assert lanes_done
+        lead.discover()
+        flow.finish(lead, layout, token=2)
+    case.assert_complete()
+    assert [len(records) for records in held(case.target, late, 2).values()] == [20, 20]
+
+
+def test_an_own_enrolment_that_is_not_readable_yet_is_not_planned_again(case: FlowCase) -> None:
+    """Discovery reads the state to its end first: what was polled last may be older."""
+    flow = case.flow()
+    with flow.running() as (lead, layout):
+        state = lead.leader.state
+        stale = {key: value for key, value in state.values.items() if not key.startswith("topic/")}
+        flow.lanes(layout, Until(time.monotonic() + 1.0))
+        state.values, state._offset = stale, 0
+        plan = lead.discover()
+        assert (plan.enrol, plan.create, plan.refused) == ([], [], [])
+        flow.finish(lead, layout, token=2)
+    case.assert_complete()
+
+
+# ---- refusals
+
+
+def test_state_of_a_newer_version_is_refused_with_exit_code_3(case: FlowCase) -> None:
+    """Going on would overwrite what this version does not understand."""
+    case.flow().copy()
+    producer = Producer(case.target)
+    producer.produce(
+        names.state_topic(case.name), key=names.LAYOUT, value=b'{"v": 2, "generation": 9}', partition=0
+    )
+    assert producer.flush(30) == 0
+    with pytest.raises(NeedsOperator, match="another version of Onceover") as refusal:
+        case.flow().copy()
+    assert refusal.value.code == "STATE_VERSION" and refusal.value.exit_code == 3
+
+
+def test_another_source_cluster_is_refused(case: FlowCase) -> None:
+    """The flow file points the other way round: nothing is fenced, nothing is written."""
+    case.flow().copy()
+    before = case.layout()
+    source, target = open_clusters(case.flow().watch.flow)
+    with source, target:
+        swapped = Leader(identity(case.flow().watch.flow), target, target)
+        try:
+            with pytest.raises(NeedsOperator, match="source cluster is not the one"):
+                swapped.start()
+        finally:
+            swapped.close()
+    assert case.layout() == before
+
+
+# ---- positions written by an operator
+
+
+@pytest.mark.parametrize("operation", ["skip-to", "reseed"])
+def test_a_position_written_beside_a_live_run_stands(case: FlowCase, operation: str) -> None:
+    """It acts as a start: the live run is fenced in the middle of a transaction and overwrites nothing."""
+    flow, lane = case.flow(), busy_lane(case)
+    tp = TopicPartition(case.topic, min(owned_by(case, lane, 2)))
+    with flow.running() as (_, layout):
+        live = LaneThread(flow, layout, lane, freeze_at=Step.DATA_ACKED)
+        live.start()
+        live.wait_frozen()
+        source, target = open_clusters(flow.watch.flow)
+        with source, target:
+            end = source.list_offsets([tp], calls.LATEST)[tp]
+            if operation == "skip-to":
+                plan = repair.plan_skip(flow.name, source, target, tp, end)
+            else:
+                plan = repair.plan_reseed(flow.name, source, target, tp)
+            generation = repair.apply(identity(flow.watch.flow), source, target, plan)
+        assert generation == layout.generation + 1
+        assert isinstance(live.finish(), Fenced)
+        assert live.reached[Step.COMMITTED] == 0
+    expected = end if operation == "skip-to" else 0
+    assert case.agreed_positions()[tp.partition] == expected
+    stray = LaneThread(flow, layout, lane)
+    stray.start()
+    assert isinstance(stray.finish(), Fenced)
+    case.flow().copy()
+    seen = {number: len(records) for number, records in held(case.target, case.topic).items()}
+    whole = {number: len(records) for number, records in held(case.source, case.topic).items()}
+    assert seen == {**whole, tp.partition: 0 if operation == "skip-to" else whole[tp.partition]}
+
+
+def test_leader_timeouts_are_shorter_than_lane_timeouts() -> None:
+    """A dead leader's open transaction must not hold up a reader of the layout longer than a dead lane's."""
+    assert LEADER_TIMEOUT_MS <= LANE_TIMEOUT_MS
