@@ -6,13 +6,10 @@ import argparse
 import shutil
 from typing import Final
 
-import pyarrow.parquet as pq
-
 from onceover.app import open_clusters
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow, run_dir
 from onceover.engine.mapreader import read_map
-from onceover.spark import receipts
 
 _EXAMPLES: Final = """examples:
   onceover receipts rebuild flights-dr
@@ -39,6 +36,11 @@ def register(subparsers: Subparsers) -> None:
 
 def rebuild(args: argparse.Namespace) -> CommandResult:
     """Write the table beside the old one, then swap them. Do not run it while the flow copies."""
+    # Arrow takes a third of a second to load: not for every other command.
+    import pyarrow.parquet as pq
+
+    from onceover.spark import receipts
+
     flow = load_flow(args.flow)
     table = run_dir(flow) / "receipts"
     fresh = table.with_name("receipts.new")

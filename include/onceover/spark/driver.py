@@ -35,8 +35,8 @@ from onceover.engine.supervisor import Supervisor
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Deadline
 from onceover.logs import configure
-from onceover.spark.receipts import TRANSACTIONS
-from onceover.spark.source import FORMAT, ReplicaSource
+from onceover.spark.schema import FORMAT
+from onceover.spark.source import ReplicaSource
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +68,7 @@ class Totals(StreamingQueryListener):
         with self._lock:
             self.records += row["records"] or 0
             self.bytes += row["bytes"] or 0
-            self.transactions += row[TRANSACTIONS] or 0
+            self.transactions += row["transactions"] or 0
 
     def onQueryIdle(self, event: Any) -> None:
         """Nothing to note."""
@@ -243,7 +243,7 @@ def _observed(frame: DataFrame) -> DataFrame:
         "receipts",
         F.sum("records").alias("records"),
         F.sum("bytes").alias("bytes"),
-        F.sum(TRANSACTIONS).alias(TRANSACTIONS),
+        F.sum("transactions").alias("transactions"),
     )
 
 

@@ -12,31 +12,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
+from onceover.spark.schema import COLUMNS
 from onceover.wire.offsetlookup import merge
 from onceover.wire.offsetmap import MapRecord, receipt
 
-# Column, Spark type, Arrow type: a reader's rows must match the schema exactly.
-_COLUMNS: Final = (
-    ("flow", "string", pa.string()),
-    ("generation", "bigint", pa.int64()),
-    ("lane", "int", pa.int32()),
-    ("source_topic", "string", pa.string()),
-    ("source_partition", "int", pa.int32()),
-    ("source_start", "bigint", pa.int64()),
-    ("source_end", "bigint", pa.int64()),
-    ("target_topic", "string", pa.string()),
-    ("target_partition", "int", pa.int32()),
-    ("target_start", "bigint", pa.int64()),
-    ("target_end", "bigint", pa.int64()),
-    ("records", "bigint", pa.int64()),
-    ("bytes", "bigint", pa.int64()),
-    ("begin_ms", "bigint", pa.int64()),
-    ("commit_ms", "bigint", pa.int64()),
-)
-# Transactions are counted per lane, not per row: they stand in the first row of each flush.
-TRANSACTIONS: Final = "transactions"
-DDL: Final = ", ".join(f"{name} {kind}" for name, kind, _ in _COLUMNS) + f", {TRANSACTIONS} bigint"
-ARROW_SCHEMA: Final = pa.schema([(name, kind) for name, _, kind in _COLUMNS] + [(TRANSACTIONS, pa.int64())])
+_ARROW: Final = {"string": pa.string(), "int": pa.int32(), "bigint": pa.int64()}
+# A reader's rows must match the declared schema exactly.
+ARROW_SCHEMA: Final = pa.schema([(name, _ARROW[kind]) for name, kind in COLUMNS])
 
 
 def rows(flow: str, records: Iterable[MapRecord], transactions: int) -> pa.RecordBatch:
@@ -49,5 +31,5 @@ def rows(flow: str, records: Iterable[MapRecord], transactions: int) -> pa.Recor
     """
     listed: list[dict[str, Any]] = [dict(receipt(flow, record)) for record in merge(list(records))]
     for index, row in enumerate(listed):
-        row[TRANSACTIONS] = transactions if index == 0 else 0
+        row["transactions"] = transactions if index == 0 else 0
     return pa.RecordBatch.from_pylist(listed, schema=ARROW_SCHEMA)

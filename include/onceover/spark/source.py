@@ -7,34 +7,24 @@ Spark pickles these classes by reference.
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from onceover.app import FlowWatch, lane_task, open_clusters
-from onceover.engine.copyloop import LaneIdentity, Until
-from onceover.engine.planner import Planner
-from onceover.errors import Fenced
-from onceover.model import TopicPartition
-from onceover.spark import receipts
-from onceover.wire.offsetmap import MapRecord
+from onceover.spark.schema import DDL, FORMAT
 
-log = logging.getLogger(__name__)
+if TYPE_CHECKING:
+    # Spark loads this module in half a dozen short-lived processes while it plans; what the copy
+    # needs (0.8 s of imports) is loaded where it copies.
+    import pyarrow as pa
 
-FORMAT: Final = "onceover"
-# How often a running task hands its receipts to Spark: seldom enough to cost nothing, often enough
-# that a killed task leaves few to be found in the offset map only.
-_FLUSH_S: Final = 10.0
-_FLUSH_RECORDS: Final = 20_000
+    from onceover.engine.planner import Planner
+    from onceover.model import TopicPartition
 
 
 @dataclass
@@ -61,7 +51,7 @@ class ReplicaSource(DataSource):
 
     def schema(self) -> str:
         """Return the columns of a receipt."""
-        return receipts.DDL
+        return DDL
 
     def streamReader(self, schema: StructType) -> ReplicaReader:
         """Return the reader of a query."""
@@ -122,6 +112,9 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> Planner:
         if self._planner is None:
+            from onceover.app import FlowWatch, open_clusters
+            from onceover.engine.planner import Planner
+
             watch = FlowWatch(Path(self._flow_path))
             self._planner = Planner(
                 watch.flow.flow, self._run, lambda: watch.current().spark.task_length_ms / 1000
@@ -133,46 +126,6 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: LanePartition) -> Iterator[pa.RecordBatch]:  # type: ignore[override]
         """Copy this lane until the task is over; yield receipts of what was committed."""
-        context = TaskContext.get()
-        # The task attempt id never repeats within a SparkContext, attempt numbers do (FACTS 7).
-        attempt = 0 if context is None else context.taskAttemptId() + 1
-        watch = FlowWatch(Path(partition.flow_path))
-        me = LaneIdentity(
-            watch.flow.flow,
-            partition.generation,
-            partition.run,
-            partition.lane,
-            partition.lanes,
-            (partition.token, attempt),
-        )
-        source, target = open_clusters(watch.flow)
-        try:
-            # An outage longer than the task ends it without rows, so that Spark's retries are kept.
-            task = lane_task(watch, me, source, target, give_up_s=partition.length_s)
-            yield from _receipts(watch.flow.flow, task.run(_until(partition)))
-        except Fenced as error:
-            # The driver sees the newer generation by itself and ends the run with exit code 4.
-            log.warning("lane %d stops: %s", partition.lane, error)
-        finally:
-            source.close()
-            target.close()
+        from onceover.spark.worker import copy_lane
 
-
-def _until(partition: LanePartition) -> Until:
-    ends = None
-    if partition.ends is not None:
-        ends = {TopicPartition(t, p): offset for t, ps in partition.ends.items() for p, offset in ps.items()}
-    return Until(time.monotonic() + partition.length_s, ends)
-
-
-def _receipts(flow: str, commits: Iterator[list[MapRecord]]) -> Iterator[pa.RecordBatch]:
-    waiting: list[MapRecord] = []
-    transactions, flushed_s = 0, time.monotonic()
-    for records in commits:
-        waiting += records
-        transactions += 1
-        if waiting and (time.monotonic() - flushed_s >= _FLUSH_S or len(waiting) >= _FLUSH_RECORDS):
-            yield receipts.rows(flow, waiting, transactions)
-            waiting, transactions, flushed_s = [], 0, time.monotonic()
-    if waiting:
-        yield receipts.rows(flow, waiting, transactions)
+        yield from copy_lane(partition)

@@ -6,14 +6,13 @@ driver through its environment or 0600 files.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-
-import pyspark
 
 import onceover
 from onceover.config.flowfile import Flow
@@ -61,7 +60,10 @@ class SparkJob:
 
 def spark_submit() -> Path:
     """Return the spark-submit of the installed pyspark."""
-    return Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    spec = importlib.util.find_spec("pyspark")  # importing it would cost every command half a second
+    if spec is None or spec.origin is None:
+        raise UsageError("pyspark is not installed", resolve="run `make setup`")
+    return Path(spec.origin).parent / "bin" / "spark-submit"
 
 
 def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> SparkJob:

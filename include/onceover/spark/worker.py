@@ -1,0 +1,78 @@
+"""What a Spark worker does with one lane's task: open clusters, copy, hand receipts back."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from onceover.app import FlowWatch, lane_task, open_clusters
+from onceover.engine.copyloop import LaneIdentity, Until
+from onceover.errors import Fenced
+from onceover.logs import configure
+from onceover.model import TopicPartition
+from onceover.spark import receipts
+from onceover.wire.offsetmap import MapRecord
+
+if TYPE_CHECKING:
+    from onceover.spark.source import LanePartition
+
+log = logging.getLogger(__name__)
+
+# How often a running task hands its receipts to Spark: seldom enough to cost nothing, often enough
+# that a killed task leaves few to be found in the offset map only.
+_FLUSH_S: Final = 10.0
+_FLUSH_RECORDS: Final = 20_000
+
+
+def copy_lane(partition: LanePartition) -> Iterator[pa.RecordBatch]:
+    """Copy a lane until its task is over; yield receipts of what was committed."""
+    configure()
+    context = TaskContext.get()
+    # The task attempt id never repeats within a SparkContext, attempt numbers do (FACTS 7).
+    attempt = 0 if context is None else context.taskAttemptId() + 1
+    watch = FlowWatch(Path(partition.flow_path))
+    me = LaneIdentity(
+        watch.flow.flow,
+        partition.generation,
+        partition.run,
+        partition.lane,
+        partition.lanes,
+        (partition.token, attempt),
+    )
+    source, target = open_clusters(watch.flow)
+    try:
+        # An outage longer than the task ends it without rows, so that Spark's retries are kept.
+        task = lane_task(watch, me, source, target, give_up_s=partition.length_s)
+        yield from _receipts(watch.flow.flow, task.run(_until(partition)))
+    except Fenced as error:
+        # The driver sees the newer generation by itself and ends the run with exit code 4.
+        log.warning("lane %d stops: %s", partition.lane, error)
+    finally:
+        source.close()
+        target.close()
+
+
+def _until(partition: LanePartition) -> Until:
+    ends = None
+    if partition.ends is not None:
+        ends = {TopicPartition(t, p): offset for t, ps in partition.ends.items() for p, offset in ps.items()}
+    return Until(time.monotonic() + partition.length_s, ends)
+
+
+def _receipts(flow: str, commits: Iterator[list[MapRecord]]) -> Iterator[pa.RecordBatch]:
+    waiting: list[MapRecord] = []
+    transactions, flushed_s = 0, time.monotonic()
+    for records in commits:
+        waiting += records
+        transactions += 1
+        if waiting and (time.monotonic() - flushed_s >= _FLUSH_S or len(waiting) >= _FLUSH_RECORDS):
+            yield receipts.rows(flow, waiting, transactions)
+            waiting, transactions, flushed_s = [], 0, time.monotonic()
+    if waiting:
+        yield receipts.rows(flow, waiting, transactions)
