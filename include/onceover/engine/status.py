@@ -61,7 +61,7 @@ def flow_status(flow: str, source: Cluster, target: Cluster) -> dict[str, Any]:
     if names.state_topic(flow) in topics:
         _read_state(facts, flow, target)
         target.retry(lambda: _read_positions(facts, flow, source, target))
-        facts.last_commit_ms = _last_commit_ms(target, flow)
+        facts.last_commit_ms = target.retry(lambda: _last_commit_ms(target, flow))
     partitions = [_partition(facts, e, tp) for e in facts.enrolments.values() for tp in e.sources()]
     partitions += _refused(facts)
     return {
