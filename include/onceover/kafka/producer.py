@@ -24,7 +24,7 @@ from onceover.kafka.connection import Connection, ConnectionLost
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
-from onceover.txn.txnstate import RequestSet, TxnState
+from onceover.txn.txnstate import Phase, RequestSet, TxnState
 from onceover.wire.batch import stamp
 from onceover.wire.hotpath import ProduceData, encode_produce
 
@@ -299,11 +299,15 @@ class TransactionalProducer:
 
         Raises:
             MustReset: refused, or the outcome is unknown.
+            IllegalTransition: the transaction is lost already, or a part of it is unanswered or refused.
         """
-        if self._state.in_transaction:
-            if self._produce_version < _PRODUCE_BY_ID:
-                self._check_topic_ids()
-            self._end(commit=True)
+        if self._state.phase is Phase.READY:
+            return
+        # In every other phase, also when the transaction is lost, the state machine has the word: to
+        # return without an EndTxn would look like a commit.
+        if self._state.in_transaction and self._produce_version < _PRODUCE_BY_ID:
+            self._check_topic_ids()
+        self._end(commit=True)
 
     def abort(self) -> None:
         """End the transaction with abort.

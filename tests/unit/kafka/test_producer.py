@@ -1,0 +1,434 @@
+"""The transactional producer against a scripted broker: order, retries, and what is never committed."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceover.engine import leader
+from onceover.engine.leader import fence
+from onceover.errors import Fatal, MustReset, NeedsOperator, Retriable, UsageError
+from onceover.kafka import producer as module
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.ports import Outgoing, Refused
+from onceover.kafka.producer import TransactionalProducer
+from onceover.model import TopicPartition
+from onceover.txn.txnstate import IllegalTransition, RequestSet
+from onceover.wire.batch import parse_header
+from tests.support.rawkafka import RawRecord, build_batch
+from tests.unit.kafka.broker import LOST, FakeCluster
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+GROUP = "onceover.f"
+OFFSETS = {P0: OffsetToCommit(5, 1, "{}")}
+SETS = {"v5": (2, 13), "v5 by name": (2, 12), "v3": (0, 11)}
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onceover.kafka.backoff.time.sleep", lambda _: None)
+
+
+def batch(target: TopicPartition, count: int = 1) -> Outgoing:
+    """Return a batch for ``target``."""
+    data = bytearray(build_batch([RawRecord(b"k", b"v", timestamp_ms=1)] * count))
+    return Outgoing(target, parse_header(data), data)
+
+
+def producer(cluster: FakeCluster, first_sequence: int = 0) -> TransactionalProducer:
+    """Return an initialised producer."""
+    made = TransactionalProducer(cluster, "id", timeout_ms=1000, first_sequence=first_sequence)  # type: ignore[arg-type]
+    assert made.init()
+    cluster.log.clear()
+    return made
+
+
+@pytest.fixture(params=list(SETS), ids=list(SETS))
+def cluster(request: pytest.FixtureRequest) -> FakeCluster:
+    return FakeCluster(*SETS[request.param])
+
+
+def v5() -> FakeCluster:
+    return FakeCluster(2, 13)
+
+
+def v3() -> FakeCluster:
+    return FakeCluster(0, 11)
+
+
+# ---- order
+
+
+def test_requests_of_the_newer_set_in_their_order() -> None:
+    """Produce and TxnOffsetCommit add by themselves; EndTxn v5."""
+    cluster = v5()
+    made = producer(cluster)
+    made.send([batch(P0), batch(P1)])
+    made.drain()
+    made.add_offsets(GROUP, OFFSETS)
+    made.commit()
+    assert made.requests is RequestSet.V5
+    assert cluster.asked() == [
+        "Produce/1",
+        "Produce/2",
+        "answer",
+        "answer",
+        "TxnOffsetCommit v5",
+        "EndTxn v5",
+    ]
+
+
+def test_requests_of_the_older_set_in_their_order() -> None:
+    """Partitions and group are added before anything is written to them; topic ids compared before commit."""
+    cluster = v3()
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.send([batch(P0)])
+    made.drain()
+    made.add_offsets(GROUP, OFFSETS)
+    made.commit()
+    assert made.requests is RequestSet.V3
+    assert cluster.asked() == [
+        "AddPartitionsToTxn v3",
+        "Produce/1",
+        "answer",
+        "Produce/1",
+        "answer",
+        "AddOffsetsToTxn v3",
+        "TxnOffsetCommit v3",
+        "EndTxn v3",
+    ]
+    assert cluster.log[-2] == "Metadata"
+
+
+@pytest.mark.parametrize(
+    ("features", "expected"), [((2, 13), 13), ((2, 14), 13), ((2, 12), 12), ((0, 13), 11), ((1, 9), 9)]
+)
+def test_produce_version_follows_the_request_set(features: tuple[int, int], expected: int) -> None:
+    """Never mixed: Produce above 11 would add partitions implicitly."""
+    made = producer(FakeCluster(*features))
+    assert made._produce_version == expected
+
+
+def test_request_set_is_chosen_anew_at_each_init() -> None:
+    """The cluster may have been upgraded meanwhile."""
+    cluster = v3()
+    made = producer(cluster)
+    cluster.feature = v5().feature
+    assert made.init() and made.requests is RequestSet.V5
+
+
+def test_empty_commit_and_abort_ask_nothing(cluster: FakeCluster) -> None:
+    """48 would be the answer."""
+    made = producer(cluster)
+    made.commit()
+    made.abort()
+    assert not cluster.log
+
+
+def test_first_batch_of_a_partition_is_awaited_later_ones_are_pipelined(cluster: FakeCluster) -> None:
+    """Nothing may lie behind a batch that can be told "not yet"."""
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.send([batch(P0)])
+    made.send([batch(P0)])
+    assert cluster.asked()[-3:] == ["answer", "Produce/1", "Produce/1"]
+    made.send([batch(P1)])
+    assert cluster.asked().count("answer") == 4
+    assert [ack.base_offset for ack in made.drain()] == [100, 101, 102, 200]
+
+
+def test_drain_keeps_as_many_in_flight_as_it_is_told(cluster: FakeCluster) -> None:
+    """Reading ahead of the answers is what makes it fast."""
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.drain()
+    for _ in range(3):
+        made.send([batch(P0)])
+    assert [ack.base_offset for ack in made.drain(keep=2)] == [101]
+    assert len(made.drain()) == 2
+
+
+# ---- not yet
+
+
+@pytest.mark.parametrize("code", [51, 19])
+def test_first_round_is_repeated_unchanged_while_the_target_says_not_yet(
+    cluster: FakeCluster, code: int
+) -> None:
+    """The previous transaction closes, or replicas are short: the same batch, the same sequence."""
+    cluster.codes["answer"].extend([code, code])
+    made = producer(cluster)
+    made.send([batch(P0, 3)])
+    assert cluster.asked().count("Produce/1") == 3
+    assert [sequence for _, _, _, sequence in cluster.batches] == [0]
+    assert len(made.drain()) == 1
+
+
+@pytest.mark.parametrize("code", [51, 19])
+def test_not_yet_in_a_later_round_is_a_reset(cluster: FakeCluster, code: int) -> None:
+    """Batches behind it were refused for the gap, or will be."""
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.send([batch(P0)])
+    cluster.codes["answer"].append(code)
+    with pytest.raises(MustReset, match="refused for the moment inside a transaction"):
+        made.drain()
+    never_committed(made, cluster)
+
+
+@pytest.mark.parametrize("request_", ["AddPartitionsToTxn v3", "AddOffsetsToTxn v3", "TxnOffsetCommit v3"])
+@pytest.mark.parametrize("code", [51, 14])
+def test_adding_is_repeated_while_the_target_says_not_yet(request_: str, code: int) -> None:
+    """The older set asks before it writes."""
+    cluster = v3()
+    cluster.codes[request_].extend([code, code])
+    made = producer(cluster)
+    whole_transaction(made)
+    assert cluster.asked().count(request_) == 3
+
+
+@pytest.mark.parametrize("code", [15, 16])
+def test_moved_coordinator_is_found_again(cluster: FakeCluster, code: int) -> None:
+    """For the group and for the transaction."""
+    commit, end = names_of(cluster)
+    cluster.codes[commit].append(code)
+    cluster.codes[end].append(code)
+    whole_transaction(producer(cluster))
+    assert cluster.forgotten == [GROUP, "id"]
+
+
+def names_of(cluster: FakeCluster) -> tuple[str, str]:
+    """Return the names of TxnOffsetCommit and EndTxn in the cluster's request set."""
+    version = 5 if cluster.feature.transaction_version >= 2 else 3
+    return f"TxnOffsetCommit v{version}", f"EndTxn v{version}"
+
+
+def whole_transaction(made: TransactionalProducer) -> None:
+    """Data, progress, commit."""
+    made.send([batch(P0)])
+    made.drain()
+    made.add_offsets(GROUP, OFFSETS)
+    made.commit()
+
+
+def never_committed(made: TransactionalProducer, cluster: FakeCluster) -> None:
+    """Fail unless the producer refuses to commit, and no EndTxn was sent."""
+    with pytest.raises((IllegalTransition, MustReset)):
+        made.commit()
+    assert not any(request.startswith("EndTxn") for request in cluster.log)
+
+
+# ---- refused and lost
+
+
+@pytest.mark.parametrize("code", [10, 32, 87, -1, 2])
+def test_refused_content_is_told_and_never_committed(cluster: FakeCluster, code: int) -> None:
+    """The commit would say OK although a part is missing (FACTS 4)."""
+    cluster.codes["answer"].append(code)
+    made = producer(cluster)
+    with pytest.raises(Refused) as refused:
+        made.send([batch(P0)])
+    assert (refused.value.code, refused.value.outgoing.target) == (code, P0)
+    never_committed(made, cluster)
+
+
+@pytest.mark.parametrize("code", [47, 90, 45, 49, 59, 120, 3, 6, 100, 139])
+def test_every_other_answer_to_produce_is_a_reset(cluster: FakeCluster, code: int) -> None:
+    """Fenced, gap, unknown producer, gone, moved, or a code that nobody knows."""
+    cluster.codes["answer"].append(code)
+    made = producer(cluster)
+    with pytest.raises(MustReset):
+        made.send([batch(P0)])
+    never_committed(made, cluster)
+
+
+@pytest.mark.parametrize("code", [47, 90, 48, 120, 3, 139])
+def test_refused_progress_is_never_committed(cluster: FakeCluster, code: int) -> None:
+    """Data without progress would be copied twice."""
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.drain()
+    cluster.codes[names_of(cluster)[0]].append(code)
+    with pytest.raises(MustReset):
+        made.add_offsets(GROUP, OFFSETS)
+    never_committed(made, cluster)
+
+
+def test_connection_lost_with_a_produce_unanswered_is_a_reset(cluster: FakeCluster) -> None:
+    """What landed is unknown: never commit, never reason about it."""
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.send([batch(P0)])
+    cluster.codes["answer"].append(LOST)
+    with pytest.raises(MustReset, match=LOST):
+        made.drain()
+    never_committed(made, cluster)
+
+
+@pytest.mark.parametrize("code", [LOST, 47, 48, 51, 90, 139])
+def test_commit_with_an_unknown_or_bad_outcome_is_a_reset(cluster: FakeCluster, code: int | str) -> None:
+    """51 to a *first* EndTxn: somebody else ends our transaction."""
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.drain()
+    cluster.codes[names_of(cluster)[1]].append(code)
+    with pytest.raises(MustReset):
+        made.commit()
+    assert cluster.asked().count(names_of(cluster)[1]) == 1
+    with pytest.raises(IllegalTransition):
+        made.send([batch(P0)])
+
+
+def test_commit_is_repeated_while_the_coordinator_loads_and_then_closes(cluster: FakeCluster) -> None:
+    """51 after an EndTxn of our own means that it is being done."""
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.drain()
+    end = names_of(cluster)[1]
+    cluster.codes[end].extend([14, 51])
+    made.commit()
+    assert cluster.asked().count(end) == 3
+
+
+def test_commit_with_answers_outstanding_is_illegal(cluster: FakeCluster) -> None:
+    """A late refusal would not be noticed."""
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.send([batch(P0)])
+    with pytest.raises(IllegalTransition, match="unanswered"):
+        made.commit()
+    with pytest.raises(MustReset, match="requests in flight"):
+        made.abort()
+
+
+def test_abort_that_finds_nothing_open_is_done(cluster: FakeCluster) -> None:
+    """The target has timed it out; the next transaction goes on."""
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.drain()
+    cluster.codes[names_of(cluster)[1]].append(48)
+    made.abort()
+    whole_transaction(made)
+
+
+def test_base_offset_that_does_not_grow_is_a_reset() -> None:
+    """V3 answers a repeated sequence with OK and drops the data (FACTS 4)."""
+    cluster = v3()
+    made = producer(cluster)
+    made.send([batch(P0, 2)])
+    made.drain()
+    cluster.ends[0] = 101
+    made.send([batch(P0)])
+    with pytest.raises(MustReset, match="did not append"):
+        made.drain()
+    never_committed(made, cluster)
+
+
+@pytest.mark.parametrize("version", [12, 11])
+def test_topic_recreated_inside_a_transaction_by_name_is_noticed_before_the_commit(version: int) -> None:
+    """What was written before is gone with the old topic; Produce by id would have been refused."""
+    cluster = FakeCluster(2 if version == 12 else 0, version)
+    made = producer(cluster)
+    made.send([batch(P0)])
+    made.drain()
+    cluster.topic_id = cluster.topic_id.__class__(int=8)
+    with pytest.raises(MustReset, match="recreated inside the transaction"):
+        made.commit()
+    assert not any(request.startswith("EndTxn") for request in cluster.log)
+
+
+def test_missing_authorization_and_broker_settings_are_for_people(cluster: FakeCluster) -> None:
+    """Not retried for ever."""
+    made = producer(cluster)
+    cluster.codes["answer"].append(29)
+    with pytest.raises(UsageError, match="not authorized"):
+        made.send([batch(P0)])
+    made.init()
+    made.send([batch(P0)])
+    made.drain()
+    cluster.codes[names_of(cluster)[0]].append(12)
+    with pytest.raises(NeedsOperator):
+        made.add_offsets(GROUP, OFFSETS)
+
+
+# ---- identity and sequences
+
+
+def test_init_tells_not_yet_from_owned(cluster: FakeCluster) -> None:
+    """One attempt a call: the caller looks at the layout in between."""
+    made = TransactionalProducer(cluster, "id", timeout_ms=1000)  # type: ignore[arg-type]
+    cluster.codes["InitProducerId"].extend([51, 16, 47, 50])
+    assert [made.init() for _ in range(3)] == [False, False, False]
+    with pytest.raises(NeedsOperator):
+        made.init()
+    assert made.init()
+    assert cluster.log.count("InitProducerId") == 5
+
+
+def test_sequences_of_the_newer_set_begin_at_0_under_a_new_epoch() -> None:
+    """KIP-890: the answer to EndTxn brings it."""
+    cluster = v5()
+    made = producer(cluster)
+    for _ in range(2):
+        made.send([batch(P0, 3)])
+        made.send([batch(P0, 2)])
+        made.drain()
+        made.commit()
+    assert cluster.batches == [(0, 40, 1, 0), (0, 40, 1, 3), (0, 40, 2, 0), (0, 40, 2, 3)]
+
+
+def test_sequences_of_the_older_set_go_on_in_the_same_epoch() -> None:
+    """Begun again at 0 they would be answered OK and dropped."""
+    cluster = v3()
+    made = producer(cluster)
+    for _ in range(2):
+        made.send([batch(P0, 3)])
+        made.drain()
+        made.commit()
+    assert cluster.batches == [(0, 40, 1, 0), (0, 40, 1, 3)]
+
+
+def test_sequences_wrap_to_0_after_the_largest(cluster: FakeCluster) -> None:
+    """2147483647 is followed by 0, within a transaction too."""
+    made = producer(cluster, first_sequence=2**31 - 3)
+    for count in (2, 2, 1):
+        made.send([batch(P0, count)])
+    made.drain()
+    made.commit()
+    assert [sequence for _, _, _, sequence in cluster.batches] == [2**31 - 3, 2**31 - 1, 1]
+
+
+def test_fence_takes_only_ok_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Model M5: 51 says that the epoch will be bumped, not that it was."""
+    cluster = v5()
+    cluster.codes["InitProducerId"].extend([51, 51, 14, 16])
+
+    def retry(attempt: object, _deadline: object = None) -> object:
+        for _ in range(9):
+            try:
+                return attempt()  # type: ignore[operator]
+            except Retriable:
+                continue
+        raise AssertionError("never fenced")
+
+    monkeypatch.setattr(cluster, "retry", retry)
+    fence(cluster, "id")  # type: ignore[arg-type]
+    assert cluster.log == ["InitProducerId"] * 5
+    cluster.codes["InitProducerId"].append(53)
+    with pytest.raises(NeedsOperator, match="refuses to fence"):
+        fence(cluster, "id")  # type: ignore[arg-type]
+
+
+def test_close_closes_every_connection_and_nothing_may_follow(cluster: FakeCluster) -> None:
+    """Whoever comes next aborts what is open."""
+    made = producer(cluster)
+    made.send([batch(P0), batch(P1)])
+    made.close()
+    assert all(connection.closed for connection in cluster.connections) and len(cluster.connections) == 2
+    with pytest.raises(Fatal):
+        made.commit() if made.in_transaction else made.send([batch(P0)])
+
+
+def test_patience_is_shorter_than_every_transaction_timeout() -> None:
+    """Otherwise the target would abort for us, and a healthy lane would look fenced."""
+    assert min(leader.LANE_TIMEOUT_MS, leader.LEADER_TIMEOUT_MS) >= module._PATIENCE_S * 1000
