@@ -6,9 +6,7 @@ everything before that step and wakes up later, in a world that has moved on.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,20 +19,20 @@ from onceover.engine.steps import Step
 from onceover.errors import Fenced
 from onceover.kafka import calls
 from onceover.model import TopicPartition
-from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
 from tests.support.adversary import Traffic
 from tests.support.clusters import SharedCluster
-from tests.support.feeds import PARTITIONS, held
+from tests.support.feeds import PARTITIONS
 from tests.support.flowcase import (
     FENCED,
     TIMEOUT_S,
     FlowCase,
     Inits,
     LaneThread,
+    assert_one_generation_after_the_other,
     busy_lane,
+    duel,
     lane_threads,
 )
-from tests.support.flows import InlineFlow
 from tests.support.wait import wait_until
 
 CONCURRENT_TRANSACTIONS = 51
@@ -56,21 +54,6 @@ def inits(monkeypatch: pytest.MonkeyPatch) -> Inits:
     return Inits(monkeypatch)
 
 
-def assert_one_generation_after_the_other(case: FlowCase) -> set[int]:
-    """Fail unless the map of every partition is gapless and no generation comes after a newer one."""
-    chains: dict[TopicPartition, list[MapRecord]] = {}
-    for records in held(case.target, names.map_topic(case.name), names.MAP_PARTITIONS).values():
-        for record in records:
-            assert record.key is not None and record.value is not None
-            decoded = decode_map_value(decode_map_key(record.key), record.value)
-            chains.setdefault(decoded.source, []).append(decoded)
-    for chain in chains.values():
-        for before, after in pairwise(chain):
-            assert before.source_end == after.source_start, (before, after)
-            assert before.generation <= after.generation, (before, after)
-    return {record.generation for chain in chains.values() for record in chain}
-
-
 # ---- two launches
 
 
@@ -88,25 +71,6 @@ def test_of_two_launches_at_once_one_survives_and_the_other_harms_nothing(case: 
         case.feed()
     assert fenced, "nobody was fenced: these were no duels"
     case.converge()
-
-
-def duel(first: InlineFlow, second: InlineFlow, pause_s: float) -> list[BaseException | None]:
-    """Start both, the second ``pause_s`` later; return what each raised."""
-    outcomes: list[BaseException | None] = [None, None]
-
-    def run(number: int, flow: InlineFlow) -> None:
-        try:
-            flow.copy()
-        except BaseException as error:  # noqa: BLE001 - judged by the test
-            outcomes[number] = error
-
-    threads = [threading.Thread(target=run, args=pair) for pair in enumerate((first, second))]
-    threads[0].start()
-    threads[0].join(pause_s)
-    threads[1].start()
-    for thread in threads:
-        thread.join(TIMEOUT_S)
-    return outcomes
 
 
 def test_two_processes_launched_at_once(case: FlowCase) -> None:

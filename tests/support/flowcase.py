@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 import yaml
 
 from onceover.app import open_clusters
-from onceover.engine import steps
+from onceover.engine import names, steps
 from onceover.engine.copyloop import Until
 from onceover.engine.layout import Layout
 from onceover.engine.requests import read_layout
@@ -22,10 +23,10 @@ from onceover.engine.steps import Step
 from onceover.kafka.calls import InitResult
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition, lane_of
-from onceover.wire.offsetmap import MapRecord
+from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
-from tests.support.feeds import PARTITIONS, SMALL, assert_agreement, feed, progress
+from tests.support.feeds import PARTITIONS, SMALL, assert_agreement, feed, held, progress
 from tests.support.flows import FlowProcess, InlineFlow, assert_same, write_flow
 
 KILLED = -9
@@ -222,3 +223,37 @@ def busy_lane(case: FlowCase) -> int:
 def owned_by(case: FlowCase, lane: int, count: int) -> set[int]:
     """Return the partitions of one lane."""
     return {n for n in range(PARTITIONS) if lane_of(TopicPartition(case.topic, n), count) == lane}
+
+
+def assert_one_generation_after_the_other(case: FlowCase) -> set[int]:
+    """Fail unless the map of every partition is gapless and no generation comes after a newer one."""
+    chains: dict[TopicPartition, list[MapRecord]] = {}
+    for records in held(case.target, names.map_topic(case.name), names.MAP_PARTITIONS).values():
+        for record in records:
+            assert record.key is not None and record.value is not None
+            decoded = decode_map_value(decode_map_key(record.key), record.value)
+            chains.setdefault(decoded.source, []).append(decoded)
+    for chain in chains.values():
+        for before, after in pairwise(chain):
+            assert before.source_end == after.source_start, (before, after)
+            assert before.generation <= after.generation, (before, after)
+    return {record.generation for chain in chains.values() for record in chain}
+
+
+def duel(first: InlineFlow, second: InlineFlow, pause_s: float) -> list[BaseException | None]:
+    """Start both, the second ``pause_s`` later; return what each raised."""
+    outcomes: list[BaseException | None] = [None, None]
+
+    def run(number: int, flow: InlineFlow) -> None:
+        try:
+            flow.copy()
+        except BaseException as error:  # noqa: BLE001 - judged by the test
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=run, args=pair) for pair in enumerate((first, second))]
+    threads[0].start()
+    threads[0].join(pause_s)
+    threads[1].start()
+    for thread in threads:
+        thread.join(TIMEOUT_S)
+    return outcomes

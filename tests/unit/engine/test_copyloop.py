@@ -1,4 +1,4 @@
-"""The copy loop between scripted fakes of source and producer: the legal order, and nothing after a failure."""
+"""The copy loop between scripted fakes of source and producer: legal order, nothing after a failure."""
 
 from __future__ import annotations
 

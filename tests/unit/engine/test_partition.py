@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from itertools import islice
 
+import crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,7 +62,6 @@ def test_skipped_batch_moves_the_position_alone() -> None:
 
 def test_batch_with_holes_is_reencoded_and_its_runs_are_exact() -> None:
     """Faking the count would corrupt the target (FACTS 3)."""
-    holed = bytearray(stored(0, 2))
     # What a cleaner leaves: record 1 of two became record 5 of six.
     records = [RawRecord(b"k", b"v", timestamp_ms=5)]
     holed = bytearray(build_batch(records))
@@ -76,8 +76,6 @@ def test_batch_with_holes_is_reencoded_and_its_runs_are_exact() -> None:
 
 def crc_of(batch: bytearray) -> int:
     """Return the CRC that the header's field should hold."""
-    import crc32c
-
     return int(crc32c.crc32c(bytes(batch[21:])))
 
 

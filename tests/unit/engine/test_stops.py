@@ -115,7 +115,7 @@ metas = st.none() | st.builds(replace, st.just(META), leader_epoch=st.integers(-
     )
 )
 def test_going_on_implies_that_nothing_would_be_skipped_or_repeated(e: Evidence) -> None:
-    """Position inside the log and inside our own history, both topics the enrolled ones, target not shorter."""
+    """Position inside the log and our own history, topics the enrolled ones, target not shorter."""
     if judge(e) is not None:
         return
     assert e.position is not None

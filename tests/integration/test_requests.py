@@ -1,0 +1,232 @@
+"""What is asked of a running flow through the state topic: stop, look again; and its signs of life."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from onceover.app import open_clusters
+from onceover.engine import names
+from onceover.engine.requests import request_resume, request_stop
+from onceover.engine.status import SILENT_AFTER_MS
+from onceover.engine.steps import Step
+from onceover.engine.supervisor import HEARTBEAT_S, stop_request
+from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka import calls
+from onceover.kafka.notes import NoteWriter
+from onceover.model import TopicPartition
+from tests.support.adversary import Traffic
+from tests.support.clusters import SharedCluster
+from tests.support.feeds import PARTITIONS, held
+from tests.support.flowcase import TIMEOUT_S, FlowCase, LaneThread, busy_lane, lane_threads, owned_by
+from tests.support.wait import wait_until
+
+GRACE_S = 10.0
+STATE_OTHERS = names.STATE_OTHERS
+
+
+@pytest.fixture
+def case(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> Iterator[FlowCase]:
+    case = FlowCase(tmp_path, unique_name, source_cluster, target_cluster)
+    with lane_threads():
+        yield case
+    case.close()
+
+
+def open_transactions(case: FlowCase) -> dict[TopicPartition, tuple[int, int]]:
+    """Return (LSO, high watermark) of every partition on the target that a transaction holds open."""
+    _, target = open_clusters(case.flow().watch.flow)
+    with target:
+        topics = target.topics([case.topic, names.map_topic(case.name), names.state_topic(case.name)])
+        wanted = [TopicPartition(t.name, p) for t in topics.values() for p in t.partitions]
+        lsos = target.list_offsets(wanted, calls.LATEST)
+        ends = target.list_offsets(wanted, calls.LATEST, calls.READ_UNCOMMITTED)
+    return {tp: (lsos[tp], ends[tp]) for tp in wanted if lsos[tp] != ends[tp]}
+
+
+def test_stop_request_ends_a_busy_run_within_10_s_and_leaves_nothing_open(case: FlowCase) -> None:
+    """The open transaction is finished or aborted, the run says that it has ended, the request is gone."""
+    topics = {case.topic: PARTITIONS}
+    with (
+        case.process(forever=True) as running,
+        Traffic(case.source["bootstrap.servers"], topics, seed=6),
+    ):
+        wait_until(lambda: case.layout() and case.agreed_positions(), TIMEOUT_S, "it copies")
+        _, target = open_clusters(case.flow().watch.flow)
+        with target:
+            begun_s = time.monotonic()
+            answer = request_stop(target, case.name, wait_s=GRACE_S)
+            assert time.monotonic() - begun_s < GRACE_S
+        assert answer == {"generation": 1, "stopped": True, "was_running": True}
+        assert running.wait(GRACE_S) == 0, running.child.tail()
+        wait_until(lambda: not open_transactions(case), 2.0, "no transaction is open")
+    layout = case.layout()
+    assert layout is not None and layout.ended_at_ms is not None
+    assert case.flow().status()["state"] == "stopped"
+    _, target = open_clusters(case.flow().watch.flow)
+    with target:
+        again = request_stop(target, case.name, wait_s=GRACE_S)
+    assert again == {"generation": 1, "stopped": True, "was_running": False}
+    case.converge()
+
+
+def test_stop_request_for_an_older_run_does_not_stop_a_newer_one(case: FlowCase) -> None:
+    """A request names the run it is meant for."""
+    flow = case.flow()
+    with flow.running() as (lead, layout):
+        note(case, names.REQUEST_STOP, stop_request("0" * 16))
+        lead.tick()
+        lane = LaneThread(flow, layout, busy_lane(case))
+        lane.start()
+        wait_until(lambda: lane.reached[Step.COMMITTED], TIMEOUT_S, "it copies")
+        before = case.agreed_positions()
+        case.feed()
+        wait_until(lambda: case.agreed_positions() != before, TIMEOUT_S, "it goes on copying")
+        assert lane.is_alive() and not lead.stop_requested()
+        lead.request_stop()
+        assert lane.finish() is None
+        flow.finish(lead, layout, token=2)
+    case.converge()
+
+
+def note(case: FlowCase, key: str, value: dict[str, object]) -> None:
+    """Write a request as the command line does."""
+    _, target = open_clusters(case.flow().watch.flow)
+    writer = NoteWriter(target.config, TopicPartition(names.state_topic(case.name), STATE_OTHERS))
+    try:
+        writer.write(key, value)
+    finally:
+        writer.close()
+
+
+def test_stop_of_a_flow_that_was_never_started_says_so(case: FlowCase) -> None:
+    """Nothing is created by asking."""
+    _, target = open_clusters(case.flow().watch.flow)
+    with target:
+        with pytest.raises(NeedsOperator, match="never been started"):
+            request_stop(target, case.name, wait_s=1.0)
+        assert names.state_topic(case.name) not in target.topics()
+
+
+def test_stop_of_a_killed_run_is_not_answered_and_takes_its_request_back(case: FlowCase) -> None:
+    """Exit code 5 and a hint, instead of waiting for ever; the next start is not stopped by it."""
+    case.kill(Step.COMMITTED, 1)
+    _, target = open_clusters(case.flow().watch.flow)
+    with target, pytest.raises(Retriable, match="did not end within") as refusal:
+        request_stop(target, case.name, wait_s=0.5)
+    assert refusal.value.exit_code == 5
+    case.converge()
+
+
+def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(case: FlowCase) -> None:
+    """The topic's limit was raised: the record that was refused goes through, in its place."""
+    limited = case.adversary.create_topic(f"{case.topic}-limited", 1, {"max.message.bytes": "20000"})
+    flow = case.flow()
+    with flow.running() as (lead, layout):
+        alter(case.source, limited, "200000")
+        case.adversary.plain(limited, 0, case.adversary.records(2))
+        case.adversary.batch_of_size(limited, 0, 50_000)
+        case.adversary.plain(limited, 0, case.adversary.records(2))
+        tp = TopicPartition(limited, 0)
+        threads = [LaneThread(flow, layout, lane) for lane in range(layout.lanes)]
+        for thread in threads:
+            thread.start()
+        stop = wait_until(lambda: stop_of(case, limited), TIMEOUT_S, "the partition stops")
+        assert stop["code"] == "RECORD_TOO_LARGE" and len(held(case.target, limited, 1)[0]) == 2
+        alter(case.target, limited, "200000")
+        _, target = open_clusters(flow.watch.flow)
+        with target:
+            request_resume(target, case.name, tp)
+        wait_until(lambda: len(held(case.target, limited, 1)[0]) == 5, TIMEOUT_S, "it goes on")
+        wait_until(lambda: stop_of(case, limited) is None, TIMEOUT_S, "status forgets the stop")
+        lead.request_stop()
+        assert [thread.finish() for thread in threads] == [None, None]
+        flow.finish(lead, layout, token=2)
+    case.assert_complete()
+
+
+def alter(client: dict[str, str], topic: str, limit: str) -> None:
+    """Change a topic's largest message."""
+    change = ConfigEntry("max.message.bytes", limit, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
+    admin = AdminClient(client)
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+def stop_of(case: FlowCase, topic: str) -> dict[str, str] | None:
+    """Return the stop that status shows for a topic's first partition."""
+    partitions = case.flow().status()["partitions"]
+    stops = [p["stop"] for p in partitions if p["topic"] == topic]
+    return stops[0] if stops else None
+
+
+def test_heartbeat_shows_who_runs_and_its_absence_that_nobody_does(case: FlowCase) -> None:
+    """A killed driver looks stopped when its heartbeat is too old, not before."""
+    assert case.flow().status()["state"] == "not_started"
+    flow = case.flow()
+    with flow.running() as (lead, layout):
+        status = flow.status()
+        assert status["driver"]["alive"] and status["generation"] == layout.generation
+        assert status["state"] == "copying"
+        note(
+            case,
+            names.HEARTBEAT,
+            {
+                "v": 1,
+                "generation": layout.generation,
+                "run": layout.run,
+                "at_ms": int(time.time() * 1000) - SILENT_AFTER_MS - 1,
+                "pid": 1,
+                "refused": [],
+            },
+        )
+        silent = flow.status()
+        assert not silent["driver"]["alive"] and silent["state"] == "stopped"
+        lead._next_heartbeat_s = 0.0
+        lead.tick()
+        assert flow.status()["driver"]["alive"]
+        flow.finish(lead, layout)
+    assert flow.status()["state"] == "stopped"
+    assert SILENT_AFTER_MS > 3 * HEARTBEAT_S * 1000
+    case.assert_complete()
+
+
+def test_request_that_nobody_needs_any_more_is_taken_back(case: FlowCase) -> None:
+    """A resume request for a partition that was not stopped does not lie about for ever."""
+    flow = case.flow()
+    with flow.running() as (lead, layout):
+        key = names.resume_key(case.topic, 0)
+        note(case, key, {"v": 1, "at_ms": 1})
+        lead._next_heartbeat_s = 0.0
+        lead.tick()
+        lead._requests.catch_up()
+        assert key not in lead._requests.values
+        flow.finish(lead, layout)
+
+
+def test_partitions_of_another_lane_are_not_touched_by_a_resume_request(case: FlowCase) -> None:
+    """Only the owner looks again: the others keep their transaction."""
+    flow, lane = case.flow(), busy_lane(case)
+    other = min(set(range(PARTITIONS)) - owned_by(case, lane, 2))
+    with flow.running() as (lead, layout):
+        thread = LaneThread(flow, layout, lane)
+        thread.start()
+        wait_until(lambda: thread.reached[Step.COMMITTED], TIMEOUT_S, "it copies")
+        _, target = open_clusters(flow.watch.flow)
+        with target:
+            request_resume(target, case.name, TopicPartition(case.topic, other))
+        before = thread.reached[Step.COMMITTED]
+        case.feed()
+        wait_until(lambda: thread.reached[Step.COMMITTED] > before, TIMEOUT_S, "it goes on")
+        assert thread.reached[Step.LANE_INIT] == 1
+        thread.stop()
+        assert thread.finish() is None
+        flow.finish(lead, layout, token=2)
+    case.assert_complete()
