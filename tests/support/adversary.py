@@ -273,9 +273,20 @@ class Traffic:
     """
 
     def __init__(
-        self, bootstrap: str, topics: dict[str, int], *, seed: int, pause_s: float = 0.01, batch: int = 20
+        self,
+        bootstrap: str,
+        topics: dict[str, int],
+        *,
+        seed: int,
+        pause_s: float = 0.01,
+        batch: int = 20,
+        timeout_ms: int = 60_000,
     ) -> None:
-        """Send to ``topics`` (name -> partitions) up to ``batch`` records every ``pause_s`` seconds."""
+        """Send to ``topics`` (name -> partitions) up to ``batch`` records every ``pause_s`` seconds.
+
+        ``timeout_ms`` is that of its transactions: what a lost connection leaves open hides all records
+        behind it for as long.
+        """
         self.committed: Counter[tuple[str, int]] = Counter()
         self.unknown = 0
         self._bootstrap = bootstrap
@@ -284,6 +295,7 @@ class Traffic:
         self._rng = random.Random(seed)
         self._pause_s = pause_s
         self._batch = batch
+        self._timeout_ms = timeout_ms
         self._open: list[tuple[str, OpenTransaction]] = []
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
@@ -368,7 +380,7 @@ class Traffic:
                 adversary.plain(topic, partition, [record], codec)
                 self.committed[topic, partition] += 1
         elif kind == "begin" and len(self._open) < _MAX_OPEN:
-            self._open.append((topic, adversary.transaction(topic)))
+            self._open.append((topic, adversary.transaction(topic, timeout_ms=self._timeout_ms)))
         elif kind == "send" and self._open:
             topic, transaction = self._rng.choice(self._open)
             transaction.send(self._rng.randrange(self._topics[topic]), records, codec)

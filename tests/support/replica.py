@@ -58,6 +58,11 @@ class Live:
         """Records copied; complete once the flow has ended."""
         return sum(receipt.records for receipt in self.receipts)
 
+    @property
+    def alive(self) -> bool:
+        """True until it ends or fails."""
+        return self._thread.is_alive() and not self._failures
+
     def start(self) -> None:
         """Start it and wait until its topics are enrolled."""
         self._thread.start()

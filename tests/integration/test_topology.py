@@ -1,0 +1,257 @@
+"""Several brokers, leaders and coordinators that move, brokers that die and come back, quotas and limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import ElectionType, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
+
+from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.embed.node import KafkaNode
+from onceover.kafka.connection import DEFAULT_CLIENT_ID
+from onceover.wire.hotpath import FetchResponse, decode_fetch
+from tests.support.adversary import KEEP_FOREVER, Traffic
+from tests.support.busy import BusyProducer
+from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.rawkafka import RawConnection
+from tests.support.replica import Live, Replica
+from tests.support.wait import wait_until
+
+_TIMEOUT_S = 60.0
+_HEAP_MB = 320
+
+
+def create_replicated(
+    cluster: KafkaCluster, topic: str, partitions: int, replicas: int, **config: str
+) -> None:
+    """Create a topic with so many replicas of each partition."""
+    new = NewTopic(topic, partitions, replicas, config={**KEEP_FOREVER, **config})
+    admin = AdminClient(cluster.client)
+    admin.create_topics([new])[topic].result(_TIMEOUT_S)
+    wait_until(lambda: len(leaders(cluster, topic)) == partitions, _TIMEOUT_S, f"{topic} has leaders")
+
+
+def leaders(cluster: KafkaCluster, topic: str) -> dict[int, int]:
+    """Return the leading broker of each partition that has one."""
+    found = AdminClient(cluster.client).list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    return {number: p.leader for number, p in found.partitions.items() if p.leader >= 0}
+
+
+def in_sync(cluster: KafkaCluster, topic: str, number: int = 0) -> set[int]:
+    """Return the brokers that hold all of a partition."""
+    found = AdminClient(cluster.client).list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+    return set(found.partitions[number].isrs)
+
+
+def move_leaders_back(cluster: KafkaCluster, topic: str, partitions: int) -> None:
+    """Elect the preferred leaders: leaders move while their old brokers go on running."""
+    nodes = {node.node_id for node in cluster.nodes}
+    for number in range(partitions):
+        wait_until(lambda: in_sync(cluster, topic, number) == nodes, _TIMEOUT_S, "all are in sync")  # noqa: B023
+    wanted = [TopicPartition(topic, number) for number in range(partitions)]
+    admin = AdminClient(cluster.client)
+    admin.elect_leaders(ElectionType.PREFERRED, wanted).result(_TIMEOUT_S)
+    wait_until(lambda: set(leaders(cluster, topic).values()) == nodes, _TIMEOUT_S, "leaders are spread again")
+
+
+def progress(replica: Replica) -> int:
+    """Return the sum of all positions."""
+    return sum(p["position"] or 0 for p in replica.flow.status()["partitions"])
+
+
+def nothing_open(replica: Replica) -> bool:
+    """Tell whether no source transaction hides records."""
+    return not any(p["open_offsets"] for p in replica.flow.status()["partitions"])
+
+
+def await_progress(replica: Replica, live: Live) -> None:
+    """Wait until the flow, which goes on being fed, has copied something more."""
+    before = progress(replica)
+
+    def moved() -> bool:
+        return progress(replica) > before or not live.alive
+
+    wait_until(moved, _TIMEOUT_S, "the copy goes on", poll_s=0.2)
+    assert live.alive
+
+
+def test_three_brokers_on_both_sides(start_cluster: ClusterFactory, tmp_path: Path, unique_name: str) -> None:
+    """Leaders on all brokers; each side loses one, gets it back, and its leaders and coordinators move."""
+
+    def start(name: str) -> Any:
+        return lambda: start_cluster(name, brokers=3, heap_mb=_HEAP_MB)
+
+    source, target = start_all([start("three-source"), start("three-target")])
+    with Replica(tmp_path, unique_name, source.client, target.client) as replica:
+        replica.configure(state={"replication_factor": 3})
+        topic, partitions = f"{unique_name}.a", 6
+        create_replicated(source, topic, partitions, 3)
+        assert len(set(leaders(source, topic).values())) == 3
+        with BusyProducer(source.client, topic, partitions, seed=1) as busy, replica.running() as live:
+            await_progress(replica, live)
+            assert set(leaders(target, topic).values()) == {1, 2, 3}
+            for cluster in (source, target):
+                node = cluster.nodes[0]
+                node.kill()
+                await_progress(replica, live)
+                node.start()
+                move_leaders_back(cluster, topic, partitions)
+                await_progress(replica, live)
+        replica.copy()
+        replica.assert_same(topic)
+        assert sum(len(replica.target_records(topic, p)) for p in range(partitions)) >= busy.committed > 0
+
+
+@pytest.fixture(scope="module")
+def fragile(session_home: Path) -> Iterator[tuple[KafkaCluster, KafkaCluster]]:
+    """Two single brokers that may be killed and throttled."""
+    factory = ClusterFactory(session_home)
+    try:
+        first, second = start_all([lambda: factory("fragile-source"), lambda: factory("fragile-target")])
+        yield first, second
+    finally:
+        factory.close()
+
+
+@pytest.fixture
+def replica(
+    fragile: tuple[KafkaCluster, KafkaCluster], tmp_path: Path, unique_name: str
+) -> Iterator[Replica]:
+    with Replica(tmp_path, unique_name, fragile[0].client, fragile[1].client) as replica:
+        yield replica
+
+
+def test_brokers_are_killed_and_come_back_during_a_copy(
+    replica: Replica, fragile: tuple[KafkaCluster, KafkaCluster]
+) -> None:
+    """First the source's only broker, then the target's: the same lanes go on, and both sides are equal."""
+    topics = {replica.topic("a", partitions=2): 2, replica.topic("b"): 1}
+    with (
+        Traffic(replica.source.bootstrap, topics, seed=21, timeout_ms=4000) as traffic,
+        replica.running() as live,
+    ):
+        await_progress(replica, live)
+        for cluster in fragile:
+            cluster.nodes[0].kill()
+            cluster.nodes[0].start()
+            await_progress(replica, live)
+    wait_until(lambda: nothing_open(replica), _TIMEOUT_S, "transactions that lost their producer are aborted")
+    replica.copy()
+    replica.assert_same()
+    on_target = [replica.target_records(topic, p) for topic, count in topics.items() for p in range(count)]
+    # Sends whose answer was lost may be there as well.
+    assert sum(map(len, on_target)) >= traffic.total > 0
+
+
+def set_quota(bootstrap: str, key: str, bytes_per_second: float | None) -> None:
+    """Limit our client id on a broker, or lift the limit."""
+    entry = AlterClientQuotasRequest.EntryData
+    request = AlterClientQuotasRequest(
+        version=1,
+        entries=[
+            entry(
+                version=1,
+                entity=[entry.EntityData(version=1, entity_type="client-id", entity_name=DEFAULT_CLIENT_ID)],
+                ops=[
+                    entry.OpData(
+                        version=1, key=key, value=bytes_per_second or 0.0, remove=bytes_per_second is None
+                    )
+                ],
+            )
+        ],
+        validate_only=False,
+    )
+    with RawConnection(bootstrap) as connection:
+        assert [e.error_code for e in connection.call(request).entries] == [0]
+
+
+def test_quotas_of_the_brokers_slow_the_copy_and_break_nothing(
+    replica: Replica, fragile: tuple[KafkaCluster, KafkaCluster], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Brokers hold answers back (KIP-219): the copy waits, within its time-outs, and commits as ever."""
+    throttled: list[int] = []
+
+    def watched(frame: memoryview) -> FetchResponse:
+        answer = decode_fetch(frame)
+        throttled.append(answer.throttle_ms)
+        return answer
+
+    monkeypatch.setattr("onceover.kafka.fetcher.decode_fetch", watched)
+    topic = replica.topic(partitions=2)
+    for _ in range(8):
+        for partition in (0, 1):
+            replica.source.batch_of_size(topic, partition, 100_000)
+    addresses = replica.source.bootstrap, replica.target.bootstrap
+    keys = "consumer_byte_rate", "producer_byte_rate"
+    for address, key in zip(addresses, keys, strict=True):
+        set_quota(address, key, 150_000)
+    try:
+        replica.copy()
+    finally:
+        for address, key in zip(addresses, keys, strict=True):
+            set_quota(address, key, None)
+    assert max(throttled) > 0
+    replica.assert_same()
+
+
+def test_the_flows_bandwidth_limit_is_kept(replica: Replica) -> None:
+    """bytes_per_second over all lanes: at most a second's credit and one fetch more than the rate allows."""
+    per_second, batch_bytes, batches = 256 << 10, 60_000, 20
+    replica.configure(
+        lanes=1, limits={"bytes_per_second": f"{per_second >> 10}KiB", "memory_per_lane": "8MiB"}
+    )
+    topic = replica.topic()
+    for _ in range(batches):
+        replica.source.batch_of_size(topic, 0, batch_bytes)
+    receipts = replica.copy().receipts
+    seconds = (max(r.commit_ms for r in receipts) - min(r.begin_ms for r in receipts)) / 1000
+    one_fetch_bytes = 256 << 10
+    assert seconds >= (batches * batch_bytes - per_second - 2 * one_fetch_bytes) / per_second
+    replica.assert_same()
+
+
+@pytest.mark.soak
+def test_an_unclean_election_is_noticed(
+    start_cluster: ClusterFactory, tmp_path: Path, unique_name: str, target_cluster: SharedCluster
+) -> None:
+    """A replica that missed records becomes leader: what was copied is no longer in the source's history."""
+    source = start_cluster("unclean", brokers=3, heap_mb=_HEAP_MB)
+    topic = f"{unique_name}.a"
+    unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    create_replicated(source, topic, 1, 2, **unclean)
+    with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
+        write(source, topic, b"before", 10)
+        first, second = replicas_of(source, topic)
+        second.kill()
+        wait_until(lambda: len(in_sync(source, topic)) == 1, _TIMEOUT_S, "a replica is out of sync")
+        write(source, topic, b"lost", 10)
+        assert replica.copy().records == 20
+        first.kill()
+        second.start()
+        wait_until(lambda: leaders(source, topic).get(0) == second.node_id, _TIMEOUT_S, "it leads")
+        write(source, topic, b"after", 30)
+        assert replica.copy().records == 0
+        stop = replica.stop_of(topic)
+    assert stop["code"] == "SOURCE_DIVERGED"
+    assert "offset 20" in stop["expected"] and "offset 10" in stop["seen"]
+
+
+def replicas_of(cluster: KafkaCluster, topic: str) -> tuple[KafkaNode, KafkaNode]:
+    """Return the node that leads the only partition, and the other one that has it."""
+    nodes = {node.node_id: node for node in cluster.nodes}
+    leader = leaders(cluster, topic)[0]
+    (other,) = in_sync(cluster, topic) - {leader}
+    return nodes[leader], nodes[other]
+
+
+def write(cluster: KafkaCluster, topic: str, value: bytes, count: int) -> None:
+    """Write records one by one."""
+    producer = Producer({**cluster.client, "acks": "all", "enable.idempotence": True})
+    for number in range(count):
+        producer.produce(topic, value + b"-%d" % number, partition=0)
+    assert producer.flush(_TIMEOUT_S) == 0

@@ -1,0 +1,93 @@
+"""An ordinary producer under load for clusters of several brokers, which come and go meanwhile."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException, Producer
+
+_TIMEOUT_S = 90.0
+_ABORT_SHARE = 0.3
+
+
+class BusyProducer:
+    """Transactions, some of them aborted, over all partitions of a topic, in a background thread.
+
+    A transaction that a broker's loss spoils is aborted and given up. ``committed`` counts records whose
+    commit was confirmed.
+    """
+
+    def __init__(
+        self, client: Mapping[str, str], topic: str, partitions: int, *, seed: int, pause_s: float = 0.02
+    ) -> None:
+        self.committed = 0
+        self._topic = topic
+        self._partitions = partitions
+        self._pause_s = pause_s
+        self._rng = random.Random(seed)
+        self._serial = 0
+        self._stopping = threading.Event()
+        self._failures: list[BaseException] = []
+        self._producer = Producer(
+            {
+                **client,
+                "transactional.id": f"busy-{topic}-{seed}",
+                "compression.type": "lz4",
+                "linger.ms": 0,
+                "transaction.timeout.ms": 20_000,
+                "log_level": 3,
+            }
+        )
+        self._thread = threading.Thread(target=self._run, name=f"busy-{seed}", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._producer.init_transactions(_TIMEOUT_S)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stopping.set()
+        self._thread.join(2 * _TIMEOUT_S)
+        if self._failures:
+            raise self._failures[0]
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.wait(self._pause_s):
+                self._transaction()
+        except BaseException as error:  # noqa: BLE001 - raised at the end of the block, in the test's thread
+            self._failures.append(error)
+
+    def _transaction(self) -> None:
+        self._producer.begin_transaction()
+        count = self._rng.randint(1, 30)
+        try:
+            for _ in range(count):
+                self._serial += 1
+                number = self._rng.randrange(self._partitions)
+                self._producer.produce(self._topic, b"%d" % self._serial, b"key", partition=number)
+            if self._rng.random() < _ABORT_SHARE:
+                self._producer.abort_transaction(_TIMEOUT_S)
+                return
+            self._commit()
+            self.committed += count
+        except KafkaException as error:
+            if not error.args[0].txn_requires_abort():
+                raise
+            self._producer.abort_transaction(_TIMEOUT_S)
+
+    def _commit(self) -> None:
+        while True:
+            try:
+                self._producer.commit_transaction(_TIMEOUT_S)
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+            else:
+                return
