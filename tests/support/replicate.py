@@ -57,10 +57,11 @@ class Replicate:
             found = []
             for process in jvm.children(recursive=True):
                 try:
-                    line = process.cmdline()
-                    if "pyspark.worker" in line and process.parent().cmdline() == line:
+                    line, parent = process.cmdline(), process.parent()
+                    # The daemon has the same command line; workers are its children.
+                    if "pyspark.worker" in line and parent is not None and parent.cmdline() == line:
                         found.append(process)
-                except (psutil.NoSuchProcess, AttributeError):
+                except psutil.NoSuchProcess:
                     continue
             return found
 
