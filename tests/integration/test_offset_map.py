@@ -30,10 +30,12 @@ def plain(replica: Replica) -> str:
 
 
 def transactional(replica: Replica) -> str:
+    # Fetches of 256 KiB, a transaction of our own for each: several in one run of the lane.
+    replica.configure(limits={"memory_per_lane": "8MiB"}, transaction={"max_bytes": "64KiB"})
     topic = replica.topic()
     for _ in range(10):
         transaction = replica.source.transaction(topic)
-        transaction.send(0, replica.source.records(7), Codec.LZ4)
+        transaction.send(0, [replica.source.record(value=bytes(20_000)) for _ in range(7)])
         transaction.commit()
     return topic
 
