@@ -138,7 +138,7 @@ class Supervisor:
     def end(self) -> None:
         """Write that the run has ended, and take back the request that ended it."""
         self.leader.end()
-        self._requests.catch_up()
+        self._target.retry(self._requests.catch_up)
         if names.REQUEST_STOP in self._requests.values:
             self._notes.write(names.REQUEST_STOP, None)
 
