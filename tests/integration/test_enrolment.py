@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
@@ -15,6 +17,8 @@ from tests.support.replica import Replica, topic_config
 from tests.support.wait import wait_until
 
 _TIMEOUT_S = 30.0
+# `status` opens both clusters anew each time.
+_POLL_S = 0.2
 
 
 def grow(replica: Replica, topic: str, partitions: int) -> None:
@@ -35,6 +39,11 @@ def on_target(replica: Replica) -> set[str]:
     """Return the target's topics that carry the flow's name."""
     topics = AdminClient(replica.target_client).list_topics(timeout=_TIMEOUT_S).topics
     return {topic for topic in topics if replica.name in topic and not topic.startswith("__")}
+
+
+def caught_up(replica: Replica) -> bool:
+    """Tell whether nothing is left to copy."""
+    return bool(replica.flow.status()["lag_offsets"] == 0)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +85,9 @@ def test_a_topic_born_during_a_run_is_copied_from_its_first_record(replica: Repl
         for partition in range(3):
             replica.source.plain(topic, partition, replica.source.records(5, key=b"k"))
         wait_until(lambda: topic in on_target(replica), _TIMEOUT_S, "the topic is created")
-        wait_until(lambda: live_position(replica, topic) == 15, _TIMEOUT_S, "its records are copied")
+        wait_until(
+            lambda: live_position(replica, topic) == 15, _TIMEOUT_S, "its records are copied", poll_s=_POLL_S
+        )
     assert live.records == 15
     replica.assert_same(topic)
     seen = topic_config(replica.target_client, topic)
@@ -103,8 +114,12 @@ def test_partitions_that_are_added_under_load(replica: Replica) -> None:
         grow(replica, topic, 5)
         for partition in range(2, 5):
             replica.source.every_null_and_empty(topic, partition)
-        wait_until(lambda: replica.flow.status()["lag_offsets"] == 0, _TIMEOUT_S, "the growth is noticed")
-        wait_until(lambda: copied(replica, topic, range(2, 5)), _TIMEOUT_S, "the new partitions are copied")
+        wait_until(
+            lambda: copied(replica, topic, range(2, 5)),
+            _TIMEOUT_S,
+            "the new partitions are copied",
+            poll_s=_POLL_S,
+        )
     rest = replica.copy().records
     replica.assert_same()
     assert live.records + rest == sum(len(replica.target_records(topic, p)) for p in range(5))
@@ -183,7 +198,7 @@ def test_two_flows_side_by_side_do_not_meet(replica: Replica) -> None:
                 for side, topic in ((replica, mine), (second, yours)):
                     side.source.plain(topic, number % 2, side.source.records(3))
             for side in (replica, second):
-                wait_until(lambda: side.flow.status()["lag_offsets"] == 0, _TIMEOUT_S, "copied")  # noqa: B023
+                wait_until(partial(caught_up, side), _TIMEOUT_S, "all is copied", poll_s=_POLL_S)
         assert (one.records, two.records) == (18, 18)
         assert set(committed(replica)) == {(mine, 0), (mine, 1)}
         assert set(committed(second)) == {(yours, 0), (yours, 1)}

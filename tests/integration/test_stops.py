@@ -25,6 +25,8 @@ from tests.support.replica import Replica, alter_config, delete_topics
 from tests.support.wait import wait_until
 
 _TIMEOUT_S = 30.0
+# `status` opens both clusters anew each time.
+_POLL_S = 0.2
 
 Capture = pytest.CaptureFixture[str]
 
@@ -126,9 +128,16 @@ def test_a_deleted_source_topic_stops_a_running_lane(scene: Scene, capsys: Captu
     """Seen while copying; the other topic goes on within the same run."""
     with scene.replica.running() as live:
         delete_topics(scene.replica.source_client, [scene.topic])
-        wait_until(lambda: scene.replica.stop_of(scene.topic), _TIMEOUT_S, "the partition stops")
+        wait_until(
+            lambda: scene.replica.stop_of(scene.topic), _TIMEOUT_S, "the partition stops", poll_s=_POLL_S
+        )
         scene.feed_other()
-        wait_until(lambda: scene.replica.flow.status()["lag_offsets"] == 0, _TIMEOUT_S, "the other goes on")
+        wait_until(
+            lambda: scene.replica.flow.status()["lag_offsets"] == 0,
+            _TIMEOUT_S,
+            "the other goes on",
+            poll_s=_POLL_S,
+        )
     assert live.records == 3
     scene.expect_stop(capsys, "SOURCE_MISSING", "no such topic")
     scene.replica.source.create_topic(scene.topic)
@@ -201,7 +210,9 @@ def test_a_deleted_target_topic_stops_a_running_lane(scene: Scene, capsys: Captu
     with scene.replica.running():
         delete_topics(scene.replica.target_client, [scene.topic])
         scene.feed(5)
-        wait_until(lambda: scene.replica.stop_of(scene.topic), _TIMEOUT_S, "the partition stops")
+        wait_until(
+            lambda: scene.replica.stop_of(scene.topic), _TIMEOUT_S, "the partition stops", poll_s=_POLL_S
+        )
         wait_until(
             lambda: scene.replica.partition_status(scene.other)["lag_offsets"] == 0, 30, "others go on"
         )
@@ -248,12 +259,14 @@ def test_resume_looks_again_within_the_same_run(replica: Replica, capsys: Captur
         code, plan = replica.command(capsys, "partition", "resume", flow, f"{topic}:0", "--apply")
         assert (code, plan["refused"][0]["code"]) == (3, "NOT_STOPPED")
         replica.source.batch_of_size(topic, 0, 200_000)
-        wait_until(lambda: replica.stop_of(topic), _TIMEOUT_S, "the record is refused")
+        wait_until(lambda: replica.stop_of(topic), _TIMEOUT_S, "the record is refused", poll_s=_POLL_S)
         alter_config(replica.target_client, topic, {"max.message.bytes": "1000000"})
         code, plan = replica.command(capsys, "partition", "resume", flow, f"{topic}:0", "--apply")
         assert (code, plan["applied"], plan["generation"]) == (0, True, None)
-        wait_until(lambda: not replica.stop_of(topic), _TIMEOUT_S, "the partition goes on")
-        wait_until(lambda: replica.partition_status(topic)["lag_offsets"] == 0, _TIMEOUT_S, "copied")
+        wait_until(lambda: not replica.stop_of(topic), _TIMEOUT_S, "the partition goes on", poll_s=_POLL_S)
+        wait_until(
+            lambda: replica.partition_status(topic)["lag_offsets"] == 0, _TIMEOUT_S, "copied", poll_s=_POLL_S
+        )
     assert live.records == 3
     replica.assert_same()
 
@@ -355,9 +368,11 @@ def lose_log(cluster: KafkaCluster, topic: str) -> None:
 
 
 def test_logs_that_lost_records_are_noticed(
-    lonely: tuple[Replica, KafkaCluster, KafkaCluster], capsys: Capture
+    lonely: tuple[Replica, KafkaCluster, KafkaCluster], capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SOURCE_DIVERGED, also when the source has grown past our position again; TARGET_SHORTENED."""
+    # How long an end that seems too low is looked at again: leaders do not move here.
+    monkeypatch.setattr("onceover.engine.resume._PATIENCE_S", 1.0)
     replica, source, target = lonely
     scene = Scene(replica)
     lose_log(source, scene.topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -48,11 +49,16 @@ def in_sync(cluster: KafkaCluster, topic: str, number: int = 0) -> set[int]:
     return set(found.partitions[number].isrs)
 
 
+def all_in_sync(cluster: KafkaCluster, topic: str, number: int) -> bool:
+    """Tell whether every broker holds all of a partition."""
+    return in_sync(cluster, topic, number) == {node.node_id for node in cluster.nodes}
+
+
 def move_leaders_back(cluster: KafkaCluster, topic: str, partitions: int) -> None:
     """Elect the preferred leaders: leaders move while their old brokers go on running."""
     nodes = {node.node_id for node in cluster.nodes}
     for number in range(partitions):
-        wait_until(lambda: in_sync(cluster, topic, number) == nodes, _TIMEOUT_S, "all are in sync")  # noqa: B023
+        wait_until(partial(all_in_sync, cluster, topic, number), _TIMEOUT_S, "all replicas are in sync")
     wanted = [TopicPartition(topic, number) for number in range(partitions)]
     admin = AdminClient(cluster.client)
     admin.elect_leaders(ElectionType.PREFERRED, wanted).result(_TIMEOUT_S)
@@ -81,7 +87,7 @@ def await_progress(replica: Replica, live: Live) -> None:
 
 
 def test_three_brokers_on_both_sides(start_cluster: ClusterFactory, tmp_path: Path, unique_name: str) -> None:
-    """Leaders on all brokers; each side loses one, gets it back, and its leaders and coordinators move."""
+    """Leaders on all brokers; each side loses one at the same time and gets it back; leaders move twice."""
 
     def start(name: str) -> Any:
         return lambda: start_cluster(name, brokers=3, heap_mb=_HEAP_MB)
@@ -95,13 +101,17 @@ def test_three_brokers_on_both_sides(start_cluster: ClusterFactory, tmp_path: Pa
         with BusyProducer(source.client, topic, partitions, seed=1) as busy, replica.running() as live:
             await_progress(replica, live)
             assert set(leaders(target, topic).values()) == {1, 2, 3}
-            for cluster in (source, target):
-                node = cluster.nodes[0]
+            lost = [cluster.nodes[0] for cluster in (source, target)]
+            for node in lost:
                 node.kill()
-                await_progress(replica, live)
-                node.start()
+            await_progress(replica, live)
+            for node in lost:
+                node.launch()
+            for node in lost:
+                node.await_ready(_TIMEOUT_S)
+            for cluster in (source, target):
                 move_leaders_back(cluster, topic, partitions)
-                await_progress(replica, live)
+            await_progress(replica, live)
         replica.copy()
         replica.assert_same(topic)
         assert sum(len(replica.target_records(topic, p)) for p in range(partitions)) >= busy.committed > 0
