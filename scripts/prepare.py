@@ -10,6 +10,7 @@ from onceover.embed.archive import make_archive
 from onceover.embed.jars import COORDINATES, DEFAULT_VERSION, kafka_jars
 from onceover.embed.java import ensure_java
 from onceover.errors import OnceoverError
+from onceover.spark import archive
 
 log = logging.getLogger("setup")
 
@@ -27,6 +28,7 @@ def main() -> int:
             ):
                 log.info("Kafka %s, %s: %d jars", version, jar_set, len(list(path.glob("*.jar"))))
         log.info("Kafka %s starts quicker with %s", DEFAULT_VERSION, make_archive(DEFAULT_VERSION).name)
+        log.info("Spark starts quicker with %s", archive.make_archive().name)
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 -- an expected failure: its text says what to do
         return error.exit_code

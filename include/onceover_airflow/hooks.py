@@ -20,7 +20,8 @@ from airflow.sdk._shared.secrets_masker import redact
 from airflow.sdk.exceptions import AirflowException
 
 from onceover.embed.processes import guarded_argv
-from onceover.spark.submit import SparkJob, spark_submit
+from onceover.spark.locate import spark_submit
+from onceover.spark.submit import SparkJob
 
 # Enough of the driver's last words to explain a job that never came up.
 TAIL_LINES: Final = 15

@@ -124,12 +124,13 @@ def test_a_paused_run_that_wakes_after_a_newer_one_stops_and_changes_nothing(
     with case.process(pause_at=step.name) as old:
         old.wait_paused(TIMEOUT_S)
         case.feed()
-        case.flow().copy()
+        newer = case.flow().copy().layout
         before = case.agreed()
         old.child.resume()
         assert old.wait(TIMEOUT_S) == FENCED, old.child.tail()
         assert TAKEN_OVER in old.child.tail(50)
     assert case.agreed() == before
+    assert case.owners() == {newer.generation}
     case.assert_complete()
     case.feed()
     case.converge()

@@ -18,7 +18,7 @@ from onceover.embed.ports import PortReservation
 from onceover.embed.processes import ChildProcess
 from onceover.kafka import calls
 from onceover.model import TopicPartition
-from onceover.spark.submit import spark_submit
+from onceover.spark.locate import spark_submit
 from tests.support.adversary import Adversary, Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow

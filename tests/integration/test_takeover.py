@@ -126,6 +126,19 @@ def test_an_older_lane_never_asks_for_the_id_of_a_newer_generation(case: FlowCas
     case.assert_complete()
 
 
+def test_an_idle_lane_of_an_older_generation_stops_by_itself(case: FlowCase) -> None:
+    """It has nothing to commit, so no refusal would tell it: it looks at the layout."""
+    flow, lane = case.flow(), busy_lane(case)
+    with flow.running() as (_, layout):
+        idle = LaneThread(flow, layout, lane)
+        idle.start()
+        wait_until(lambda: caught_up(case, owned_by(case, lane, 2)), TIMEOUT_S, "there is nothing to do")
+        with case.flow().running():
+            wait_until(lambda: not idle.is_alive(), 10.0, "it notices")
+    assert isinstance(idle.finish(), Fenced)
+    case.converge()
+
+
 # ---- instances
 
 

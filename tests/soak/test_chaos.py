@@ -9,13 +9,16 @@ import os
 import random
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from onceover.app import open_clusters
 from onceover.embed.kafka import KafkaCluster
+from onceover.engine.requests import request_stop
 from onceover.errors import OnceoverError
 from onceover.kafka import calls
 from onceover.model import TopicPartition
@@ -112,13 +115,24 @@ class Chaos:
         node.start()
 
     def settle(self) -> None:
-        """Let a last, undisturbed run copy what is there; the others are fenced by it."""
+        """End every process, then let a last, undisturbed run copy what is there."""
         wait_until(lambda: nothing_open(self.case), _SOURCE_SETTLES_S, "the source's transactions end")
-        self.case.flow().copy()
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while any(process.child.alive for process in self.processes) and time.monotonic() < deadline_s:
+            self.ask_to_stop()
         for process in self.processes:
+            assert not process.child.alive, f"does not end:\n{process.child.tail(60)}"
             code = process.wait(TIMEOUT_S)
-            assert code in (0, FENCED, _TEMPORARY, KILLED), process.child.tail(40)
+            assert code in (0, FENCED, _TEMPORARY, KILLED), process.child.tail(60)
         self.processes.clear()
+        self.case.flow().copy()
+
+    def ask_to_stop(self) -> None:
+        """Ask whichever run is the newest now; one that is still starting becomes the newest later."""
+        _, target = open_clusters(self.case.flow().watch.flow)
+        with target, suppress(OnceoverError):
+            request_stop(target, self.case.name, wait_s=2.0)
+        self.let_it_run(0.2, 0.3)
 
     def close(self) -> None:
         """Leave nothing running."""

@@ -24,6 +24,7 @@ from onceover.kafka.calls import InitResult
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition, lane_of
 from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
+from onceover.wire.progress import ProgressMeta
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, SMALL, assert_agreement, feed, held, progress
@@ -77,6 +78,14 @@ class FlowCase:
     def agreed(self) -> dict[int, int]:
         """Check that progress and data agree; return the progress."""
         return assert_agreement(InlineFlow(self.path), self.topic, self.source, self.target)
+
+    def owners(self) -> set[int]:
+        """Return the generations that have written the topic's progress."""
+        _, target = open_clusters(InlineFlow(self.path).watch.flow)
+        with target:
+            committed = target.retry(lambda: target.committed(names.progress_group(self.name), None))
+        metas = [ProgressMeta.decode(o.metadata) for tp, o in committed.items() if tp.topic == self.topic]
+        return {meta.generation for meta in metas if meta is not None}
 
     def agreed_positions(self) -> dict[int, int]:
         """Return the stable progress, also while lanes run."""

@@ -6,7 +6,6 @@ driver through its environment or 0600 files.
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import sys
@@ -18,10 +17,13 @@ import onceover
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.errors import UsageError
+from onceover.spark.archive import archive_flags
+from onceover.spark.locate import spark_submit
 
 _SPARK_JOBS: Final = Path(onceover.__file__).parents[2] / "spark_jobs"
 # Attempts of one task before the query fails; local[N] without it would allow none (FACTS 7).
 _TASK_ATTEMPTS: Final = 4
+_JVM_FLAGS: Final = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 _LOCAL: Final = re.compile(r"local(\[([0-9]+|\*)(,[0-9]+)?\])?")
 
 
@@ -56,14 +58,6 @@ class SparkJob:
             str(self.application),
             *self.arguments,
         ]
-
-
-def spark_submit() -> Path:
-    """Return the spark-submit of the installed pyspark."""
-    spec = importlib.util.find_spec("pyspark")  # importing it would cost every command half a second
-    if spec is None or spec.origin is None:
-        raise UsageError("pyspark is not installed", resolve="run `make setup`")
-    return Path(spec.origin).parent / "bin" / "spark-submit"
 
 
 def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> SparkJob:
@@ -113,7 +107,7 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         "spark.app.name": f"onceover {flow.flow}",
         "spark.driver.memory": "1g",
         # The JVM only plans: a concurrent collector's threads would take time from the copy.
-        "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "spark.driver.extraJavaOptions": " ".join(_JVM_FLAGS + archive_flags()),
         "spark.sql.shuffle.partitions": "1",
         # A speculative copy of a lane would fence the running one.
         "spark.speculation": "false",

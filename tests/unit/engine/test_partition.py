@@ -20,7 +20,7 @@ from onceover.wire.records import decode
 from onceover.wire.visibility import Visible
 from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, build_batch
 from tests.unit.engine.batches import stored
-from tests.unit.engine.test_copyloop import TARGET_START, A, partition
+from tests.unit.engine.loop import TARGET_START, A, partition
 
 STOP = Stop("RECORD_REFUSED", "m", "e", "s", "r", 3)
 

@@ -4,56 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.engine import leader
-from onceover.engine.leader import fence
-from onceover.errors import Fatal, MustReset, NeedsOperator, Retriable, UsageError
-from onceover.kafka import producer as module
-from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.ports import Outgoing, Refused
-from onceover.kafka.producer import TransactionalProducer
-from onceover.model import TopicPartition
+from onceover.errors import MustReset, NeedsOperator, UsageError
+from onceover.kafka.ports import Refused
 from onceover.txn.txnstate import IllegalTransition, RequestSet
-from onceover.wire.batch import parse_header
-from tests.support.rawkafka import RawRecord, build_batch
 from tests.unit.kafka.broker import LOST, FakeCluster
-
-P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
-GROUP = "onceover.f"
-OFFSETS = {P0: OffsetToCommit(5, 1, "{}")}
-SETS = {"v5": (2, 13), "v5 by name": (2, 12), "v3": (0, 11)}
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onceover.kafka.backoff.time.sleep", lambda _: None)
-
-
-def batch(target: TopicPartition, count: int = 1) -> Outgoing:
-    """Return a batch for ``target``."""
-    data = bytearray(build_batch([RawRecord(b"k", b"v", timestamp_ms=1)] * count))
-    return Outgoing(target, parse_header(data), data)
-
-
-def producer(cluster: FakeCluster, first_sequence: int = 0) -> TransactionalProducer:
-    """Return an initialised producer."""
-    made = TransactionalProducer(cluster, "id", timeout_ms=1000, first_sequence=first_sequence)  # type: ignore[arg-type]
-    assert made.init()
-    cluster.log.clear()
-    return made
-
-
-@pytest.fixture(params=list(SETS), ids=list(SETS))
-def cluster(request: pytest.FixtureRequest) -> FakeCluster:
-    return FakeCluster(*SETS[request.param])
-
-
-def v5() -> FakeCluster:
-    return FakeCluster(2, 13)
-
-
-def v3() -> FakeCluster:
-    return FakeCluster(0, 11)
-
+from tests.unit.kafka.scenes import (
+    GROUP,
+    OFFSETS,
+    P0,
+    P1,
+    batch,
+    names_of,
+    never_committed,
+    producer,
+    v3,
+    v5,
+    whole_transaction,
+)
 
 # ---- order
 
@@ -197,27 +164,6 @@ def test_moved_coordinator_is_found_again(cluster: FakeCluster, code: int) -> No
     assert cluster.forgotten == [GROUP, "id"]
 
 
-def names_of(cluster: FakeCluster) -> tuple[str, str]:
-    """Return the names of TxnOffsetCommit and EndTxn in the cluster's request set."""
-    version = 5 if cluster.feature.transaction_version >= 2 else 3
-    return f"TxnOffsetCommit v{version}", f"EndTxn v{version}"
-
-
-def whole_transaction(made: TransactionalProducer) -> None:
-    """Data, progress, commit."""
-    made.send([batch(P0)])
-    made.drain()
-    made.add_offsets(GROUP, OFFSETS)
-    made.commit()
-
-
-def never_committed(made: TransactionalProducer, cluster: FakeCluster) -> None:
-    """Fail unless the producer refuses to commit, and no EndTxn was sent."""
-    with pytest.raises((IllegalTransition, MustReset)):
-        made.commit()
-    assert not any(request.startswith("EndTxn") for request in cluster.log)
-
-
 # ---- refused and lost
 
 
@@ -349,86 +295,3 @@ def test_missing_authorization_and_broker_settings_are_for_people(cluster: FakeC
     cluster.codes[names_of(cluster)[0]].append(12)
     with pytest.raises(NeedsOperator):
         made.add_offsets(GROUP, OFFSETS)
-
-
-# ---- identity and sequences
-
-
-def test_init_tells_not_yet_from_owned(cluster: FakeCluster) -> None:
-    """One attempt a call: the caller looks at the layout in between."""
-    made = TransactionalProducer(cluster, "id", timeout_ms=1000)  # type: ignore[arg-type]
-    cluster.codes["InitProducerId"].extend([51, 16, 47, 50])
-    assert [made.init() for _ in range(3)] == [False, False, False]
-    with pytest.raises(NeedsOperator):
-        made.init()
-    assert made.init()
-    assert cluster.log.count("InitProducerId") == 5
-
-
-def test_sequences_of_the_newer_set_begin_at_0_under_a_new_epoch() -> None:
-    """KIP-890: the answer to EndTxn brings it."""
-    cluster = v5()
-    made = producer(cluster)
-    for _ in range(2):
-        made.send([batch(P0, 3)])
-        made.send([batch(P0, 2)])
-        made.drain()
-        made.commit()
-    assert cluster.batches == [(0, 40, 1, 0), (0, 40, 1, 3), (0, 40, 2, 0), (0, 40, 2, 3)]
-
-
-def test_sequences_of_the_older_set_go_on_in_the_same_epoch() -> None:
-    """Begun again at 0 they would be answered OK and dropped."""
-    cluster = v3()
-    made = producer(cluster)
-    for _ in range(2):
-        made.send([batch(P0, 3)])
-        made.drain()
-        made.commit()
-    assert cluster.batches == [(0, 40, 1, 0), (0, 40, 1, 3)]
-
-
-def test_sequences_wrap_to_0_after_the_largest(cluster: FakeCluster) -> None:
-    """2147483647 is followed by 0, within a transaction too."""
-    made = producer(cluster, first_sequence=2**31 - 3)
-    for count in (2, 2, 1):
-        made.send([batch(P0, count)])
-    made.drain()
-    made.commit()
-    assert [sequence for _, _, _, sequence in cluster.batches] == [2**31 - 3, 2**31 - 1, 1]
-
-
-def test_fence_takes_only_ok_for_an_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Model M5: 51 says that the epoch will be bumped, not that it was."""
-    cluster = v5()
-    cluster.codes["InitProducerId"].extend([51, 51, 14, 16])
-
-    def retry(attempt: object, _deadline: object = None) -> object:
-        for _ in range(9):
-            try:
-                return attempt()  # type: ignore[operator]
-            except Retriable:
-                continue
-        raise AssertionError("never fenced")
-
-    monkeypatch.setattr(cluster, "retry", retry)
-    fence(cluster, "id")  # type: ignore[arg-type]
-    assert cluster.log == ["InitProducerId"] * 5
-    cluster.codes["InitProducerId"].append(53)
-    with pytest.raises(NeedsOperator, match="refuses to fence"):
-        fence(cluster, "id")  # type: ignore[arg-type]
-
-
-def test_close_closes_every_connection_and_nothing_may_follow(cluster: FakeCluster) -> None:
-    """Whoever comes next aborts what is open."""
-    made = producer(cluster)
-    made.send([batch(P0), batch(P1)])
-    made.close()
-    assert all(connection.closed for connection in cluster.connections) and len(cluster.connections) == 2
-    with pytest.raises(Fatal):
-        made.commit() if made.in_transaction else made.send([batch(P0)])
-
-
-def test_patience_is_shorter_than_every_transaction_timeout() -> None:
-    """Otherwise the target would abort for us, and a healthy lane would look fenced."""
-    assert min(leader.LANE_TIMEOUT_MS, leader.LEADER_TIMEOUT_MS) >= module._PATIENCE_S * 1000

@@ -1,0 +1,168 @@
+"""A copy loop over two partitions between scripted fakes of source and producer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from onceover.engine import names
+from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until
+from onceover.engine.partition import Obstacle, PartitionCopy
+from onceover.engine.stops import Stop
+from onceover.errors import MustReset
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.fetcher import Position
+from onceover.kafka.ports import Acknowledged, Outgoing, Refused
+from onceover.model import TopicPartition
+from onceover.wire.hotpath import FetchedPartition
+from onceover.wire.offsetmap import MapRecord
+from tests.unit.engine.batches import TOPIC_ID
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+ME = LaneIdentity("f", 3, "run", 1, 2, (5, 2))
+MAP, STATE = names.map_topic("f"), names.state_topic("f")
+TARGET_START = 100
+
+
+class FakeSource:
+    """Answers what the script says, then nothing."""
+
+    def __init__(self, script: list[list[tuple[TopicPartition, FetchedPartition]]]) -> None:
+        self.positions = {tp: Position(TOPIC_ID, 0, 1, 0) for tp in (A, B)}
+        self.script = script
+        self.requests = 0
+        self.more = False
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self.script)
+
+    def request(self, *, max_wait_ms: int, min_bytes: int) -> None:
+        assert max_wait_ms > 0 and min_bytes == 1
+        self.requests += 1
+
+    def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
+        assert timeout_s >= 0
+        return self.script.pop(0)
+
+    def answered(self) -> bool:
+        return self.more
+
+    def remove(self, partition: TopicPartition) -> None:
+        self.positions.pop(partition)
+
+
+@dataclass
+class FakeProducer:
+    """Takes down what is asked of it; fails or refuses where the test says so."""
+
+    fail_at: str = ""
+    refuse: Callable[[Outgoing], Refused | None] = lambda _: None
+    log: list[str] = field(default_factory=list)
+    sent: list[Outgoing] = field(default_factory=list)
+    committed: list[dict[TopicPartition, OffsetToCommit]] = field(default_factory=list)
+    in_transaction: bool = False
+    _ends: dict[TopicPartition, int] = field(default_factory=dict)
+    _unanswered: list[Outgoing] = field(default_factory=list)
+    _offsets: dict[TopicPartition, OffsetToCommit] = field(default_factory=dict)
+
+    def _note(self, what: str) -> None:
+        self.log.append(what)
+        if what == self.fail_at:
+            raise MustReset(f"{what} failed")
+
+    def init(self) -> bool:
+        return True
+
+    def send(self, batches: Sequence[Outgoing]) -> None:
+        topics = {b.target.topic for b in batches}
+        kind = "map" if topics == {MAP} else "state" if topics == {STATE} else "data"
+        assert len({b.target for b in batches}) == len(batches), "one batch per partition and request"
+        self.in_transaction = True
+        self._note(f"send {kind}")
+        self.sent += [b._replace(batch=bytearray(b.batch)) for b in batches]
+        self._unanswered += batches
+
+    def drain(self, keep: int = 0) -> list[Acknowledged]:
+        self._note("drain")
+        acks = []
+        while len(self._unanswered) > keep:
+            outgoing = self._unanswered.pop(0)
+            refused = self.refuse(outgoing)
+            if refused:
+                raise refused
+            base = self._ends.get(outgoing.target, TARGET_START)
+            self._ends[outgoing.target] = base + outgoing.header.count
+            acks.append(Acknowledged(outgoing, base))
+        return acks
+
+    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+        assert group == "onceover.f"
+        self.in_transaction = True
+        self._note("offsets")
+        self._offsets.update(offsets)
+
+    def commit(self) -> None:
+        assert not self._unanswered, "EndTxn with answers outstanding"
+        self._note("commit")
+        self.committed.append(dict(self._offsets))
+        self._offsets.clear()
+        self.in_transaction = False
+
+    def abort(self) -> None:
+        self._note("abort")
+
+    def close(self) -> None:
+        self._note("close")
+
+    def data(self) -> list[tuple[TopicPartition, int]]:
+        """Return the data batches: source partition and first source offset."""
+        return [(b.source, b.source_runs[0][0]) for b in self.sent if b.source is not None]
+
+
+@dataclass
+class Setting:
+    """A loop over partitions A and B, and what it told whom."""
+
+    script: list[list[tuple[TopicPartition, FetchedPartition]]]
+    producer: FakeProducer = field(default_factory=FakeProducer)
+    settings: CopySettings = field(default_factory=lambda: CopySettings(60.0, 1 << 30, None))
+    look_around: Callable[[], None] = lambda: None
+    stops: dict[TopicPartition, Stop] = field(default_factory=dict)
+    resumed: set[TopicPartition] = field(default_factory=set)
+    reported: list[Mapping[TopicPartition, int]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.source = FakeSource(self.script)
+        self.partitions = {tp: partition(tp) for tp in (A, B)}
+        self.loop = CopyLoop(
+            me=ME,
+            partitions=self.partitions,
+            fetcher=self.source,
+            producer=self.producer,
+            settings=lambda: self.settings,
+            look_around=lambda: self.look_around(),
+            after_commit=self.reported.append,
+            stops=self.stops,
+            resumed=self.resumed,
+        )
+
+    def run(self, ends: dict[TopicPartition, int] | None = None, seconds: float = 5.0) -> list[MapRecord]:
+        until = Until(time.monotonic() + seconds, ends)
+        return [record for records in self.loop.run(until) for record in records]
+
+
+def partition(tp: TopicPartition) -> PartitionCopy:
+    """Return a partition that begins at offset 0."""
+    return PartitionCopy(
+        source=tp,
+        target=tp,
+        source_id=UUID(int=1),
+        target_id=UUID(int=2),
+        committed=0,
+        leader_epoch=-1,
+        target_end=TARGET_START,
+        obstacle=Obstacle(),
+    )

@@ -1,0 +1,18 @@
+"""Fixtures of the producer's tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.kafka.broker import FakeCluster
+from tests.unit.kafka.scenes import SETS
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onceover.kafka.backoff.time.sleep", lambda _: None)
+
+
+@pytest.fixture(params=list(SETS), ids=list(SETS))
+def cluster(request: pytest.FixtureRequest) -> FakeCluster:
+    return FakeCluster(*SETS[request.param])

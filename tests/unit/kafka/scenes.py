@@ -1,0 +1,63 @@
+"""What the producer's tests share: batches, an initialised producer, a whole transaction."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceover.errors import MustReset
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.ports import Outgoing
+from onceover.kafka.producer import TransactionalProducer
+from onceover.model import TopicPartition
+from onceover.txn.txnstate import IllegalTransition
+from onceover.wire.batch import parse_header
+from tests.support.rawkafka import RawRecord, build_batch
+from tests.unit.kafka.broker import FakeCluster
+
+P0, P1 = TopicPartition("t", 0), TopicPartition("t", 1)
+GROUP = "onceover.f"
+OFFSETS = {P0: OffsetToCommit(5, 1, "{}")}
+SETS = {"v5": (2, 13), "v5 by name": (2, 12), "v3": (0, 11)}
+
+
+def batch(target: TopicPartition, count: int = 1) -> Outgoing:
+    """Return a batch for ``target``."""
+    data = bytearray(build_batch([RawRecord(b"k", b"v", timestamp_ms=1)] * count))
+    return Outgoing(target, parse_header(data), data)
+
+
+def producer(cluster: FakeCluster, first_sequence: int = 0) -> TransactionalProducer:
+    """Return an initialised producer."""
+    made = TransactionalProducer(cluster, "id", timeout_ms=1000, first_sequence=first_sequence)  # type: ignore[arg-type]
+    assert made.init()
+    cluster.log.clear()
+    return made
+
+
+def v5() -> FakeCluster:
+    return FakeCluster(2, 13)
+
+
+def v3() -> FakeCluster:
+    return FakeCluster(0, 11)
+
+
+def names_of(cluster: FakeCluster) -> tuple[str, str]:
+    """Return the names of TxnOffsetCommit and EndTxn in the cluster's request set."""
+    version = 5 if cluster.feature.transaction_version >= 2 else 3
+    return f"TxnOffsetCommit v{version}", f"EndTxn v{version}"
+
+
+def whole_transaction(made: TransactionalProducer) -> None:
+    """Data, progress, commit."""
+    made.send([batch(P0)])
+    made.drain()
+    made.add_offsets(GROUP, OFFSETS)
+    made.commit()
+
+
+def never_committed(made: TransactionalProducer, cluster: FakeCluster) -> None:
+    """Fail unless the producer refuses to commit, and no EndTxn was sent."""
+    with pytest.raises((IllegalTransition, MustReset)):
+        made.commit()
+    assert not any(request.startswith("EndTxn") for request in cluster.log)
