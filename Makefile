@@ -9,6 +9,8 @@ BIN := .venv/bin
 STAMP := .venv/.setup-complete
 EXPORT := scripts/uv export --frozen --quiet --no-dev --no-hashes --no-header --no-emit-project
 PYTEST_ARGS ?=
+# Most of a test run is waiting for brokers; each worker has its own pair of clusters. 0 runs in one process.
+PYTEST_WORKERS ?= 2
 
 .PHONY: help setup demo up down check lint types layers unit lock test bench soak requirements clean
 
@@ -56,7 +58,7 @@ lock: setup
 
 test: lock lint types layers ## Everything: lock, lint, types, layers and all tests with real brokers
 	@echo "== tests (pytest)"
-	@$(BIN)/pytest -m "not soak" $(PYTEST_ARGS)
+	@$(BIN)/pytest -m "not soak" -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 bench: setup ## Compare throughput, CPU and latency with MirrorMaker 2
 	@$(BIN)/onceover bench
