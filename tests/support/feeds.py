@@ -59,6 +59,8 @@ def held(client: Mapping[str, str], topic: str, partitions: int = PARTITIONS) ->
             "isolation.level": "read_committed",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            # The end of a partition is told by an empty answer, which the broker holds back for so long.
+            "fetch.wait.max.ms": 10,
         }
     )
     found: dict[int, list[Held]] = {number: [] for number in range(partitions)}
