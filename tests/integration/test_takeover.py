@@ -17,10 +17,14 @@ from onceover.app import identity, open_clusters
 from onceover.engine import leader as leading
 from onceover.engine import names, repair
 from onceover.engine.copyloop import Until
+from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.leader import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, Leader, fence
+from onceover.engine.resume import read_progress
 from onceover.engine.steps import Step
 from onceover.errors import Fenced, MustReset, NeedsOperator, Retriable
 from onceover.kafka import calls
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.cluster import Cluster
 from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from tests.support.clusters import SharedCluster
@@ -137,6 +141,38 @@ def test_an_idle_lane_of_an_older_generation_stops_by_itself(case: FlowCase) -> 
             wait_until(lambda: not idle.is_alive(), 10.0, "it notices")
     assert isinstance(idle.finish(), Fenced)
     case.converge()
+
+
+def test_pending_progress_is_never_read(case: FlowCase) -> None:
+    """Between EndTxn and its markers the unstable read gives the position before (FACTS 4): wait instead."""
+    flow, lane = case.flow(), busy_lane(case)
+    tp = TopicPartition(case.topic, min(owned_by(case, lane, 2)))
+    with flow.running() as (lead, layout):
+        pending = LaneThread(flow, layout, lane, freeze_at=Step.COMMIT)
+        pending.start()
+        pending.wait_frozen()
+        _, target = open_clusters(flow.watch.flow)
+        with target:
+            enrolled = {tp: read_enrolments(lead.leader.state.values)[case.topic]}
+            with pytest.raises(Retriable, match="error 88"):
+                read_progress(target, case.name, enrolled)
+            pending.let_go()
+            found = wait_until(lambda: settled(target, case, enrolled), TIMEOUT_S, "it is decided")
+            assert found[tp].offset > 0
+        pending.stop()
+        assert pending.finish() is None
+        flow.finish(lead, layout, token=2)
+    case.assert_complete()
+
+
+def settled(
+    target: Cluster, case: FlowCase, enrolled: dict[TopicPartition, Enrolment]
+) -> dict[TopicPartition, CommittedOffset] | None:
+    """Return the progress once no transaction has it pending."""
+    try:
+        return read_progress(target, case.name, enrolled)
+    except Retriable:
+        return None
 
 
 # ---- instances
