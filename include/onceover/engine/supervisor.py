@@ -136,8 +136,13 @@ class Supervisor:
         self._notes.write(names.REQUEST_STOP, stop_request(self._layout().run))
 
     def end(self) -> None:
-        """Write that the run has ended, and take back the request that ended it."""
+        """Write that the run has ended, end what its lanes left open, take back the request that ended it.
+
+        In this order: a lane that is fenced reads the layout again, and only one that says "ended"
+        keeps a dying worker from opening another transaction.
+        """
         self.leader.end()
+        self.leader.abort_lanes()
         self._target.retry(self._requests.catch_up)
         if names.REQUEST_STOP in self._requests.values:
             self._notes.write(names.REQUEST_STOP, None)

@@ -131,7 +131,6 @@ class Run:
     def _clean_up(self, leader: Supervisor) -> None:
         """End what killed workers may have left open; fenced or unreachable, there is nothing to do."""
         try:
-            leader.leader.abort_lanes()
             leader.end()
         except OnceoverError as error:
             log.info("not cleaned up: %s", error)
@@ -200,7 +199,6 @@ class Run:
         if error is not None:
             leader.leader.check()  # fenced explains everything else
             raise _translated(error)
-        leader.leader.abort_lanes()
 
     def _announce(self, spark: SparkSession) -> None:
         """Leave a note of who runs, for people and for tests that kill."""
