@@ -114,7 +114,7 @@ class InlineFlow:
         try:
             layout = lead.start()
             target.retry(lead.discover)
-            lead.tick()
+            target.retry(lead.tick)
             yield lead, layout
         finally:
             lead.close()
