@@ -53,6 +53,9 @@ def test_killed_at_a_later_transaction_the_next_start_converges(
     case: FlowCase, step: Step, count: int
 ) -> None:
     """The same with more or less behind it."""
+    # Enough for more transactions than the largest count.
+    case.feed()
+    case.feed()
     case.kill(step, count)
     case.converge()
 

@@ -19,7 +19,7 @@ PARTITIONS = 3
 # max_bytes it commits after each fetch: batches of this size make one transaction each.
 SMALL = {
     "transaction": {"max_interval": "100ms", "max_bytes": "64KiB"},
-    "limits": {"memory_per_lane": "16MiB"},
+    "limits": {"memory_per_lane": "8MiB"},
 }
 _BIG_BYTES = 16_000
 _BIG_RECORDS = 10
