@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 from confluent_kafka import ElectionType, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
+from kafka.protocol.producer import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.embed.node import KafkaNode
-from onceover.kafka.connection import DEFAULT_CLIENT_ID
+from onceover.kafka.connection import DEFAULT_CLIENT_ID, Address, Connection
 from onceover.wire.hotpath import FetchResponse, decode_fetch
 from tests.support.adversary import KEEP_FOREVER, Traffic
 from tests.support.busy import BusyProducer
@@ -73,6 +75,32 @@ def progress(replica: Replica) -> int:
 def nothing_open(replica: Replica) -> bool:
     """Tell whether no source transaction hides records."""
     return not any(p["open_offsets"] for p in replica.flow.status()["partitions"])
+
+
+def abort_hanging(cluster: KafkaCluster, topics: Mapping[str, int]) -> None:
+    """Do what ``kafka-transactions.sh abort`` does (KIP-664), for the only broker of ``cluster``.
+
+    A single broker that is killed between an abort and its marker can leave a transaction open that its
+    coordinator has forgotten: readers would wait behind it for ever, with any replicator.
+    """
+    host, port = cluster.bootstrap.split(":")
+    connection = Connection(Address(host, int(port)), {})
+    try:
+        wanted = [(topic, list(range(count))) for topic, count in topics.items()]
+        answer = connection.call(
+            DescribeProducersRequest(version=0, topics=wanted), DescribeProducersResponse
+        )
+        markers = [
+            (p.producer_id, p.producer_epoch, False, [(t.name, [n.partition_index])], 0)
+            for t in answer.topics
+            for n in t.partitions
+            for p in n.active_producers
+            if p.current_txn_start_offset >= 0
+        ]
+        if markers:
+            connection.call(WriteTxnMarkersRequest(version=1, markers=markers), WriteTxnMarkersResponse)
+    finally:
+        connection.close()
 
 
 def await_progress(replica: Replica, live: Live) -> None:
@@ -150,6 +178,7 @@ def test_brokers_are_killed_and_come_back_during_a_copy(
             cluster.nodes[0].kill()
             cluster.nodes[0].start()
             await_progress(replica, live)
+    abort_hanging(fragile[0], topics)
     wait_until(lambda: nothing_open(replica), _TIMEOUT_S, "transactions that lost their producer are aborted")
     replica.copy()
     replica.assert_same()
