@@ -123,7 +123,8 @@ class Leader:
         reached(Step.LEADER_INIT)
         self._init()
         reached(Step.LEADER_READ)
-        previous = self._read_layout()
+        # A state topic that was created a moment ago may still be looking for its leader.
+        previous = self._target.retry(self._read_layout)
         source_id, target_id = self._source.cluster_id(), self._target.cluster_id()
         check_clusters(previous, source_id, target_id)
         wanted = Layout(
