@@ -106,7 +106,6 @@ def _token_url(value: str) -> str:
 
 
 _BOOLEAN: Final = _one_of(("true", "false"), upper=False)
-_HOUR_MS: Final = 3_600_000
 
 ALLOWED: Final[dict[str, ClientKey]] = {
     "bootstrap.servers": ClientKey("`host:port`, several separated by commas; required", check_bootstrap),

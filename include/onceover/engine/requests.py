@@ -14,7 +14,6 @@ from onceover.engine.leader import now_ms
 from onceover.engine.statelog import StateLog
 from onceover.engine.supervisor import stop_request
 from onceover.errors import NeedsOperator, Retriable
-from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
@@ -94,8 +93,3 @@ def request_resume(target: Cluster, flow: str, partition: TopicPartition) -> Non
         notes.write(names.resume_key(*partition), {"v": 1, "at_ms": now_ms()})
     finally:
         notes.close()
-
-
-def requests_log(target: Cluster, flow: str) -> StateLog:
-    """Return a reader of what is requested, uncommitted: requests have no transactions."""
-    return StateLog(target, names.state_topic(flow), names.STATE_OTHERS, calls.READ_UNCOMMITTED)

@@ -27,13 +27,6 @@ _PEEK_BYTES = 1 << 18
 _PEEK_TRIES = 20
 
 
-@dataclass(frozen=True)
-class FlowRef:
-    """What status needs to know of a flow file."""
-
-    name: str
-
-
 @dataclass
 class _Facts:
     """Everything that was read, before it is put into shape."""
@@ -181,8 +174,7 @@ def _last_commit_ms(target: Cluster, flow: str) -> int | None:
 def _last_timestamp(target: Cluster, tp: TopicPartition, end: int) -> int | None:
     # The last offsets are markers of our transactions; a record lies a few offsets before them.
     start = max(0, end - 50)
-    stamps = _peek_last(target, tp, start) if end else None
-    return stamps
+    return _peek_last(target, tp, start) if end else None
 
 
 def _peek_last(target: Cluster, tp: TopicPartition, start: int) -> int | None:

@@ -7,7 +7,6 @@ The next request can be in flight while they are processed; its answer waits in 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -67,21 +66,18 @@ class Fetcher:
         """Read ``partition`` no longer; an answer under way for it is dropped."""
         self.positions.pop(partition, None)
 
-    def request(self, *, max_wait_ms: int, min_bytes: int, skip: Iterable[TopicPartition] = ()) -> None:
+    def request(self, *, max_wait_ms: int, min_bytes: int) -> None:
         """Send the next request to every broker that has none in flight.
 
         Args:
             max_wait_ms: how long the broker gathers ``min_bytes``.
-            skip: partitions to leave out this time.
 
         Raises:
             Retriable: a broker is away.
         """
-        left_out = set(skip)
         by_leader: dict[int, list[TopicPartition]] = {}
         for tp, position in self.positions.items():
-            if tp not in left_out:
-                by_leader.setdefault(position.leader, []).append(tp)
+            by_leader.setdefault(position.leader, []).append(tp)
         # The budget is for all answers together: each waits in a buffer of its own.
         max_bytes = max(1, self._max_bytes // max(1, len(by_leader)))
         for node, partitions in by_leader.items():

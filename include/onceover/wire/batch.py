@@ -90,11 +90,6 @@ class BatchHeader(NamedTuple):
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
-    def has_delete_horizon(self) -> bool:
-        """True when the log cleaner has noted when the tombstones of this batch may go (KIP-534)."""
-        return bool(self.attributes & DELETE_HORIZON)
-
-    @property
     def has_holes(self) -> bool:
         """True when compaction removed records: passing such a batch on would corrupt the target."""
         return self.count != self.last_offset_delta + 1
