@@ -81,8 +81,10 @@ def _with_flow(args: argparse.Namespace, plan: Planner) -> CommandResult:
         if args.apply and not planned.refused:
             document["applied"] = True
             document["generation"] = repair.apply(identity(flow), source, target, planned)
-    exit_code = 3 if planned.refused else 0
-    return CommandResult(document, planned.describe(applied=bool(document.get("applied"))), exit_code)
+    text = planned.describe()
+    if not planned.refused:
+        text += "\ndone" if document.get("applied") else "\nnothing was changed; add --apply to do it"
+    return CommandResult(document, text, 3 if planned.refused else 0)
 
 
 def parse_partition(text: str) -> TopicPartition:

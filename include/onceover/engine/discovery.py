@@ -10,20 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from onceover.engine.enrolment import Enrolment
+from onceover.engine.plan import Refusal
 from onceover.engine.topics import config_to_copy
 from onceover.kafka.admin import TopicSpec
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A topic that is not taken in, and what resolves it; shape of ``plan``'s ``refused``."""
-
-    object: str
-    code: str
-    message: str
-    resolve: str
 
 
 @dataclass(frozen=True)

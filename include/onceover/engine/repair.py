@@ -7,14 +7,12 @@ leader transaction, and the layout stays *not ready* until the flow is started a
 
 from __future__ import annotations
 
-import hashlib
-import json
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
+from onceover.engine.plan import Change, Plan, Refusal
 from onceover.engine.requests import read_layout, request_resume
 from onceover.engine.statelog import StateLog
 from onceover.engine.stops import Stop
@@ -26,65 +24,19 @@ from onceover.model import TopicPartition
 from onceover.wire.progress import ProgressMeta
 
 
-@dataclass(frozen=True)
-class Change:
-    """One thing that ``apply`` does; shape of ``plan``'s ``changes``."""
-
-    what: str
-    object: str
-    from_: str | int | None
-    to: str | int | None
-    reason: str
-    risk: str
-    records: int | None = None
-
-    def document(self) -> dict[str, Any]:
-        """Return it with the plan's field names."""
-        fields = asdict(self)
-        return {"from" if key == "from_" else key: value for key, value in fields.items()}
-
-
-@dataclass(frozen=True)
-class Repair:
+@dataclass(frozen=True, kw_only=True)
+class Repair(Plan):
     """A plan for one partition, computed from live state."""
 
-    operation: str
-    flow: str
     source: TopicPartition
-    changes: list[Change] = field(default_factory=list)
-    refused: list[dict[str, str]] = field(default_factory=list)
     enrolment: Enrolment | None = None
     position: int | None = None
     target_end: int = 0
-    computed_at_ms: int = field(default_factory=now_ms)
 
-    def document(self) -> dict[str, Any]:
-        """Return the plan's JSON."""
-        changes = [change.document() for change in self.changes]
-        digest = hashlib.sha256(json.dumps([self.operation, self.flow, changes]).encode()).hexdigest()
-        return {
-            "operation": self.operation,
-            "flow": self.flow,
-            "computed_at_ms": self.computed_at_ms,
-            "plan_id": digest[:16],
-            "changes": changes,
-            "refused": self.refused,
-        }
-
-    def describe(self, *, applied: bool) -> str:
-        """Return the plan as text."""
-        lines = [f"{self.operation} {self.source} of flow {self.flow}"]
-        for change in self.changes:
-            lines.append(f"  {change.what}: {change.from_} -> {change.to}  ({change.reason})")
-            if change.risk != "none":
-                count = "an unknown number of" if change.records is None else str(change.records)
-                verb = {"repeat": "repeats", "skip": "skips", "destructive": "removes"}[change.risk]
-                lines.append(f"    {verb} {count} offsets")
-        for refusal in self.refused:
-            lines.append(f"  refused: {refusal['message']}; {refusal['resolve']}")
-        if not self.refused:
-            lines.append("done" if applied else "nothing was changed; add --apply to do it")
-        return "\n".join(lines)
+    @property
+    def title(self) -> str:
+        """First line of the text."""
+        return f"{self.operation} {self.source} of flow {self.flow}"
 
 
 @dataclass(frozen=True)
@@ -103,7 +55,9 @@ def plan_resume(flow: str, target: Cluster, source: TopicPartition) -> Repair:
             "resume", flow, source, "NOT_STOPPED", "the partition is not stopped", "nothing to do"
         )
     change = Change("look again", str(source), "stopped", "checked anew", situation.stop.message, "none")
-    return Repair("resume", flow, source, [change], enrolment=situation.enrolment)
+    return Repair(
+        operation="resume", flow=flow, source=source, changes=(change,), enrolment=situation.enrolment
+    )
 
 
 def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, offset: int) -> Repair:
@@ -126,10 +80,10 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
         "position", str(tp), old, offset, _reason(situation), "none" if offset == old else risk, records
     )
     return Repair(
-        "skip-to",
-        flow,
-        tp,
-        [change, _restart()],
+        operation="skip-to",
+        flow=flow,
+        source=tp,
+        changes=(change, _restart()),
         enrolment=situation.enrolment,
         position=offset,
         target_end=_target_end(target, situation.enrolment.target_of(tp)),
@@ -151,17 +105,13 @@ def plan_reseed(flow: str, source: Cluster, target: Cluster, tp: TopicPartition)
         )
     start, end = _log(source, tp)
     target_end = _target_end(target, old.target_of(tp))
-    enrolment = Enrolment(
-        old.source,
-        old.target,
-        source_topic.topic_id,
-        target_topic.topic_id,
-        {
-            p: offset
-            for p, offset in {**old.start, tp.partition: start}.items()
-            if p in source_topic.partitions
-        },
-        now_ms(),
+    starts = {**old.start, tp.partition: start}
+    enrolment = replace(
+        old,
+        source_id=source_topic.topic_id,
+        target_id=target_topic.topic_id,
+        start={p: offset for p, offset in starts.items() if p in source_topic.partitions},
+        at_ms=now_ms(),
     )
     changes = [
         Change("position", str(tp), situation.position, start, _reason(situation), "repeat", end - start),
@@ -180,7 +130,15 @@ def plan_reseed(flow: str, source: Cluster, target: Cluster, tp: TopicPartition)
                 target_end,
             ),
         )
-    return Repair("reseed", flow, tp, changes, enrolment=enrolment, position=start, target_end=target_end)
+    return Repair(
+        operation="reseed",
+        flow=flow,
+        source=tp,
+        changes=tuple(changes),
+        enrolment=enrolment,
+        position=start,
+        target_end=target_end,
+    )
 
 
 def apply(identity: FlowIdentity, source: Cluster, target: Cluster, plan: Repair) -> int | None:
@@ -275,9 +233,5 @@ def _restart() -> Change:
 
 
 def _refusing(operation: str, flow: str, tp: TopicPartition, code: str, message: str, resolve: str) -> Repair:
-    return Repair(
-        operation,
-        flow,
-        tp,
-        refused=[{"object": str(tp), "code": code, "message": message, "resolve": resolve}],
-    )
+    refusal = Refusal(str(tp), code, message, resolve)
+    return Repair(operation=operation, flow=flow, source=tp, refused=(refusal,))

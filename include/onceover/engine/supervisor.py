@@ -10,13 +10,14 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from onceover.engine import names
-from onceover.engine.discovery import Plan, Refusal, View, plan_topics
+from onceover.engine.discovery import Plan, View, plan_topics
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.layout import Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
+from onceover.engine.plan import Refusal
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
 from onceover.engine.topics import INTERNAL
@@ -304,7 +305,7 @@ class Supervisor:
             "run": layout.run,
             "at_ms": now_ms(),
             "pid": os.getpid(),
-            "refused": [asdict(refusal) for refusal in self.refused],
+            "refused": [refusal.document() for refusal in self.refused],
         }
         self._notes.write(names.HEARTBEAT, value)
         for key, request in list(self._requests.values.items()):
