@@ -9,6 +9,7 @@ from pathlib import Path
 from onceover.config.clients import resolve_clients
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow
+from onceover.config.runsettings import RunSettings
 from onceover.engine.copyloop import CopySettings, LaneIdentity
 from onceover.engine.lane import LaneTask
 from onceover.engine.leader import FlowIdentity
@@ -23,12 +24,21 @@ class FlowWatch:
     """The flow file as it is now: re-read when it changes, kept as it was while it is broken.
 
     Changes that need a restart (lanes, clusters, name) are named in the log and not applied.
+
+    Args:
+        path: the flow file.
+        run: the settings that the run was started with; None where the run starts: those of the file.
+
+    Attributes:
+        flow: the newest valid version that was read.
+        run: what stays as it was when the run began.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, run: RunSettings | None = None) -> None:
         self._path = path
         self._stamp = self._stat()
         self.flow: Flow = load_flow(path)
+        self.run: RunSettings = run or RunSettings.of(self.flow)
 
     def current(self) -> Flow:
         """Return the newest valid version."""
@@ -44,8 +54,9 @@ class FlowWatch:
         except UsageError as error:
             log.warning("the changed flow file is not in order; the last good one stays in effect: %s", error)
             return
-        fixed = {"flow", "source", "target", "lanes", "spark", "state", "delivery", "handler"}
-        needs_restart = sorted(k for k in fixed if getattr(fresh, k) != getattr(self.flow, k))
+        fixed = {"flow", "source", "target", "lanes", "spark", "state"}
+        changed = [k for k in fixed if getattr(fresh, k) != getattr(self.flow, k)]
+        needs_restart = sorted(changed + self.run.changed(RunSettings.of(fresh)))
         if needs_restart:
             log.warning("changed in the flow file, in effect after a restart: %s", ", ".join(needs_restart))
         self.flow = fresh
@@ -66,7 +77,7 @@ def open_clusters(flow: Flow) -> tuple[Cluster, Cluster]:
 
 def identity(flow: Flow) -> FlowIdentity:
     """Return what the layout says about the flow."""
-    return FlowIdentity(flow.flow, flow.lanes, flow.sha256)
+    return FlowIdentity(flow.flow, flow.lanes, flow.sha256, flow.delivery)
 
 
 def supervisor(watch: FlowWatch, source: Cluster, target: Cluster) -> Supervisor:

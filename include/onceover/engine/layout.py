@@ -27,6 +27,7 @@ class Layout:
         fence_up_to: lanes of the last generation that was ready before this one.
         ready: lanes may copy.
         ended_at_ms: when the run ended by itself, None while it runs or when it was killed.
+        delivery: the run's delivery mode; records older than the field are of exactly_once.
     """
 
     generation: int
@@ -40,6 +41,7 @@ class Layout:
     started_at_ms: int
     host: str
     ended_at_ms: int | None = None
+    delivery: str = "exactly_once"
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``layout``."""

@@ -53,6 +53,7 @@ class FlowIdentity:
     name: str
     lanes: int
     sha256: str
+    delivery: str = "exactly_once"
 
 
 class Leader:
@@ -138,6 +139,7 @@ class Leader:
             flow_sha256=self._flow.sha256,
             started_at_ms=now_ms(),
             host=socket.gethostname(),
+            delivery=self._flow.delivery,
         )
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)

@@ -62,6 +62,7 @@ def flow_status(flow: str, source: Cluster, target: Cluster) -> dict[str, Any]:
         "state": _state(facts, partitions),
         "generation": facts.layout.generation if facts.layout else None,
         "lanes": facts.layout.lanes if facts.layout else None,
+        "delivery": facts.layout.delivery if facts.layout else None,
         "source": {"alias": source.alias, "cluster_id": source.cluster_id()},
         "target": {"alias": target.alias, "cluster_id": target.cluster_id()},
         "last_commit_ms": facts.last_commit_ms,
@@ -70,6 +71,15 @@ def flow_status(flow: str, source: Cluster, target: Cluster) -> dict[str, Any]:
         "driver": _driver(facts),
         "partitions": partitions,
     }
+
+
+def stopped_partitions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the partitions, and topics not taken in, that wait for an operator, with the reason."""
+    return [
+        {"topic": p["topic"], "partition": p["partition"], **p["stop"]}
+        for p in status["partitions"]
+        if p["stop"]
+    ]
 
 
 # ---- reading

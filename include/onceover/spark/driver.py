@@ -31,8 +31,9 @@ import onceover.errors
 from onceover.app import FlowWatch, open_clusters, supervisor
 from onceover.config.units import parse_duration_ms
 from onceover.engine.layout import Layout
+from onceover.engine.status import flow_status, stopped_partitions
 from onceover.engine.supervisor import Supervisor
-from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Deadline
 from onceover.logs import configure
 from onceover.spark.schema import FORMAT
@@ -110,6 +111,7 @@ class Run:
             self._announce(spark)
             log.info("flow %s runs as generation %d", flow.flow, self.layout.generation)
             self._lead(spark, leader)
+            self.stopped = stopped_partitions(flow_status(flow.flow, source, target))
         finally:
             leader.close()
             source.close()
@@ -171,6 +173,7 @@ class Run:
             .option("generation", layout.generation)
             .option("run", layout.run)
             .option("lanes", layout.lanes)
+            .option("settings", self._watch.run.to_text())
             .load()
         )
         # A directory per run: what a killed run left behind can neither confuse this one's commit
@@ -317,7 +320,7 @@ def main(argv: Sequence[str]) -> int:
             _with_spark(run)
         finally:
             document.update(run.report())
-        document.update(ok=True, exit=0)
+        document.update(ok=not run.stopped, exit=NeedsOperator.exit_code if run.stopped else 0)
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
         document.update(exit=error.exit_code, error=error.as_dict())

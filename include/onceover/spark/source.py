@@ -32,6 +32,7 @@ class LanePartition(InputPartition):
     """One lane's task: what to copy, for whom, until when. Names and numbers only, no secrets."""
 
     flow_path: str
+    settings: str
     generation: int
     run: str
     lane: int
@@ -42,7 +43,7 @@ class LanePartition(InputPartition):
 
 
 class ReplicaSource(DataSource):
-    """Spark's entry point; options: flow (path), generation, run, lanes."""
+    """Spark's entry point; options: flow (path), settings (the run's fixed ones), generation, run, lanes."""
 
     @classmethod
     def name(cls) -> str:
@@ -63,6 +64,7 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: dict[str, str]) -> None:
         self._flow_path = options["flow"]
+        self._settings = options["settings"]
         self._generation = int(options["generation"])
         self._run = options["run"]
         self._lanes = int(options["lanes"])
@@ -96,7 +98,15 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         length_s = self._plan().task_length_s()
         return [
             LanePartition(
-                self._flow_path, self._generation, self._run, lane, self._lanes, end["n"], length_s, ends
+                flow_path=self._flow_path,
+                settings=self._settings,
+                generation=self._generation,
+                run=self._run,
+                lane=lane,
+                lanes=self._lanes,
+                token=end["n"],
+                length_s=length_s,
+                ends=ends,
             )
             for lane in range(self._lanes)
         ]

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from onceover.app import FlowWatch, lane_task, open_clusters
+from onceover.config.runsettings import RunSettings
 from onceover.engine.copyloop import LaneIdentity, Until
 from onceover.errors import Fenced
 from onceover.logs import configure
@@ -36,7 +37,7 @@ def copy_lane(partition: LanePartition) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     # The task attempt id never repeats within a SparkContext, attempt numbers do (FACTS 7).
     attempt = 0 if context is None else context.taskAttemptId() + 1
-    watch = FlowWatch(Path(partition.flow_path))
+    watch = FlowWatch(Path(partition.flow_path), RunSettings.from_text(partition.settings))
     me = LaneIdentity(
         watch.flow.flow,
         partition.generation,

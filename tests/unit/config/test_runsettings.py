@@ -1,0 +1,104 @@
+"""What a run keeps although the flow file changes under it, and what travels to the workers."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover.app import FlowWatch
+from onceover.config.runsettings import RunSettings
+from onceover.engine.layout import Layout
+from onceover.errors import UsageError
+
+_FULL = RunSettings(
+    delivery="at_least_once",
+    naming="prefix",
+    handler="package.module:function",
+    handler_args={"key": "${SECRET_OF_A_HANDLER}", "fields": ["a", "b"]},
+    on_bad_record="dead_letter:letters",
+)
+
+
+@pytest.fixture(autouse=True)
+def everything_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What this version does not serve yet is refused elsewhere."""
+    monkeypatch.setattr("onceover.config.release.NOT_YET", ())
+
+
+def _write(path: Path, **changes: Any) -> None:
+    document = {
+        "flow": "f",
+        "source": {"alias": "east", "client": {"bootstrap.servers": "127.0.0.1:8"}},
+        "target": {"alias": "west", "client": {"bootstrap.servers": "127.0.0.1:9"}},
+        "topics": {"include": ["a"]},
+    }
+    path.write_text(json.dumps({**document, **changes}))
+    # Two writes within one tick of the file system's clock would look like one.
+    os.utime(path, ns=(len(changes), len(changes)))
+
+
+@pytest.mark.parametrize("settings", [RunSettings(), _FULL])
+def test_settings_survive_the_journey_as_one_text(settings: RunSettings) -> None:
+    """What the driver says is what the worker hears."""
+    assert RunSettings.from_text(settings.to_text()) == settings
+
+
+@pytest.mark.parametrize("change", [{"v": 2}, {"later": 1}])
+def test_a_worker_of_another_version_refuses_the_settings(change: dict[str, Any]) -> None:
+    """A key that it does not know would be a promise that it does not keep."""
+    text = json.dumps({**json.loads(_FULL.to_text()), **change})
+    with pytest.raises(UsageError, match="give driver and executors the same version"):
+        RunSettings.from_text(text)
+
+
+def test_a_changed_file_leaves_the_run_as_it_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The filter changes live; what decides how records are copied is named and waits for a restart."""
+    path = tmp_path / "f.yaml"
+    _write(path)
+    watch = FlowWatch(path)
+    _write(path, topics={"include": ["b"]}, delivery="at_least_once")
+    assert watch.current().topics.include == ("b",)
+    assert watch.run == RunSettings()
+    assert "in effect after a restart: delivery" in caplog.text
+
+
+def test_a_task_that_opens_a_changed_file_keeps_the_settings_of_its_run(tmp_path: Path) -> None:
+    """The next task of a lane reads the file again; the driver's settings win."""
+    path = tmp_path / "f.yaml"
+    _write(path)
+    assert FlowWatch(path, _FULL).run == _FULL
+
+
+def test_handler_args_travel_unresolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Spark option is shown in the UI: it holds the name of a variable, never its value (G10)."""
+    monkeypatch.setenv("SECRET_OF_A_HANDLER", "hunter2")
+    path = tmp_path / "f.yaml"
+    _write(path, handler="a.b:c", handler_args={"key": "${SECRET_OF_A_HANDLER}"})
+    text = FlowWatch(path).run.to_text()
+    assert "${SECRET_OF_A_HANDLER}" in text
+    assert "hunter2" not in text
+
+
+def test_a_layout_older_than_delivery_modes_is_of_exactly_once() -> None:
+    """Its writer knew nothing else."""
+    layout = Layout(
+        generation=1,
+        run="r",
+        lanes=1,
+        fence_up_to=0,
+        ready=True,
+        source_cluster_id="S",
+        target_cluster_id="T",
+        flow_sha256="",
+        started_at_ms=1,
+        host="h",
+        delivery="at_least_once",
+    )
+    value = layout.to_json()
+    assert Layout.from_json(value) == layout
+    del value["delivery"]
+    assert Layout.from_json(value).delivery == "exactly_once"
