@@ -42,7 +42,9 @@ def topic(source_cluster: SharedCluster, unique_name: str) -> str:
 @pytest.fixture
 def flow(tmp_path: Path, source_cluster: SharedCluster, target_cluster: SharedCluster, topic: str) -> Path:
     """A flow of that topic."""
-    return write_flow(tmp_path, f"f-{topic}", source_cluster.client, target_cluster.client, [topic])
+    return write_flow(
+        tmp_path, f"f-{topic}", source_cluster.client, target_cluster.client, [topic, f"{topic}.stuck"]
+    )
 
 
 @pytest.fixture
@@ -117,7 +119,10 @@ def test_caught_up_ends_by_itself_and_sigterm_to_the_jvm_leaves_nothing_open(
     target_cluster: SharedCluster,
     tmp_path: Path,
 ) -> None:
-    """A JVM that is told to end takes its workers along; the driver ends what they left open."""
+    """A JVM that is told to end takes its workers along; the driver ends what they left open.
+
+    The run after it copies everything but a record that the target refuses, says so, and ends with 3.
+    """
     run = Replicate(flow, tmp_path, "--until", "forever")
     run.copying()
     wait_until(lambda: (InlineFlow(flow).status()["last_commit_ms"] or 0) > 0, START_S, "something is copied")
@@ -125,9 +130,17 @@ def test_caught_up_ends_by_itself_and_sigterm_to_the_jvm_leaves_nothing_open(
     assert run.wait() in (0, 5)
     assert_nothing_open(flow, target_cluster)
     traffic.stop()
+    stuck = f"{topic}.stuck"
+    with Adversary(source_cluster.bootstrap) as adversary:
+        adversary.create_topic(stuck)
+        adversary.plain(stuck, 0, adversary.records(1, key=None))
+    with Adversary(target_cluster.bootstrap) as adversary:
+        adversary.create_topic(stuck, config={"cleanup.policy": "compact"})
 
     caught = Replicate(flow, tmp_path, "--until", "caught-up")
-    assert caught.wait() == 0, caught.text()
+    assert caught.wait() == 3, caught.text()
+    (stop,) = caught.document()["stopped"]
+    assert (stop["topic"], stop["partition"], stop["code"]) == (stuck, 0, "RECORD_REFUSED")
     assert_same(source_cluster.client, target_cluster.client, [topic])
 
 

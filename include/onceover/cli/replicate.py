@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -70,11 +71,19 @@ def run(args: argparse.Namespace) -> CommandResult:
     job = replicate_job(flow, until=args.until, master=args.master)
     show = sys.stderr.isatty() and not args.json
     document = _execute(flow, job, show=show)
-    text = (
+    return CommandResult(document, describe(document), document["exit"])
+
+
+def describe(document: Mapping[str, Any]) -> str:
+    """Return the end of a run as text: what was copied, and which partitions wait for somebody."""
+    lines = [
         f"{document['flow']}: {document['records']} records in {document['transactions']} transactions, "
         f"{document['seconds']:.1f} s, generation {document['generation']}"
-    )
-    return CommandResult(document, text)
+    ]
+    for stop in document["stopped"]:
+        name = stop["topic"] if stop["partition"] is None else f"{stop['topic']}:{stop['partition']}"
+        lines += [f"  {name} is stopped: {stop['message']}", f"    do: {stop['resolve']}"]
+    return "\n".join(lines)
 
 
 def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
