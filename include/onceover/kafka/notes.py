@@ -16,6 +16,8 @@ from onceover.kafka.cluster import ClientSettings
 from onceover.model import TopicPartition
 
 _DELIVERY_TIMEOUT_S = 10.0
+# Enough to see what it was about.
+_NAMED_KEYS = 3
 
 
 class NoteWriter:
@@ -40,22 +42,33 @@ class NoteWriter:
         Raises:
             Retriable: not acknowledged in time.
         """
+        self.write_all({key: value})
+
+    def write_all(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Write records in their order and wait until every one is acknowledged.
+
+        Raises:
+            Retriable: one was not acknowledged in time; which of the others were is not known.
+        """
         problems: list[str] = []
-        body = None if value is None else json.dumps(value, separators=(",", ":")).encode()
+        shown = ", ".join(map(repr, list(records)[:_NAMED_KEYS]))
         try:
-            self._producer.produce(
-                self._partition.topic,
-                key=key.encode(),
-                value=body,
-                partition=self._partition.partition,
-                on_delivery=lambda error, _: problems.append(error.str()) if error else None,
-            )
+            for key, value in records.items():
+                body = None if value is None else json.dumps(value, separators=(",", ":")).encode()
+                self._producer.produce(
+                    self._partition.topic,
+                    key=key.encode(),
+                    value=body,
+                    partition=self._partition.partition,
+                    on_delivery=lambda error, _: problems.append(error.str()) if error else None,
+                )
             left = self._producer.flush(_DELIVERY_TIMEOUT_S + 1)
         except (KafkaException, BufferError) as error:
-            raise Retriable(f"{self._alias} did not take {key!r}: {error}") from error
+            raise Retriable(f"{self._alias} did not take {shown}: {error}") from error
         if problems or left:
+            seen = ", ".join(sorted(set(problems))) or "no answer in time"
             raise Retriable(
-                f"{self._alias} did not take {key!r}: {', '.join(problems) or 'no answer in time'}",
+                f"{self._alias} did not take {shown}: {seen}",
                 where=str(self._partition),
                 resolve=f"check that {self._alias} is up, then run again",
             )

@@ -1,0 +1,190 @@
+"""Which topic ACLs of the source a flow keeps on its target. Pure.
+
+Invariants: everything granted or denied on the target names one of the flow's own target topics,
+literally; nothing that is created allows changing the copy; nothing is deleted that this flow did not
+create. docs/topics.md explains the rules to the people who rely on them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onceover.engine.plan import Change, Refusal
+from onceover.errors import NeedsOperator
+from onceover.kafka.acladmin import ALLOW, DENY, EVERY_TOPIC, LITERAL, PREFIXED, Acl
+
+KEY_PREFIX: Final = "acl/"
+VERSION: Final = 1
+_DIGEST_CHARACTERS: Final = 16
+_ALL: Final = "ALL"
+_EVERY_PRINCIPAL: Final = "User:*"
+
+# What an ALLOW of the source becomes on the target. Whatever is not named here would let somebody write
+# beside the flow (WRITE: two writers mix their records, G1) or change the copy behind its back (CREATE,
+# DELETE, ALTER, ALTER_CONFIGS), and is not copied.
+ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
+    "READ": ("READ",),
+    "DESCRIBE": ("DESCRIBE",),
+    "DESCRIBE_CONFIGS": ("DESCRIBE_CONFIGS",),
+    _ALL: ("READ", "DESCRIBE"),
+}
+# What the flow itself does with its target topics (docs/operations.md): a DENY of one of these that
+# matches the flow's principal would stop the copy.
+NEEDED: Final = frozenset(
+    {"WRITE", "READ", "DESCRIBE", "CREATE", "ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS", _ALL}
+)
+
+
+@dataclass(frozen=True)
+class AclView:
+    """Live state that the plan is computed from.
+
+    Args:
+        topics: the flow's topics, source name to target name.
+        source: all topic ACLs of the source.
+        target: all topic ACLs of the target.
+        owned: ACLs on the target that this flow created, or was about to create.
+        own_principal: who the flow is on the target, None when that is not known.
+    """
+
+    topics: Mapping[str, str]
+    source: frozenset[Acl]
+    target: frozenset[Acl]
+    owned: frozenset[Acl]
+    own_principal: str | None
+
+
+@dataclass(frozen=True)
+class AclPlan:
+    """What to do, each list in a fixed order.
+
+    Args:
+        create: missing on the target; becomes ours.
+        delete: ours, and the source has no reason for it any more.
+        forget: ours by the record only: already gone from the target.
+        refused: what is left out although the source has it.
+    """
+
+    create: tuple[Acl, ...] = ()
+    delete: tuple[Acl, ...] = ()
+    forget: tuple[Acl, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+
+    def changes(self) -> list[Change]:
+        """Return them in the plan's shape; forgetting a record changes no cluster and is not shown."""
+        return [_creation(acl) for acl in self.create] + [_deletion(acl) for acl in self.delete]
+
+
+def plan_acls(view: AclView) -> AclPlan:
+    """Return what makes the target's ACLs follow the source's.
+
+    Applying the plan and planning again gives an empty one.
+    """
+    wanted: set[Acl] = set()
+    refused: dict[Acl, Refusal] = {}
+    for source, target in view.topics.items():
+        for acl in view.source:
+            if not applies(acl, source):
+                continue
+            for copy in copies(acl, target):
+                if _cuts_off(copy, view.own_principal):
+                    refused[copy] = _refusal(copy, view.own_principal)
+                else:
+                    wanted.add(copy)
+    # A topic that has left the flow keeps its ACLs: its readers go on reading what is there.
+    in_flow = set(view.topics.values())
+    outdated = {acl for acl in view.owned if acl.name in in_flow} - wanted
+    return AclPlan(
+        create=tuple(sorted(wanted - view.target)),
+        delete=tuple(sorted(outdated & view.target)),
+        forget=tuple(sorted(outdated - view.target)),
+        refused=tuple(refused[acl] for acl in sorted(refused)),
+    )
+
+
+def applies(acl: Acl, topic: str) -> bool:
+    """Tell whether a source ACL says anything about ``topic``."""
+    if acl.pattern == PREFIXED:
+        return topic.startswith(acl.name)
+    return acl.pattern == LITERAL and acl.name in (topic, EVERY_TOPIC)
+
+
+def copies(acl: Acl, target_topic: str) -> list[Acl]:
+    """Return what one source ACL becomes on one target topic; nothing where it is not copied."""
+    operations: Iterable[str]
+    if acl.permission == DENY:
+        operations = (acl.operation,)
+    elif acl.permission == ALLOW:
+        operations = ALLOWED.get(acl.operation, ())
+    else:
+        operations = ()
+    return [
+        Acl(LITERAL, target_topic, acl.principal, acl.host, operation, acl.permission)
+        for operation in operations
+    ]
+
+
+def _cuts_off(acl: Acl, own_principal: str | None) -> bool:
+    if acl.permission != DENY or acl.operation not in NEEDED:
+        return False
+    return acl.principal in (_EVERY_PRINCIPAL, own_principal)
+
+
+def _refusal(acl: Acl, own_principal: str | None) -> Refusal:
+    return Refusal(
+        acl.name,
+        "ACL_DENIES_ONCEOVER",
+        f"the source has an ACL that would become {acl} on the target; it would cut off "
+        f"{own_principal or 'the principal that Onceover uses there'} and stop the copy",
+        "on the source, deny the principals that are meant by name, or exclude the topic from the flow",
+        blocks=False,
+    )
+
+
+def _creation(acl: Acl) -> Change:
+    return Change("create acl", str(acl), None, f"{acl.permission} {acl.operation}", "as on the source")
+
+
+def _deletion(acl: Acl) -> Change:
+    reason = "created by this flow, and the source has it no more"
+    # Without risk to records; and a running flow does the same without asking.
+    return Change("delete acl", str(acl), f"{acl.permission} {acl.operation}", None, reason)
+
+
+# ---- ownership records
+
+
+def acl_key(acl: Acl) -> str:
+    """Return the state key of the record that says that this flow created ``acl``."""
+    text = "\0".join(acl)
+    # A short name, not a protection; the value says which ACL is meant.
+    digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+    return f"{KEY_PREFIX}{digest[:_DIGEST_CHARACTERS]}"
+
+
+def acl_record(acl: Acl, at_ms: int) -> dict[str, Any]:
+    """Return the ownership record's value; ``at_ms`` is when it was written."""
+    return {"v": VERSION, **acl._asdict(), "at_ms": at_ms}
+
+
+def owned_acls(state: Mapping[str, Any]) -> frozenset[Acl]:
+    """Return the ACLs that this flow created, from the values of the state's second partition.
+
+    Raises:
+        NeedsOperator: a record was written by another version.
+    """
+    return frozenset(_owned(value) for key, value in state.items() if key.startswith(KEY_PREFIX))
+
+
+def _owned(value: Mapping[str, Any]) -> Acl:
+    if value.get("v") != VERSION:
+        raise NeedsOperator(
+            "an ACL record was written by another version of Onceover",
+            code="STATE_VERSION",
+            expected=f"version {VERSION}",
+            seen=f"version {value.get('v')}",
+        )
+    return Acl(**{field: value[field] for field in Acl._fields})

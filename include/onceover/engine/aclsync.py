@@ -1,0 +1,154 @@
+"""Making the target's topic ACLs follow the source's: reading, applying, and doing so beside a copy.
+
+Invariant: an ACL that this flow created has an ownership record at every moment of its life. The record
+is written before the ACL and removed after it, so an interruption leaves at worst a record without an
+ACL, which the next plan puts right.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+
+from onceover.engine.acls import AclPlan, AclView, acl_key, acl_record, owned_acls, plan_acls
+from onceover.engine.leader import now_ms
+from onceover.engine.plan import Refusal
+from onceover.engine.statelog import StateLog
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.acladmin import Acl, AclAdmin
+from onceover.kafka.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+# Two requests that name every ACL of a cluster: cheap, but not something to ask for every second.
+INTERVAL_S: Final = 60.0
+
+
+class Acls(Protocol):
+    """The ACLs of a cluster, as ``AclAdmin`` and the tests' fake offer them."""
+
+    def topic_acls(self) -> frozenset[Acl]:
+        """Return every ACL on topics."""
+
+    def create(self, acls: tuple[Acl, ...]) -> None:
+        """Create what is missing."""
+
+    def delete(self, acls: tuple[Acl, ...]) -> None:
+        """Delete what is there."""
+
+
+class Notes(Protocol):
+    """Where ownership is written, as ``NoteWriter`` does it."""
+
+    def write_all(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Write records durably; None removes."""
+
+
+def own_principal(properties: Mapping[str, str]) -> str | None:
+    """Return who a client is for the broker's authorizer, None where only the broker knows.
+
+    With SASL and a user name it is that user; a TLS certificate's or a token's principal depends on the
+    broker's configuration.
+    """
+    name = properties.get("sasl.username")
+    uses_sasl = properties.get("security.protocol", "plaintext").upper().startswith("SASL_")
+    return f"User:{name}" if uses_sasl and name else None
+
+
+def read_view(
+    topics: Mapping[str, str], state: Mapping[str, Any], source: Acls, target: Acls, principal: str | None
+) -> AclView:
+    """Read both sides.
+
+    Raises:
+        NoAuthorizer: one side has no ACLs at all.
+        UsageError: the principal may not read them.
+        Retriable: a cluster is away.
+    """
+    return AclView(topics, source.topic_acls(), target.topic_acls(), owned_acls(state), principal)
+
+
+def apply_acls(plan: AclPlan, target: Acls, notes: Notes) -> None:
+    """Do what the plan says; may be interrupted anywhere and run again with a new plan.
+
+    Raises:
+        Retriable: the target is away; what is left will be in the next plan.
+        UsageError: the principal may not change ACLs.
+    """
+    if plan.create:
+        at_ms = now_ms()
+        notes.write_all({acl_key(acl): acl_record(acl, at_ms) for acl in plan.create})
+        target.create(plan.create)
+    if plan.delete:
+        target.delete(plan.delete)
+    if gone := plan.delete + plan.forget:
+        notes.write_all({acl_key(acl): None for acl in gone})
+
+
+class AclSync:
+    """Keeps a running flow's ACLs in line. Never stops the copy: what it cannot do it reports.
+
+    Args:
+        source: source cluster; ``target`` likewise.
+        enabled: asked every time, so that the flow file may change meanwhile.
+    """
+
+    def __init__(self, source: Cluster, target: Cluster, enabled: Callable[[], bool]) -> None:
+        self.refused: list[Refusal] = []
+        self._source = source
+        self._target = target
+        self._enabled = enabled
+        self._admins: tuple[Acls, Acls] | None = None
+        self._topics: Mapping[str, str] = {}
+        self._next_s = 0.0
+
+    def tick(self, topics: Mapping[str, str], state: StateLog, notes: Notes) -> None:
+        """Bring the ACLs in line if it is time for it, or if the flow's topics have changed.
+
+        Args:
+            topics: the flow's topics, source name to target name.
+            state: second partition of the flow's state.
+            notes: writes into it.
+        """
+        if not self._enabled():
+            self.refused = []
+            return
+        if time.monotonic() < self._next_s and topics == self._topics:
+            return
+        self._topics = dict(topics)
+        self._next_s = time.monotonic() + INTERVAL_S
+        try:
+            self._report(self._sync(state, notes))
+        except Retriable as error:
+            log.warning("ACLs are not in line yet, tried again in %.0f s: %s", INTERVAL_S, error)
+        except (UsageError, NeedsOperator) as error:
+            self._report([unavailable(error)])
+
+    def _sync(self, state: StateLog, notes: Notes) -> list[Refusal]:
+        source, target = self._open()
+        principal = own_principal(self._target.config.properties)
+        plan = plan_acls(read_view(self._topics, state.catch_up(), source, target, principal))
+        apply_acls(plan, target, notes)
+        for change in plan.changes():
+            log.info("%s: %s; %s", change.what, change.object, change.reason)
+        return list(plan.refused)
+
+    def _open(self) -> tuple[Acls, Acls]:
+        if self._admins is None:
+            # Not before it is needed: each has threads of its own, and most flows copy no ACLs.
+            self._admins = AclAdmin(self._source.config), AclAdmin(self._target.config)
+        return self._admins
+
+    def _report(self, refused: list[Refusal]) -> None:
+        if refused != self.refused:
+            for refusal in refused:
+                log.error("not copied: %s; %s", refusal.message, refusal.resolve)
+        self.refused = refused
+
+
+def unavailable(error: OnceoverError) -> Refusal:
+    """Return what a plan says when the ACLs cannot be synced at all."""
+    resolve = error.resolve or "see docs/topics.md"
+    return Refusal("acls", error.code, error.message, resolve, blocks=False)
