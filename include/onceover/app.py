@@ -10,9 +10,12 @@ from onceover.config.clients import resolve_clients
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow
 from onceover.config.runsettings import RunSettings
+from onceover.engine.aclsync import AclSync
 from onceover.engine.copyloop import CopySettings, LaneIdentity
 from onceover.engine.lane import LaneTask
 from onceover.engine.leader import FlowIdentity
+from onceover.engine.naming import Naming
+from onceover.engine.scope import Rules
 from onceover.engine.supervisor import Scope, StateSettings, Supervisor
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
@@ -80,6 +83,18 @@ def identity(flow: Flow) -> FlowIdentity:
     return FlowIdentity(flow.flow, flow.lanes, flow.sha256, flow.delivery)
 
 
+def rules(flow: Flow, *, run: Flow | None = None) -> Rules:
+    """Return what decides which topics are in.
+
+    Args:
+        flow: the flow file as it is now.
+        run: the flow file as it was when the run began; the clusters' names stay as they were.
+    """
+    begun = run or flow
+    naming = Naming(flow.topics.naming, begun.source.alias, begun.target.alias)
+    return Rules(flow.topics.include, flow.topics.exclude, naming)
+
+
 def supervisor(watch: FlowWatch, source: Cluster, target: Cluster) -> Supervisor:
     """Return the supervisor of a new run."""
     flow = watch.flow
@@ -88,14 +103,15 @@ def supervisor(watch: FlowWatch, source: Cluster, target: Cluster) -> Supervisor
         topics = watch.current().topics
         start = topics.start_timestamp_ms
         return Scope(
-            selects=topics.selects,
+            rules=rules(watch.current(), run=flow),
             start=topics.start if start is None else start,
             interval_s=topics.discovery_interval_ms / 1000,
             sync_configs=topics.sync_configs,
         )
 
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms)
-    return Supervisor(identity(flow), source, target, scope, state)
+    acls = AclSync(source, target, lambda: watch.current().topics.sync_acls)
+    return Supervisor(identity(flow), source, target, scope, state, acls)
 
 
 def lane_task(

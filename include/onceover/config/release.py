@@ -22,7 +22,6 @@ NOT_YET: Final = (
     Unavailable(("handler",), None, "null"),
     Unavailable(("on_bad_record",), "stop", "stop"),
     Unavailable(("topics", "naming"), "identity", "identity"),
-    Unavailable(("topics", "sync_acls"), False, "false"),
 )
 
 

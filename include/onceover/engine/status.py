@@ -281,7 +281,7 @@ def _refused(facts: _Facts) -> list[dict[str, Any]]:
             "stop": {"code": r["code"], "message": r["message"], "resolve": r["resolve"]},
         }
         for r in refused
-        if r["object"] not in facts.enrolments
+        if r["object"] not in facts.enrolments and r.get("blocks", True)
     ]
 
 

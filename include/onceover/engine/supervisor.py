@@ -13,14 +13,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from onceover.engine import names
+from onceover.engine.aclsync import AclSync
 from onceover.engine.discovery import Plan, View, plan_topics
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.layout import Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
 from onceover.engine.plan import Refusal
+from onceover.engine.scope import Rules, explain
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
-from onceover.engine.topics import INTERNAL
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin, TopicSpec
@@ -45,13 +46,13 @@ class Scope:
     """Which topics a flow copies, from the flow file as it is now.
 
     Args:
-        selects: whether a topic's name is in the filter.
+        rules: which topics are in, and how they are called on the target.
         start: ``earliest``, ``latest`` or a timestamp in ms, for the flow's first topics.
         interval_s: pause between two discoveries.
         sync_configs: whether a topic's configuration is copied when it is created.
     """
 
-    selects: Callable[[str], bool]
+    rules: Rules
     start: str | int
     interval_s: float
     sync_configs: bool
@@ -73,6 +74,7 @@ class Supervisor:
         source: source cluster; ``target`` likewise.
         scope: asked at every discovery, so that the flow file may change meanwhile.
         state: replication of the flow's own topics.
+        acls: keeps the target's ACLs in line with the source's.
     """
 
     def __init__(
@@ -82,12 +84,14 @@ class Supervisor:
         target: Cluster,
         scope: Callable[[], Scope],
         state: StateSettings,
+        acls: AclSync,
     ) -> None:
         self._flow = flow
         self._source = source
         self._target = target
         self._scope = scope
         self._state_settings = state
+        self._acls = acls
         self._target_admin = Admin(target.config)
         self._source_admin = Admin(source.config)
         self.leader = Leader(flow, source, target)
@@ -126,6 +130,11 @@ class Supervisor:
         if now >= self._next_positions_s:
             self._mirror_positions()
             self._next_positions_s = time.monotonic() + _POSITIONS_S
+        self._acls.tick(self._copied(), self._requests, self._notes)
+
+    def _copied(self) -> dict[str, str]:
+        """Return the flow's topics, source name to target name."""
+        return {e.source: e.target for e in read_enrolments(self.leader.state.values).values()}
 
     def stop_requested(self) -> bool:
         """Tell whether somebody has asked this run to stop (``onceover stop``)."""
@@ -195,7 +204,7 @@ class Supervisor:
         wanted = {
             name: info
             for name, info in found.items()
-            if not info.is_internal and not INTERNAL.fullmatch(name) and scope.selects(name)
+            if explain(name, scope.rules, is_internal=info.is_internal).inside
         }
         enrolled = read_enrolments(self.leader.state.values)
         new = sorted(set(wanted) - set(enrolled))
@@ -305,7 +314,7 @@ class Supervisor:
             "run": layout.run,
             "at_ms": now_ms(),
             "pid": os.getpid(),
-            "refused": [refusal.document() for refusal in self.refused],
+            "refused": [refusal.document() for refusal in [*self.refused, *self._acls.refused]],
         }
         self._notes.write(names.HEARTBEAT, value)
         for key, request in list(self._requests.values.items()):

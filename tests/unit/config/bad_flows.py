@@ -104,7 +104,6 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("unknown delivery", {"delivery": "twice"}, "delivery", "seen twice", "at_least_once"),
     ("not yet: handler", {"handler": "my.mod:f"}, "handler", "not available in this version", "only: null"),
     ("not yet: naming", {"topics": {"naming": "prefix"}}, "topics.naming", "not available", "only: identity"),
-    ("not yet: acls", {"topics": {"sync_acls": True}}, "topics.sync_acls", "not available", "only: false"),
     ("not yet: bad", {"on_bad_record": "dead_letter:dlq"}, "on_bad_record", "not available", "only: stop"),
     (
         "args without handler",
