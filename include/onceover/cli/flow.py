@@ -5,16 +5,19 @@ from __future__ import annotations
 import argparse
 import os
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from onceover.app import rules
 from onceover.cli.output import CommandResult
 from onceover.config.advice import advise
 from onceover.config.clients import ClientConfig, resolve_clients
 from onceover.config.faults import BadConfig, Fault
-from onceover.config.flowfile import ClusterSpec
+from onceover.config.flowfile import ClusterSpec, Flow
 from onceover.config.load import flows_dir, load_flow
 from onceover.config.mm2 import Mm2Import, import_mm2
+from onceover.engine.scope import explain
 
 _EXAMPLES = """examples:
   onceover flow check flights-dr
@@ -23,6 +26,7 @@ _EXAMPLES = """examples:
 _CHECK_EXAMPLES = """examples:
   onceover flow check flights-dr            the file include/flows/flights-dr.yaml
   onceover flow check ./orders.yaml --json  any file; the result as JSON
+  onceover flow check flights-dr --explain flights.jfk    is this topic copied, and why
 
 Exit code 0: in order. 2: every fault in a line of its own, with file, key and fix."""
 
@@ -34,8 +38,12 @@ Makes one flow file of each enabled A->B pair and lists every setting that has n
 Passwords are replaced by ${NAME}; the variables to set are listed."""
 
 
-def check(ref: str) -> dict[str, Any]:
+def check(ref: str, topics: Sequence[str] = ()) -> dict[str, Any]:
     """Return what the flow file ``ref`` says, secrets as ``***``. Connects to nothing.
+
+    Args:
+        ref: name or path of the flow file.
+        topics: source topics to explain: whether each is part of the flow, and why.
 
     Raises:
         UsageError: the file, a Connection or a client file is not in order.
@@ -50,6 +58,18 @@ def check(ref: str) -> dict[str, Any]:
         "target": _side(flow.target, target),
         "lanes": flow.lanes,
         "warnings": advise(flow, source, target),
+        "topics": [explain_topic(topic, flow) for topic in topics],
+    }
+
+
+def explain_topic(topic: str, flow: Flow) -> dict[str, Any]:
+    """Return whether ``topic`` is part of the flow, why, and how its copy is called."""
+    verdict = explain(topic, rules(flow))
+    return {
+        "topic": topic,
+        "target_topic": verdict.target_topic,
+        "in": verdict.inside,
+        "reason": verdict.reason,
     }
 
 
@@ -99,6 +119,13 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         formatter_class=raw,
     )
     checker.add_argument("flow", metavar="FLOW", help="stem of a file in the flows directory, or a path")
+    checker.add_argument(
+        "--explain",
+        metavar="TOPIC",
+        action="append",
+        default=[],
+        help="say whether this source topic is copied, and why (may be given several times)",
+    )
     checker.add_argument("--json", action="store_true", help="print one JSON document")
     checker.set_defaults(func=_run_check)
     importer = commands.add_parser(
@@ -115,7 +142,7 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run_check(args: argparse.Namespace) -> CommandResult:
-    document = check(args.flow)
+    document = check(args.flow, args.explain)
     lines = [f"{document['flow']}: in order ({document['path']})"]
     for side in ("source", "target"):
         cluster = document[side]
@@ -123,6 +150,9 @@ def _run_check(args: argparse.Namespace) -> CommandResult:
         lines.append(f"  {side}  {cluster['alias']} at {servers} (from {cluster['from']})")
     lines.append(f"  lanes   {document['lanes']}")
     lines += [f"  warning: {warning}" for warning in document["warnings"]]
+    for topic in document["topics"]:
+        fate = f"in, as {topic['target_topic']}" if topic["in"] else "out"
+        lines.append(f"  topic {topic['topic']}: {fate} ({topic['reason']})")
     return CommandResult(document, "\n".join(lines))
 
 

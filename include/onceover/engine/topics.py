@@ -1,33 +1,46 @@
-"""Which topics a flow copies, and creating their counterparts on the target before the first record.
+"""Which of a source topic's own configuration its copy gets. Pure.
 
-Configuration is set at creation, before any record arrives: records dated in the past would be
-deleted within minutes under the default retention (FACTS 2).
+Broker defaults are never frozen into overrides: only what is set on the source topic itself is copied.
+It is set before the first record arrives: records dated in the past would be deleted within minutes under
+the default retention (FACTS 2). docs/topics.md shows the table below, and a test keeps it equal.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Final
 
-# Internal topics of Kafka, Connect, MirrorMaker 2 and Onceover are never copied by default.
-INTERNAL: Final = re.compile(
-    r"__.*|mm2-.*\.internal|.*\.checkpoints\.internal|heartbeats|connect-(configs|offsets|status)"
-)
+_TIERED: Final = "depends on the target's tiered storage"
+_SOURCE_BROKERS: Final = "names brokers of the source"
 
-# Never copied, each with its reason.
+# Never copied, each with its reason. A star at the end stands for every key that begins so.
 NOT_COPIED: Final[Mapping[str, str]] = {
-    "message.timestamp.type": "with LogAppendTime the target would overwrite the records' timestamps (G1)",
+    "message.timestamp.type": "with LogAppendTime the target would overwrite the records' timestamps",
+    "message.timestamp.before.max.ms": (
+        "the source took these records when they were younger: the target would refuse what is copied later"
+    ),
+    "message.timestamp.difference.max.ms": "the older name of the same limit",
     "min.insync.replicas": "depends on the target's number of brokers",
     "unclean.leader.election.enable": "a decision about the target's own availability",
-    "leader.replication.throttled.replicas": "names brokers of the source",
-    "follower.replication.throttled.replicas": "names brokers of the source",
-    "remote.storage.enable": "depends on the target's tiered storage",
-    "local.retention.ms": "depends on the target's tiered storage",
-    "local.retention.bytes": "depends on the target's tiered storage",
+    "leader.replication.throttled.replicas": _SOURCE_BROKERS,
+    "follower.replication.throttled.replicas": _SOURCE_BROKERS,
+    "remote.*": _TIERED,
+    "local.retention.*": _TIERED,
+    "diskless.*": "depends on the target's storage",
+    "confluent.*": "a vendor's own: placement, tiering and schema settings name things of the source",
+    "message.format.version": "without effect since 3.0, unknown to 4.0",
+    "message.downconversion.enable": "unknown to 4.0",
 }
+
+
+def not_copied(key: str) -> str | None:
+    """Return why a configuration key is never copied, None when it is."""
+    for rule, reason in NOT_COPIED.items():
+        if key == rule or (rule.endswith("*") and key.startswith(rule[:-1])):
+            return reason
+    return None
 
 
 def config_to_copy(overrides: Mapping[str, str]) -> dict[str, str]:
     """Return the part of a source topic's own configuration that its copy gets."""
-    return {key: value for key, value in overrides.items() if key not in NOT_COPIED}
+    return {key: value for key, value in sorted(overrides.items()) if not_copied(key) is None}

@@ -70,6 +70,19 @@ def test_check_of_an_ordinary_flow_has_no_warning(write_flow: FlowWriter) -> Non
     assert _run("check", "orders-dr").document["warnings"] == []
 
 
+def test_check_explains_topics(write_flow: FlowWriter) -> None:
+    """In or out, the pattern that decides, and the name on the target."""
+    write_flow({"topics": {"include": ["orders.*"], "exclude": [".*-tmp"]}})
+    result = _run("check", "orders-dr", "--explain", "orders", "--explain", "orders-tmp", "--explain", "x")
+    assert [(t["topic"], t["in"], t["reason"]) for t in result.document["topics"]] == [
+        ("orders", True, "include: orders.*"),
+        ("orders-tmp", False, "exclude: .*-tmp"),
+        ("x", False, "no include pattern matches"),
+    ]
+    assert "topic orders: in, as orders (include: orders.*)" in result.text
+    assert "topic orders-tmp: out (exclude: .*-tmp)" in result.text
+
+
 def test_check_refuses_a_connection_that_cannot_be_read(write_flow: FlowWriter) -> None:
     """Loading a flow does not open Connections; checking it does."""
     write_flow({"target": {"client": None, "connection": "nowhere"}})

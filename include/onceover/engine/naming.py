@@ -1,0 +1,60 @@
+"""How a topic is called on the target, and whether it has been there already. Pure.
+
+Invariant: different source topics get different names, and the name alone tells where a prefixed copy
+comes from, so a copy is never copied back (MirrorMaker 2's DefaultReplicationPolicy, KIP-382).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+IDENTITY: Final = "identity"
+PREFIX: Final = "prefix"
+SEPARATOR: Final = "."
+# Kafka's own limit: the name becomes a directory with a suffix of up to six characters.
+MAX_NAME_LENGTH: Final = 249
+
+
+@dataclass(frozen=True)
+class Naming:
+    """The naming policy of one flow.
+
+    Args:
+        policy: ``identity`` or ``prefix``.
+        source_alias: what ``prefix`` puts before the name; aliases hold no dot.
+        target_alias: what a topic carries that has been on the target.
+    """
+
+    policy: str
+    source_alias: str
+    target_alias: str
+
+    @property
+    def prefix(self) -> str:
+        """What stands before every target name; empty under ``identity``."""
+        return f"{self.source_alias}{SEPARATOR}" if self.policy == PREFIX else ""
+
+    def target_name(self, source: str) -> str:
+        """Return the name of the source topic's copy."""
+        return f"{self.prefix}{source}"
+
+    def source_name(self, target: str) -> str | None:
+        """Return the source topic that a target topic is the copy of; None where it is none."""
+        return target.removeprefix(self.prefix) if target.startswith(self.prefix) else None
+
+    def hop(self, topic: str) -> str | None:
+        """Return the part of a source topic's name that says it came from the target; None where none does.
+
+        Under ``prefix`` every part before the last counts, so that a chain through other clusters
+        (``north.west.orders``) ends as well. Under ``identity`` only the first part does: names such as
+        ``payments.west.tx`` are common, and leaving such a topic out would lose records unnoticed.
+        """
+        parts = topic.split(SEPARATOR)[:-1]
+        looked_at = parts if self.policy == PREFIX else parts[:1]
+        return self.target_alias if self.target_alias in looked_at else None
+
+
+def colliding(name: str) -> str:
+    """Return what two topic names of a cluster must differ in: brokers refuse ``a_b`` beside ``a.b``."""
+    return name.replace(".", "_")
