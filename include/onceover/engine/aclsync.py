@@ -8,6 +8,7 @@ ACL, which the next plan puts right.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
@@ -97,12 +98,11 @@ class AclSync:
 
     def __init__(self, source: Cluster, target: Cluster, enabled: Callable[[], bool]) -> None:
         self.refused: list[Refusal] = []
-        self._source = source
         self._target = target
         self._enabled = enabled
-        self._admins: tuple[Acls, Acls] | None = None
+        self._admins: tuple[Acls, Acls] = AclAdmin(source), AclAdmin(target)
         self._topics: Mapping[str, str] = {}
-        self._next_s = 0.0
+        self._last_s = -math.inf
 
     def tick(self, topics: Mapping[str, str], state: StateLog, notes: Notes) -> None:
         """Bring the ACLs in line if it is time for it, or if the flow's topics have changed.
@@ -115,10 +115,11 @@ class AclSync:
         if not self._enabled():
             self.refused = []
             return
-        if time.monotonic() < self._next_s and topics == self._topics:
+        now_s = time.monotonic()
+        if now_s < self._last_s + INTERVAL_S and topics == self._topics:
             return
         self._topics = dict(topics)
-        self._next_s = time.monotonic() + INTERVAL_S
+        self._last_s = now_s
         try:
             self._report(self._sync(state, notes))
         except Retriable as error:
@@ -127,19 +128,13 @@ class AclSync:
             self._report([unavailable(error)])
 
     def _sync(self, state: StateLog, notes: Notes) -> list[Refusal]:
-        source, target = self._open()
+        source, target = self._admins
         principal = own_principal(self._target.config.properties)
         plan = plan_acls(read_view(self._topics, state.catch_up(), source, target, principal))
         apply_acls(plan, target, notes)
         for change in plan.changes():
             log.info("%s: %s; %s", change.what, change.object, change.reason)
         return list(plan.refused)
-
-    def _open(self) -> tuple[Acls, Acls]:
-        if self._admins is None:
-            # Not before it is needed: each has threads of its own, and most flows copy no ACLs.
-            self._admins = AclAdmin(self._source.config), AclAdmin(self._target.config)
-        return self._admins
 
     def _report(self, refused: list[Refusal]) -> None:
         if refused != self.refused:

@@ -124,13 +124,13 @@ class Supervisor:
         if now >= self._next_discovery_s:
             self.discover()
             self._next_discovery_s = time.monotonic() + self._scope().interval_s
+        self._acls.tick(self._copied(), self._requests, self._notes)
         if now >= self._next_heartbeat_s:
             self._beat()
             self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
         if now >= self._next_positions_s:
             self._mirror_positions()
             self._next_positions_s = time.monotonic() + _POSITIONS_S
-        self._acls.tick(self._copied(), self._requests, self._notes)
 
     def _copied(self) -> dict[str, str]:
         """Return the flow's topics, source name to target name."""

@@ -1,14 +1,17 @@
-"""Reading and changing the ACLs of topics, through confluent-kafka's admin client.
+"""Reading and changing the ACLs of topics.
 
 Invariant: a cluster that cannot say which ACLs it has (no authorizer, no right to ask) raises; an empty
-set always means that there are none. Used on the driver and the command line only.
+set always means that there are none. So they are read through a connection of our own: confluent-kafka
+2.16.1 drops the error of a DescribeAcls answer and returns an empty list (tried), which would read as
+"delete them all". Changes go through confluent-kafka, which finds the controller of older clusters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, NamedTuple
+from enum import Enum
+from typing import Any, NamedTuple, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import (
@@ -20,9 +23,10 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
+from kafka.protocol.admin import DescribeAclsRequest, DescribeAclsResponse
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import ClientSettings
+from onceover.kafka.cluster import Cluster
 
 LITERAL = "LITERAL"
 PREFIXED = "PREFIXED"
@@ -32,8 +36,13 @@ DENY = "DENY"
 EVERY_TOPIC = "*"
 
 _TIMEOUT_S = 30.0
+# The first with tagged fields; every broker from 2.5 on serves it.
+_DESCRIBE_VERSION = 2
 # One request carries them all; a few hundred keep it far below every broker's request limit.
 _PER_REQUEST = 500
+
+
+E = TypeVar("E", bound=Enum)
 
 
 class Acl(NamedTuple):
@@ -58,11 +67,15 @@ class NoAuthorizer(UsageError):
 
 
 class AclAdmin:
-    """The topic ACLs of one cluster. Every call raises errors of Onceover and nothing of the library."""
+    """The topic ACLs of one cluster. Every call raises errors of Onceover and nothing of a library.
 
-    def __init__(self, settings: ClientSettings) -> None:
-        self.alias = settings.alias
-        self._client = AdminClient({**settings.properties, "socket.timeout.ms": int(_TIMEOUT_S * 1000)})
+    Args:
+        cluster: stays the caller's. Changes open clients of their own, when the first one is made.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._client: AdminClient | None = None
 
     def topic_acls(self) -> frozenset[Acl]:
         """Return every ACL on topics: literal, prefixed and for all topics.
@@ -70,11 +83,24 @@ class AclAdmin:
         Raises:
             NoAuthorizer: the cluster has none.
             UsageError: the principal may not ask.
-            Retriable: no answer in time.
+            Retriable: no answer.
         """
-        future = self._client.describe_acls(_filter(None), request_timeout=_TIMEOUT_S)
-        bindings: list[AclBinding] = self._result(future, "list its ACLs")
-        return frozenset(_read(binding) for binding in bindings)
+        answer = self._cluster.control().call(
+            DescribeAclsRequest(
+                version=_DESCRIBE_VERSION,
+                resource_type_filter=ResourceType.TOPIC.value,
+                resource_name_filter=None,
+                pattern_type_filter=ResourcePatternType.ANY.value,
+                principal_filter=None,
+                host_filter=None,
+                operation=AclOperation.ANY.value,
+                permission_type=AclPermissionType.ANY.value,
+            ),
+            DescribeAclsResponse,
+        )
+        if answer.error_code:
+            raise self._translated(KafkaError(answer.error_code), "list its ACLs")
+        return frozenset(self._read(answer.resources))
 
     def create(self, acls: Iterable[Acl]) -> None:
         """Create ACLs; one that exists already is left as it is.
@@ -83,7 +109,7 @@ class AclAdmin:
             As :meth:`topic_acls`; the ones created before the error stay.
         """
         for some in _portions(acls):
-            self._all(self._client.create_acls([_binding(acl) for acl in some], **_WITHIN), "create ACLs")
+            self._all(self._open().create_acls([_binding(acl) for acl in some], **_WITHIN), "create ACLs")
 
     def delete(self, acls: Iterable[Acl]) -> None:
         """Delete exactly these ACLs; one that is gone already is no error.
@@ -92,23 +118,52 @@ class AclAdmin:
             As :meth:`topic_acls`; the ones deleted before the error stay deleted.
         """
         for some in _portions(acls):
-            self._all(self._client.delete_acls([_filter(acl) for acl in some], **_WITHIN), "delete ACLs")
+            self._all(self._open().delete_acls([_filter(acl) for acl in some], **_WITHIN), "delete ACLs")
+
+    def _open(self) -> AdminClient:
+        if self._client is None:
+            properties = self._cluster.config.properties
+            self._client = AdminClient({**properties, "socket.timeout.ms": int(_TIMEOUT_S * 1000)})
+        return self._client
+
+    def _read(self, resources: Iterable[Any]) -> Iterator[Acl]:
+        for resource in resources:
+            pattern = self._known(ResourcePatternType, resource.pattern_type)
+            for one in resource.acls:
+                operation = self._known(AclOperation, one.operation)
+                permission = self._known(AclPermissionType, one.permission_type)
+                yield Acl(
+                    pattern.name,
+                    resource.resource_name,
+                    one.principal,
+                    one.host,
+                    operation.name,
+                    permission.name,
+                )
+
+    def _known(self, kind: type[E], number: int) -> E:
+        try:
+            return kind(number)
+        except ValueError as error:
+            raise NeedsOperator(
+                f"{self._cluster.alias} has an ACL of a kind that this version does not know",
+                code="ACL_UNKNOWN",
+                seen=f"{kind.__name__} {number}",
+                resolve="set topics.sync_acls: false and sync the ACLs by hand",
+            ) from error
 
     def _all(self, futures: Mapping[Any, Future[Any]], what: str) -> None:
         for future in futures.values():
-            self._result(future, what)
-
-    def _result(self, future: Future[Any], what: str) -> Any:
-        try:
-            return future.result()
-        except KafkaException as error:
-            raise self._translated(error.args[0], what) from error
+            try:
+                future.result()
+            except KafkaException as error:
+                raise self._translated(error.args[0], what) from error
 
     def _translated(self, cause: Any, what: str) -> OnceoverError:
-        text = f"{self.alias} did not {what}: {cause.str()}"
+        text = f"{self._cluster.alias} did not {what}: {cause.str()}"
         if cause.code() == KafkaError.SECURITY_DISABLED:
             return NoAuthorizer(
-                f"{self.alias} runs without an authorizer, so it has no ACLs and takes none",
+                f"{self._cluster.alias} runs without an authorizer, so it has no ACLs and takes none",
                 code="NO_AUTHORIZER",
                 expected="authorizer.class.name in the brokers' configuration",
                 resolve="set topics.sync_acls: false, or switch the authorizer on",
@@ -120,7 +175,7 @@ class AclAdmin:
                 resolve="grant the principal the cluster rights for ACLs listed in docs/operations.md",
             )
         if cause.retriable() or cause.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
-            return Retriable(text, resolve=f"check that {self.alias} is up, then run again")
+            return Retriable(text, resolve=f"check that {self._cluster.alias} is up, then run again")
         return NeedsOperator(text, code="ADMIN_REFUSED")
 
 
@@ -136,19 +191,9 @@ def _binding(acl: Acl) -> AclBinding:
     return _exactly(AclBinding, acl)
 
 
-def _filter(acl: Acl | None) -> AclBindingFilter:
-    """Return the filter that matches this one ACL only, or every ACL on topics."""
-    if acl is not None:
-        return _exactly(AclBindingFilter, acl)
-    return AclBindingFilter(
-        ResourceType.TOPIC,
-        None,
-        ResourcePatternType.ANY,
-        None,
-        None,
-        AclOperation.ANY,
-        AclPermissionType.ANY,
-    )
+def _filter(acl: Acl) -> AclBindingFilter:
+    """Return the filter that matches this one ACL only."""
+    return _exactly(AclBindingFilter, acl)
 
 
 def _exactly(kind: Callable[..., Any], acl: Acl) -> Any:
@@ -160,15 +205,4 @@ def _exactly(kind: Callable[..., Any], acl: Acl) -> Any:
         acl.host,
         AclOperation[acl.operation],
         AclPermissionType[acl.permission],
-    )
-
-
-def _read(binding: AclBinding) -> Acl:
-    return Acl(
-        binding.resource_pattern_type.name,
-        binding.name,
-        binding.principal,
-        binding.host,
-        binding.operation.name,
-        binding.permission_type.name,
     )

@@ -1,0 +1,171 @@
+"""ACLs between two clusters with Kafka's own authorizer, and the rights that a flow needs on both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover.app import open_clusters
+from onceover.config.clients import ClientConfig
+from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.embed.security import Security
+from onceover.engine import aclsync, names
+from onceover.engine.acls import owned_acls
+from onceover.engine.statelog import StateLog
+from onceover.engine.supervisor import Supervisor
+from onceover.errors import UsageError
+from onceover.kafka.acladmin import Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.cluster import Cluster
+from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.grants import grant, source_rights, target_rights
+from tests.support.rawkafka import Codec
+from tests.support.replica import Replica
+
+Pair = tuple[KafkaCluster, KafkaCluster]
+OWN, FOREIGN = "User:onceover", "User:foreign"
+
+
+@pytest.fixture(scope="module")
+def guarded(session_home: Path) -> Iterator[Pair]:
+    """Two clusters on which the flow's user may do nothing that was not granted."""
+    factory = ClusterFactory(session_home)
+
+    def start(name: str) -> Callable[[], KafkaCluster]:
+        return lambda: factory(name, security=Security("PLAIN", authorizer=True))
+
+    try:
+        source, target = start_all([start("guarded-source"), start("guarded-target")])
+        yield source, target
+    finally:
+        factory.close()
+
+
+@pytest.fixture(scope="module")
+def superusers(guarded: Pair) -> Iterator[tuple[AclAdmin, AclAdmin]]:
+    """The ACLs of both clusters, as the superuser sees them."""
+    source, target = (Cluster(ClientConfig(side.name, side.admin_client)) for side in guarded)
+    with source, target:
+        yield AclAdmin(source), AclAdmin(target)
+
+
+@pytest.fixture
+def replica(guarded: Pair, tmp_path: Path, unique_name: str) -> Iterator[Replica]:
+    """A flow with exactly the rights of docs/operations.md; the tests come through the brokers' own door."""
+    source, target = guarded
+    inside = (source.internal_bootstrap, target.internal_bootstrap)
+    with Replica(tmp_path, unique_name, source.client, target.client, unsecured=inside) as replica:
+        replica.configure(topics={"sync_acls": True})
+        grant(source, source_rights(replica.name))
+        grant(target, target_rights(replica.name))
+        yield replica
+
+
+def acl(
+    topic: str, operation: str, *, who: str = "User:ann", deny: bool = False, prefix: bool = False
+) -> Acl:
+    """Return an ACL for ``topic``."""
+    return Acl("PREFIXED" if prefix else "LITERAL", topic, who, "*", operation, "DENY" if deny else "ALLOW")
+
+
+def others(acls: frozenset[Acl]) -> set[tuple[str, str, str]]:
+    """Return who may or may not do what, without the flow's own user, who has rights on the source, too."""
+    return {(a.principal, a.operation, a.permission) for a in acls if a.principal != OWN}
+
+
+def state_of(replica: Replica) -> dict[str, Any]:
+    """Return what everybody but the leader wrote into the flow's state."""
+    source, target = open_clusters(replica.flow.watch.flow)
+    state = StateLog(target, names.state_topic(replica.name), names.STATE_OTHERS)
+    with source, target:
+        try:
+            return state.catch_up()
+        finally:
+            state.close()
+
+
+def owned(replica: Replica) -> frozenset[Acl]:
+    """Return what the flow says it created."""
+    return owned_acls(state_of(replica))
+
+
+def look_again(lead: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the leader look at the ACLs now, although it did so a moment ago."""
+    with monkeypatch.context() as patch:
+        patch.setattr(aclsync, "INTERVAL_S", 0.0)
+        lead.tick()
+
+
+def test_a_cluster_that_may_not_say_its_acls_is_an_error_and_not_an_empty_list(
+    guarded: Pair, source_cluster: SharedCluster
+) -> None:
+    """Nothing may be deleted on the target because of it. (confluent-kafka 2.16.1 returns an empty list.)"""
+    with Cluster(ClientConfig("open", source_cluster.client)) as cluster:
+        admin = AclAdmin(cluster)
+        with pytest.raises(NoAuthorizer, match="open runs without an authorizer"):
+            admin.topic_acls()
+        with pytest.raises(NoAuthorizer, match="open runs without an authorizer"):
+            admin.create([acl("any", "READ")])
+    with Cluster(ClientConfig("shut", guarded[1].client)) as cluster:
+        # Granted nothing yet: this test comes before the ones that grant.
+        admin = AclAdmin(cluster)
+        with pytest.raises(UsageError, match="shut did not list its ACLs"):
+            admin.topic_acls()
+        with pytest.raises(UsageError, match="shut did not create ACLs"):
+            admin.create([acl("any", "READ")])
+
+
+def test_acls_go_round_with_no_more_rights_than_documented(
+    replica: Replica, superusers: tuple[AclAdmin, AclAdmin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Created, cut down to reading, followed when they go; foreign ones and other topics are left alone."""
+    source, target = superusers
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(20), Codec.LZ4)
+    reads, everything = acl(topic, "READ"), acl(topic[:-1], "ALL", who="User:bob", prefix=True)
+    denied, outside = acl(topic, "READ", who="User:eve", deny=True), acl("elsewhere", "READ")
+    not_copied = [acl(topic, "WRITE"), acl(topic, "WRITE", who="User:*", deny=True)]
+    source.create([reads, everything, denied, outside, *not_copied])
+    foreign = acl(topic, "WRITE", who=FOREIGN)
+    target.create([foreign])
+    before = target.topic_acls()
+    monkeypatch.setattr(aclsync, "INTERVAL_S", 3600.0)
+
+    with replica.flow.running() as (lead, layout):
+        created = target.topic_acls() - before
+        assert others(created) == {
+            ("User:ann", "READ", "ALLOW"),
+            ("User:bob", "READ", "ALLOW"),
+            ("User:bob", "DESCRIBE", "ALLOW"),
+            ("User:eve", "READ", "DENY"),
+        }
+        assert {(a.pattern, a.name) for a in created} == {("LITERAL", topic)}
+        assert owned(replica) == created
+        source.delete([everything, reads])
+        # Nobody asked yet.
+        assert target.topic_acls() == before | created
+        look_again(lead, monkeypatch)
+        assert others(target.topic_acls() - before) == {("User:eve", "READ", "DENY")}
+        assert foreign in target.topic_acls()
+        assert others(owned(replica)) == {("User:eve", "READ", "DENY")}
+        replica.flow.finish(lead, layout)
+    replica.assert_same()
+
+
+def test_without_authorizer_the_copy_goes_on_and_says_so(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> None:
+    """A remark, no stop: status stays in order."""
+    with Replica(tmp_path, unique_name, source_cluster.client, target_cluster.client) as replica:
+        replica.configure(topics={"sync_acls": True})
+        topic = replica.topic()
+        replica.source.plain(topic, 0, replica.source.records(20), Codec.LZ4)
+        with replica.flow.running() as (lead, layout):
+            assert [(r["code"], r["blocks"]) for r in state_of(replica)["heartbeat"]["refused"]] == [
+                ("NO_AUTHORIZER", False)
+            ]
+            assert {p["state"] for p in replica.flow.status()["partitions"]} <= {"copying", "caught_up"}
+            replica.flow.finish(lead, layout)
+        replica.assert_same()

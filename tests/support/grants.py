@@ -1,0 +1,72 @@
+"""The rights of docs/operations.md, granted to a flow's user: what it says must be enough."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from confluent_kafka.admin import (
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from onceover.embed.kafka import KafkaCluster
+
+TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
+    ResourceType.TOPIC,
+    ResourceType.GROUP,
+    ResourceType.BROKER,
+    ResourceType.TRANSACTIONAL_ID,
+)
+_CLUSTER_NAME: Final = "kafka-cluster"
+_TIMEOUT_S = 30.0
+
+Right = tuple[ResourceType, str, bool, str]
+
+
+def source_rights(flow: str) -> list[Right]:
+    """Return resource, name, whether it is a prefix, and operations, as the first table says."""
+    return [
+        (TOPIC, flow, True, "READ DESCRIBE DESCRIBE_CONFIGS"),
+        (GROUP, f"onceover-lag.{flow}", False, "READ"),
+        (CLUSTER, _CLUSTER_NAME, False, "DESCRIBE"),
+    ]
+
+
+def target_rights(flow: str) -> list[Right]:
+    """Return the rights on the target, those for ``topics.sync_acls`` included."""
+    return [
+        (TOPIC, flow, True, "WRITE READ DESCRIBE CREATE ALTER"),
+        (TOPIC, "__onceover.", True, "READ WRITE DESCRIBE CREATE"),
+        (GROUP, f"onceover.{flow}", False, "READ"),
+        (TRANSACTIONAL_ID, f"onceover.{flow}.", True, "WRITE DESCRIBE"),
+        (CLUSTER, _CLUSTER_NAME, False, "DESCRIBE ALTER"),
+    ]
+
+
+def grant(cluster: KafkaCluster, rights: Iterable[Right]) -> None:
+    """Grant ``rights`` to the cluster's ordinary user."""
+    if cluster.security is None:
+        raise ValueError(f"{cluster.name} has no users")
+    principal = f"User:{cluster.security.username}"
+    bindings = [
+        AclBinding(
+            kind,
+            name,
+            ResourcePatternType.PREFIXED if prefix else ResourcePatternType.LITERAL,
+            principal,
+            "*",
+            AclOperation[operation],
+            AclPermissionType.ALLOW,
+        )
+        for kind, name, prefix, operations in rights
+        for operation in operations.split()
+    ]
+    # Kept in a variable: futures die with their client.
+    client = AdminClient(cluster.admin_client)
+    for future in client.create_acls(bindings).values():
+        future.result(_TIMEOUT_S)
