@@ -9,7 +9,7 @@ from pathlib import Path
 from onceover.config.clients import resolve_clients
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow
-from onceover.config.runsettings import RunSettings
+from onceover.config.runsettings import EXACTLY_ONCE, RunSettings
 from onceover.engine.aclsync import AclSync
 from onceover.engine.copyloop import CopySettings, LaneIdentity
 from onceover.engine.lane import LaneTask
@@ -129,4 +129,5 @@ def lane_task(
         )
 
     memory = watch.flow.limits.memory_per_lane_bytes
-    return LaneTask(me, source, target, settings, memory, give_up_s)
+    exactly_once = watch.run.delivery == EXACTLY_ONCE
+    return LaneTask(me, source, target, settings, memory, give_up_s, exactly_once)

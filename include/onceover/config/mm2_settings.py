@@ -59,6 +59,17 @@ def _replication_factor(value: str) -> int:
     return int(values.whole(1, 15)(value))
 
 
+def _support(value: str) -> str:
+    """KIP-618's switch: disabled, preparing or enabled; until it is enabled, tasks repeat after a crash."""
+    support = values.choice("disabled", "preparing", "enabled")(value.lower())
+    return "exactly_once" if support == "enabled" else "at_least_once"
+
+
+def _transactional(value: str) -> str:
+    """KIP-656's switch, in distributions that have it."""
+    return "exactly_once" if values.boolean(value) else "at_least_once"
+
+
 FLOW_SETTINGS: Final[dict[str, Setting]] = {
     "topics": Setting(("topics", "include"), _some_patterns),
     "topics.blacklist": Setting(("topics", "exclude"), _patterns),
@@ -69,6 +80,8 @@ FLOW_SETTINGS: Final[dict[str, Setting]] = {
     "sync.topic.configs.enabled": Setting(("topics", "sync_configs"), _boolean),
     "sync.topic.acls.enabled": Setting(("topics", "sync_acls"), _boolean),
     "tasks.max": Setting(("lanes",), _lanes),
+    "transaction.producer": Setting(("delivery",), _transactional),
+    "exactly.once.source.support": Setting(("delivery",), _support),
     "groups": Setting(("groups", "include"), _patterns),
     "groups.blacklist": Setting(("groups", "exclude"), _patterns),
     "groups.exclude": Setting(("groups", "exclude"), _patterns),
@@ -80,7 +93,7 @@ _CONNECT: Final = "there is no Kafka Connect worker"
 
 # The first pattern that matches the whole key, without its prefixes, gives the reason.
 NO_COUNTERPART: Final[tuple[tuple[str, str], ...]] = (
-    (r"exactly\.once\.source\.support", "not needed: every flow is exactly once (delivery)"),
+    (r"connector\.type", "not needed: one copier serves both values of delivery"),
     (r"transaction\.boundary.*", "not needed: transaction.max_interval and max_bytes set the rhythm"),
     (r"replication\.policy\.separator", "the separator of prefixed names is always a dot"),
     (r"sync\.group\.offsets\..*", "set schedules.sync_group_offsets, or run `onceover groups apply`"),

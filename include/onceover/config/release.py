@@ -18,7 +18,6 @@ class Unavailable(NamedTuple):
 
 
 NOT_YET: Final = (
-    Unavailable(("delivery",), "exactly_once", "exactly_once"),
     Unavailable(("handler",), None, "null"),
     Unavailable(("on_bad_record",), "stop", "stop"),
     Unavailable(("topics", "naming"), "identity", "identity"),

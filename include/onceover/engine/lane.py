@@ -26,10 +26,12 @@ from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Evidence, Stop, judge
 from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
+from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.kafka.lag import LagReporter
+from onceover.kafka.ports import TxnProducer
 from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord
@@ -60,6 +62,7 @@ class LaneTask:
         settings: current settings from the flow file.
         memory_bytes: limits.memory_per_lane.
         give_up_s: without any success for this long, ``Retriable`` is raised.
+        exactly_once: False takes the data, and only that, out of the lane's transactions.
     """
 
     me: LaneIdentity
@@ -68,6 +71,7 @@ class LaneTask:
     settings: Callable[[], CopySettings]
     memory_bytes: int
     give_up_s: float
+    exactly_once: bool = True
     obstacles: dict[TopicPartition, Obstacle] = field(default_factory=dict)
     _resumed: set[TopicPartition] = field(default_factory=set)
 
@@ -113,9 +117,7 @@ class LaneSession:
         topic = names.state_topic(task.me.flow)
         self._state = StateLog(task.target, topic, names.STATE_LEADER)
         self._requests = StateLog(task.target, topic, names.STATE_OTHERS, calls.READ_UNCOMMITTED)
-        self._producer = TransactionalProducer(
-            task.target, names.lane_id(task.me.flow, task.me.lane), timeout_ms=LANE_TIMEOUT_MS
-        )
+        self._producer = _producer(task)
         self._fetcher = Fetcher(
             task.source,
             isolation=calls.READ_COMMITTED,
@@ -286,3 +288,10 @@ class LaneSession:
             for tp in again:
                 self._task.obstacles.pop(tp, None)
             raise EnrolmentsChanged(f"asked to look again at {', '.join(map(str, again))}")
+
+
+def _producer(task: LaneTask) -> TxnProducer:
+    lane = TransactionalProducer(
+        task.target, names.lane_id(task.me.flow, task.me.lane), timeout_ms=LANE_TIMEOUT_MS
+    )
+    return lane if task.exactly_once else AtLeastOnceProducer(lane, IdempotentProducer(task.target))

@@ -235,8 +235,11 @@ def offset_commit_request(group: str, offsets: Mapping[TopicPartition, OffsetToC
     return request, OffsetCommitResponse
 
 
-def init_producer_id(connection: Connection, transactional_id: str, timeout_ms: int) -> InitResult:
-    """InitProducerId v4: bumps the epoch, which fences every older holder and aborts what it left open."""
+def init_producer_id(connection: Connection, transactional_id: str | None, timeout_ms: int) -> InitResult:
+    """InitProducerId v4: bumps the epoch, which fences every older holder and aborts what it left open.
+
+    Without a transactional.id any broker hands out a fresh producer id, and nobody is fenced.
+    """
     request = InitProducerIdRequest(
         version=4,
         transactional_id=transactional_id,

@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 30.0
 _API_PRODUCE = 0
+# Brokers look at the timeout of an InitProducerId with a transactional.id only.
+_NO_TRANSACTION_TIMEOUT_MS = 60_000
 _TRANSACTION_VERSION = "transaction.version"
 
 
@@ -254,6 +256,10 @@ class Cluster:
         if classify(Api.INIT_PRODUCER_ID, result.error_code) is Action.REFRESH_AND_RETRY:
             self.forget_coordinator(transactional_id, calls.TRANSACTION)
         return result
+
+    def fresh_producer_id(self) -> calls.InitResult:
+        """Ask any broker for a producer id of our own, without transactions; fences nobody."""
+        return calls.init_producer_id(self.control(), None, _NO_TRANSACTION_TIMEOUT_MS)
 
     def committed(
         self, group: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = True

@@ -7,46 +7,25 @@ else happens ends in ``MustReset``: drop this object, read the layout, begin aga
 
 from __future__ import annotations
 
-import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-from kafka.protocol.producer import ProduceResponse
-
-from onceover.errors import Fatal, MustReset, NeedsOperator, Retriable, UsageError
-from onceover.kafka import calls
+from onceover.errors import MustReset, Retriable
+from onceover.kafka import calls, produce
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.kafka.connection import Connection, ConnectionLost
-from onceover.kafka.ports import Acknowledged, Outgoing, Refused
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.connection import Connection
+from onceover.kafka.ports import Acknowledged, Outgoing
+from onceover.kafka.produce import BY_TOPIC_ID, FIRST_PAUSE_S, LONGEST_PAUSE_S, PATIENCE_S, ProduceLink
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.txn.txnstate import Phase, RequestSet, TxnState
 from onceover.wire.batch import stamp
-from onceover.wire.hotpath import ProduceData, encode_produce
 
-log = logging.getLogger(__name__)
-
-_PRODUCE_TIMEOUT_MS = 30_000
-# Produce by topic id: a topic recreated inside the transaction is refused instead of written (FACTS 4).
-_PRODUCE_BY_ID = 13
-_PRODUCE_V5_SET = 12
-_PRODUCE_V3_SET = 11
-# Below the transaction's timeout (15 s): later, the target aborts for us and we would look fenced.
-_PATIENCE_S = 10.0
-# The markers of the previous transaction take a few ms; a shorter pause only adds requests.
-_CONCURRENT_FIRST_S, _CONCURRENT_CAP_S = 0.002, 0.05
-
-
-@dataclass
-class _Route:
-    """One connection to one leader, with what is unanswered on it, oldest first."""
-
-    connection: Connection
-    unanswered: deque[list[Outgoing]] = field(default_factory=deque)
+_PRODUCE_V5_SET: Final = 12
+_PRODUCE_V3_SET: Final = 11
+_CLOSING: Final = "the previous transaction is still being closed"
 
 
 class TransactionalProducer:
@@ -66,9 +45,7 @@ class TransactionalProducer:
         self._id = transactional_id
         self._timeout_ms = timeout_ms
         self._state = TxnState(RequestSet.V3, first_sequence=first_sequence)
-        self._produce_version = _PRODUCE_V3_SET
-        self._topics: dict[str, TopicInfo] = {}
-        self._routes: dict[int, _Route] = {}
+        self._link = ProduceLink(cluster, transactional_id, self._answered)
         self._acks: list[Acknowledged] = []
 
     @property
@@ -96,11 +73,11 @@ class TransactionalProducer:
         features = self._cluster.features(anew=True)
         chosen = RequestSet.V5 if features.transaction_version >= 2 else RequestSet.V3
         self._state.reset(chosen)
-        if features.max_produce_version >= _PRODUCE_BY_ID and chosen is RequestSet.V5:
-            self._produce_version = _PRODUCE_BY_ID
+        if features.max_produce_version >= BY_TOPIC_ID and chosen is RequestSet.V5:
+            self._link.version = BY_TOPIC_ID
         else:
             newest = _PRODUCE_V5_SET if chosen is RequestSet.V5 else _PRODUCE_V3_SET
-            self._produce_version = min(newest, features.max_produce_version)
+            self._link.version = min(newest, features.max_produce_version)
         self._state.init_sent()
         result = self._cluster.init_producer_id(self._id, self._timeout_ms)
         action = classify(Api.INIT_PRODUCER_ID, result.error_code)
@@ -129,18 +106,15 @@ class TransactionalProducer:
         """
         fresh = any(b.target not in self._state.added for b in batches)
         if fresh:
-            self._drain(0)
+            self._guarded(self._link.drain)
             if self._state.requests is RequestSet.V3:
                 self._add_partitions(batches)
-        by_node: dict[int, list[Outgoing]] = {}
         for batch in batches:
             sequence = self._state.produce_sent(batch.target, batch.header.count)
             stamp(batch.batch, batch.header, *self._producer, sequence)
-            by_node.setdefault(self._leader(batch.target), []).append(batch)
-        for node, group in by_node.items():
-            self._write(self._route(node), group)
+        self._guarded(lambda: self._link.write(batches))
         if fresh:
-            self._await_first()
+            self._guarded(lambda: self._link.await_first(_CLOSING))
 
     def drain(self, keep: int = 0) -> list[Acknowledged]:
         """Wait until at most ``keep`` requests are unanswered; return all new acknowledgements.
@@ -149,81 +123,9 @@ class TransactionalProducer:
             MustReset: the transaction is lost.
             Refused: the target refuses content.
         """
-        self._drain(keep)
+        self._guarded(lambda: self._link.drain(keep))
         acks, self._acks = self._acks, []
         return acks
-
-    def _drain(self, keep: int) -> None:
-        waiting = [route for route in self._routes.values() if route.unanswered]
-        total = sum(len(route.unanswered) for route in waiting)
-        for route in waiting:
-            while route.unanswered and total > keep:
-                again = self._read(route)
-                total -= 1
-                if again:
-                    # Batches behind it were refused for the gap, or will be: never repeat (FACTS 4).
-                    raise self._lost(f"{again[0].target} was refused for the moment inside a transaction")
-
-    def _await_first(self) -> None:
-        backoff = Backoff(_CONCURRENT_FIRST_S, _CONCURRENT_CAP_S)
-        deadline = Deadline(_PATIENCE_S)
-        while True:
-            again: list[tuple[_Route, list[Outgoing]]] = []
-            for route in self._routes.values():
-                while route.unanswered:
-                    refused = self._read(route)
-                    if refused:
-                        again.append((route, refused))
-            if not again:
-                return
-            self._pause(backoff, deadline, "the previous transaction is still being closed")
-            for route, batches in again:
-                self._write(route, batches)
-
-    def _write(self, route: _Route, batches: list[Outgoing]) -> None:
-        batches = sorted(batches, key=lambda b: b.target)
-        data = [
-            ProduceData(b.target.topic, self._topic(b.target.topic).topic_id, b.target.partition, b.batch)
-            for b in batches
-        ]
-        correlation_id = route.connection.next_correlation_id()
-        version = self._produce_version
-        frame = encode_produce(
-            data,
-            version=version,
-            correlation_id=correlation_id,
-            client_id=route.connection.client_id,
-            transactional_id=self._id,
-            timeout_ms=_PRODUCE_TIMEOUT_MS,
-        )
-        try:
-            route.connection.send_frame(
-                frame, correlation_id, lambda answer: ProduceResponse.decode(answer[1:], version=version)
-            )
-        except ConnectionLost as error:
-            raise self._lost(str(error)) from error
-        route.unanswered.append(batches)
-
-    def _read(self, route: _Route) -> list[Outgoing]:
-        """Take one answer; return the batches that may be sent again."""
-        try:
-            answer = route.connection.receive()
-        except ConnectionLost as error:
-            raise self._lost(str(error)) from error
-        by_id = self._produce_version >= _PRODUCE_BY_ID
-        waiting = {
-            (self._topic(b.target.topic).topic_id if by_id else b.target.topic, b.target.partition): b
-            for b in route.unanswered.popleft()
-        }
-        again = []
-        for topic in answer.responses:
-            for partition in topic.partition_responses:
-                batch = waiting.pop((topic.topic_id if by_id else topic.name, partition.index))
-                if not self._answered(batch, partition):
-                    again.append(batch)
-        if waiting:
-            raise self._lost(f"no answer for {next(iter(waiting.values())).target}")
-        return again
 
     def _answered(self, batch: Outgoing, answer: Any) -> bool:
         action = classify(Api.PRODUCE, answer.error_code)
@@ -235,14 +137,12 @@ class TransactionalProducer:
             return False
         if action is Action.CONTENT:
             self._state.produce_refused(batch.target)
-            named = next(iter(answer.record_errors or ()), None)
-            reason = (named.batch_index_error_message if named else None) or answer.error_message or ""
-            raise Refused(batch, answer.error_code, reason, named.batch_index if named else None)
+            raise produce.refused(batch, answer)
         raise self._failure(Api.PRODUCE, action, answer.error_code, str(batch.target))
 
     def _add_partitions(self, batches: Sequence[Outgoing]) -> None:
         missing = self._state.add_partitions(b.target for b in batches)
-        backoff, deadline = Backoff(_CONCURRENT_FIRST_S, _CONCURRENT_CAP_S), Deadline(_PATIENCE_S)
+        backoff, deadline = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), Deadline(PATIENCE_S)
         while missing:
             codes = self._ask(
                 lambda c: calls.add_partitions_to_txn(c, self._id, self._producer, missing),
@@ -251,7 +151,7 @@ class TransactionalProducer:
             )
             if self._settled(Api.ADD_PARTITIONS, codes, self._id, calls.TRANSACTION):
                 return
-            self._pause(backoff, deadline, "the previous transaction is still being closed")
+            self._pause(backoff, deadline, _CLOSING)
 
     # ---- progress
 
@@ -265,7 +165,7 @@ class TransactionalProducer:
             self._add_group(group)
         version = 5 if self._state.requests is RequestSet.V5 else 3
         self._state.offsets_sent()
-        backoff, deadline = Backoff(_CONCURRENT_FIRST_S, _CONCURRENT_CAP_S), Deadline(_PATIENCE_S)
+        backoff, deadline = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), Deadline(PATIENCE_S)
         while True:
             codes = self._ask(
                 lambda c: calls.txn_offset_commit(
@@ -281,7 +181,7 @@ class TransactionalProducer:
 
     def _add_group(self, group: str) -> None:
         self._state.add_group()
-        backoff, deadline = Backoff(_CONCURRENT_FIRST_S, _CONCURRENT_CAP_S), Deadline(_PATIENCE_S)
+        backoff, deadline = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), Deadline(PATIENCE_S)
         while True:
             code = self._ask(
                 lambda c: calls.add_offsets_to_txn(c, self._id, self._producer, group),
@@ -290,7 +190,7 @@ class TransactionalProducer:
             )
             if self._settled(Api.ADD_OFFSETS, {group: code}, self._id, calls.TRANSACTION):
                 return
-            self._pause(backoff, deadline, "the previous transaction is still being closed")
+            self._pause(backoff, deadline, _CLOSING)
 
     # ---- end
 
@@ -305,8 +205,8 @@ class TransactionalProducer:
             return
         # In every other phase, also when the transaction is lost, the state machine has the word: to
         # return without an EndTxn would look like a commit.
-        if self._state.in_transaction and self._produce_version < _PRODUCE_BY_ID:
-            self._check_topic_ids()
+        if self._state.in_transaction:
+            self._guarded(lambda: self._link.check_topic_ids(self._state.added))
         self._end(commit=True)
 
     def abort(self) -> None:
@@ -323,14 +223,12 @@ class TransactionalProducer:
 
     def close(self) -> None:
         """Drop the connections; whoever inits next aborts what is open."""
-        for route in self._routes.values():
-            route.connection.close()
-        self._routes.clear()
+        self._link.close()
         self._state.close()
 
     def _end(self, *, commit: bool) -> None:
         version = 5 if self._state.requests is RequestSet.V5 else 3
-        backoff, deadline = Backoff(_CONCURRENT_FIRST_S, _CONCURRENT_CAP_S), Deadline(_PATIENCE_S)
+        backoff, deadline = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), Deadline(PATIENCE_S)
         first = True
         while True:
             (self._state.commit_sent if commit else self._state.abort_sent)()
@@ -354,42 +252,11 @@ class TransactionalProducer:
             first = False
             self._pause(backoff, deadline, "the transaction coordinator is not ready")
 
-    def _check_topic_ids(self) -> None:
-        """Compare topic ids before a commit, where Produce goes by name (FACTS 4): data written to a
-        topic that was recreated meanwhile would be lost silently."""
-        now = self._guarded(lambda: self._cluster.topics(sorted({tp.topic for tp in self._state.added})))
-        for tp in self._state.added:
-            if tp.topic not in now or now[tp.topic].topic_id != self._topic(tp.topic).topic_id:
-                raise self._lost(f"target topic {tp.topic} was deleted or recreated inside the transaction")
-
     # ---- plumbing
-
-    def _topic(self, name: str) -> TopicInfo:
-        info = self._topics.get(name)
-        if info is None:
-            found = self._guarded(lambda: self._cluster.topics([name]))
-            if name not in found:
-                raise self._lost(f"target topic {name} does not exist")
-            info = self._topics[name] = found[name]
-        return info
-
-    def _leader(self, target: TopicPartition) -> int:
-        partition = self._topic(target.topic).partitions.get(target.partition)
-        if partition is None or partition.leader < 0:
-            raise self._lost(f"{target} has no leader on the target")
-        return partition.leader
-
-    def _route(self, node: int) -> _Route:
-        route = self._routes.get(node)
-        if route is None or (not route.unanswered and not route.connection.usable):
-            if route is not None:
-                route.connection.close()
-            route = self._routes[node] = _Route(self._guarded(lambda: self._cluster.open(node)))
-        return route
 
     def _ask(self, request: Callable[[Connection], Any], key: str, kind: int) -> Any:
         """Ask a coordinator. Finding it may take a while; once asked, a lost connection means RESET."""
-        deadline = Deadline(_PATIENCE_S)
+        deadline = Deadline(PATIENCE_S)
         connection = self._guarded(
             lambda: self._cluster.retry(lambda: self._cluster.coordinator(key, kind), deadline)
         )
@@ -423,21 +290,4 @@ class TransactionalProducer:
 
     def _failure(self, api: Api, action: Action, code: int, subject: str) -> Exception:
         self._state.lost()
-        what = api.name.replace("_", " ").lower()
-        text = f"{self._cluster.alias} answers error {code} to {what}"
-        match action:
-            case Action.UNAUTHORIZED:
-                return UsageError(
-                    f"{text}: not authorized",
-                    code="NOT_AUTHORIZED",
-                    where=subject,
-                    expected="WRITE on topics and transactional ids onceover.<flow>.*, READ on groups",
-                    seen=f"principal of {self._cluster.alias} lacks a right",
-                    resolve="grant the rights listed in docs/operations.md",
-                )
-            case Action.OPERATOR:
-                return NeedsOperator(text, code="BROKER_SETTING", where=subject)
-            case Action.FATAL:
-                return Fatal(text, where=subject)
-            case _:
-                return MustReset(f"{self._id}: {text}", where=subject)
+        return produce.failure(self._cluster, self._id, api, action, code, subject)

@@ -20,6 +20,8 @@ class Api(Enum):
     ADD_PARTITIONS = auto()
     ADD_OFFSETS = auto()
     PRODUCE = auto()
+    PRODUCE_IDEMPOTENT = auto()
+    """Produce outside a transaction, by a producer id alone."""
     TXN_OFFSET_COMMIT = auto()
     END_TXN = auto()
     OFFSET_FETCH = auto()
@@ -57,7 +59,14 @@ class Action(Enum):
 
 
 IN_TRANSACTION: Final = frozenset(
-    {Api.ADD_PARTITIONS, Api.ADD_OFFSETS, Api.PRODUCE, Api.TXN_OFFSET_COMMIT, Api.END_TXN}
+    {
+        Api.ADD_PARTITIONS,
+        Api.ADD_OFFSETS,
+        Api.PRODUCE,
+        Api.PRODUCE_IDEMPOTENT,
+        Api.TXN_OFFSET_COMMIT,
+        Api.END_TXN,
+    }
 )
 
 # Kafka's names, for the tables below to be read without the protocol guide.
@@ -65,7 +74,8 @@ _UNKNOWN_SERVER_ERROR, _OFFSET_OUT_OF_RANGE, _CORRUPT_MESSAGE, _UNKNOWN_TOPIC_OR
 _LEADER_NOT_AVAILABLE, _NOT_LEADER, _REQUEST_TIMED_OUT, _BROKER_NOT_AVAILABLE = 5, 6, 7, 8
 _REPLICA_NOT_AVAILABLE, _MESSAGE_TOO_LARGE, _OFFSET_METADATA_TOO_LARGE = 9, 10, 12
 _COORDINATOR_LOADING, _COORDINATOR_NOT_AVAILABLE, _NOT_COORDINATOR, _INVALID_TOPIC = 14, 15, 16, 17
-_RECORD_LIST_TOO_LARGE, _NOT_ENOUGH_REPLICAS, _ILLEGAL_GENERATION, _UNKNOWN_MEMBER = 18, 19, 22, 25
+_RECORD_LIST_TOO_LARGE, _NOT_ENOUGH_REPLICAS, _NOT_ENOUGH_AFTER_APPEND = 18, 19, 20
+_ILLEGAL_GENERATION, _UNKNOWN_MEMBER = 22, 25
 _TOPIC_AUTHORIZATION, _GROUP_AUTHORIZATION, _CLUSTER_AUTHORIZATION, _INVALID_TIMESTAMP = 29, 30, 31, 32
 _UNSUPPORTED_SASL, _ILLEGAL_SASL_STATE, _UNSUPPORTED_FOR_FORMAT, _POLICY_VIOLATION = 33, 34, 43, 44
 _INVALID_PRODUCER_EPOCH, _INVALID_TXN_STATE, _INVALID_TXN_TIMEOUT, _CONCURRENT_TRANSACTIONS = 47, 48, 50, 51
@@ -128,6 +138,21 @@ _GROUP_TAKEN: Final = _codes(
     Action.OPERATOR, _OFFSET_METADATA_TOO_LARGE, _ILLEGAL_GENERATION, _UNKNOWN_MEMBER, _FENCED_INSTANCE
 )
 
+_CONTENT: Final = {
+    **_codes(
+        Action.CONTENT,
+        _UNKNOWN_SERVER_ERROR,
+        _CORRUPT_MESSAGE,
+        _MESSAGE_TOO_LARGE,
+        _RECORD_LIST_TOO_LARGE,
+        _INVALID_TIMESTAMP,
+        _UNSUPPORTED_FOR_FORMAT,
+        _UNSUPPORTED_COMPRESSION,
+        _INVALID_RECORD,
+    ),
+    **_codes(Action.OPERATOR, _POLICY_VIOLATION, _INVALID_TOPIC),
+}
+
 _TABLE: Final[Mapping[Api, Mapping[int, Action]]] = {
     Api.INIT_PRODUCER_ID: {
         **_COORDINATOR,
@@ -143,18 +168,14 @@ _TABLE: Final[Mapping[Api, Mapping[int, Action]]] = {
         # replicas are short), and that round is awaited before anything is sent behind it. A moved
         # leader (5, 6) resets instead: batches behind the refused one may be in its log or not.
         **_codes(Action.RETRY, _NOT_ENOUGH_REPLICAS, _CONCURRENT_TRANSACTIONS),
-        **_codes(
-            Action.CONTENT,
-            _UNKNOWN_SERVER_ERROR,
-            _CORRUPT_MESSAGE,
-            _MESSAGE_TOO_LARGE,
-            _RECORD_LIST_TOO_LARGE,
-            _INVALID_TIMESTAMP,
-            _UNSUPPORTED_FOR_FORMAT,
-            _UNSUPPORTED_COMPRESSION,
-            _INVALID_RECORD,
-        ),
-        **_codes(Action.OPERATOR, _POLICY_VIOLATION, _INVALID_TOPIC),
+        **_CONTENT,
+    },
+    Api.PRODUCE_IDEMPOTENT: {
+        **_MISSING,
+        # Repeated under the same sequence, which a broker that has appended it already notices: without
+        # that, replicas that stay short would be a new copy of the same records at every reset.
+        **_codes(Action.RETRY, _NOT_ENOUGH_REPLICAS, _NOT_ENOUGH_AFTER_APPEND, _REQUEST_TIMED_OUT),
+        **_CONTENT,
     },
     Api.TXN_OFFSET_COMMIT: {
         **_COORDINATOR,

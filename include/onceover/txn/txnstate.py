@@ -15,8 +15,7 @@ from typing import Final
 
 from onceover.errors import Fatal, MustReset
 from onceover.model import TopicPartition
-
-MAX_SEQUENCE: Final = 2**31 - 1
+from onceover.txn.sequence import Sequence
 
 
 class RequestSet(Enum):
@@ -113,23 +112,6 @@ def transition(phase: Phase, event: Event) -> Phase:
     return following
 
 
-def advance_sequence(sequence: int, count: int) -> int:
-    """Return the sequence ``count`` records after ``sequence``: after 2147483647 comes 0, as in Kafka."""
-    return (sequence + count) & MAX_SEQUENCE
-
-
-class _Partition:
-    """Sequences of one target partition under the current producer id and epoch."""
-
-    __slots__ = ("acked", "end_offset", "next", "unanswered")
-
-    def __init__(self) -> None:
-        self.next = 0
-        self.acked = 0
-        self.end_offset = 0
-        self.unanswered = 0
-
-
 class TxnState:
     """One transactional.id: phase, producer id and epoch, sequences, and what is unanswered."""
 
@@ -144,7 +126,7 @@ class TxnState:
         self.added: set[TopicPartition] = set()
         self.group_added = False
         self._first_sequence = first_sequence
-        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._partitions: dict[TopicPartition, Sequence] = {}
 
     @property
     def in_transaction(self) -> bool:
@@ -197,13 +179,9 @@ class TxnState:
         self.added.add(target)
         partition = self._partitions.get(target)
         if partition is None:
-            partition = self._partitions[target] = _Partition()
-            partition.next = partition.acked = self._first_sequence
-        sequence = partition.next
-        partition.next = advance_sequence(sequence, count)
-        partition.unanswered += 1
+            partition = self._partitions[target] = Sequence(self._first_sequence)
         self.unanswered_produces += 1
-        return sequence
+        return partition.take(count)
 
     def produce_ok(self, target: TopicPartition, base_offset: int, count: int) -> None:
         """Note an answer; answers of one partition come in the order of its requests.
@@ -213,18 +191,11 @@ class TxnState:
                 it, or the target lost records. The transaction can no longer be committed.
         """
         partition = self._answered(target, Event.PART_OK)
-        if base_offset < partition.end_offset:
-            expected = f"base offset {partition.end_offset} or more"
+        try:
+            partition.appended(target, base_offset, count)
+        except MustReset:
             self._step(Event.LOST)
-            raise MustReset(
-                "the target says OK to records that it did not append",
-                code="BASE_OFFSET_NOT_GROWING",
-                where=str(target),
-                expected=expected,
-                seen=f"base offset {base_offset}",
-            )
-        partition.end_offset = base_offset + count
-        partition.acked = advance_sequence(partition.acked, count)
+            raise
 
     def produce_refused(self, target: TopicPartition) -> None:
         """Note that a batch's content was refused: only an abort may follow."""
@@ -326,7 +297,7 @@ class TxnState:
                 "request sets must not be mixed", expected=f"requests of {self.requests.name}", seen=request
             )
 
-    def _answered(self, target: TopicPartition, event: Event) -> _Partition:
+    def _answered(self, target: TopicPartition, event: Event) -> Sequence:
         partition = self._partitions.get(target)
         if partition is None or not partition.unanswered:
             raise IllegalTransition(

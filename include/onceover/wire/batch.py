@@ -156,12 +156,15 @@ def stamp(
     producer_id: int,
     producer_epoch: int,
     base_sequence: int,
+    *,
+    transactional: bool = True,
 ) -> None:
     """Make ``batch`` ours, in place: producer fields, transactional bit, base offset 0, new CRC.
 
-    ``batch`` must be writable. ``header`` is the batch's own header as it was parsed.
+    ``batch`` must be writable. ``header`` is the batch's own header as it was parsed. Whether the source's
+    batch was transactional does not matter: a broker refuses the bit from a producer without transactions.
     """
-    attributes = (header.attributes & ~_CLEARED) | TRANSACTIONAL
+    attributes = (header.attributes & ~_CLEARED) | (TRANSACTIONAL if transactional else 0)
     after = (
         attributes,
         header.last_offset_delta,

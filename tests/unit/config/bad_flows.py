@@ -94,13 +94,6 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
         "true or false",
         "without quotes",
     ),
-    (
-        "not yet: delivery",
-        {"delivery": "at_least_once"},
-        "delivery",
-        "not available in this version",
-        "only: exactly_once",
-    ),
     ("unknown delivery", {"delivery": "twice"}, "delivery", "seen twice", "at_least_once"),
     ("not yet: handler", {"handler": "my.mod:f"}, "handler", "not available in this version", "only: null"),
     ("not yet: naming", {"topics": {"naming": "prefix"}}, "topics.naming", "not available", "only: identity"),

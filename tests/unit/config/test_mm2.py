@@ -88,6 +88,7 @@ def test_every_translatable_setting_reaches_the_flow_file() -> None:
             "sync_acls": False,
         },
         "lanes": 4,
+        "delivery": "exactly_once",
         "groups": {"include": ["app-.*"], "exclude": ["app-old"]},
         "state": {"replication_factor": 3},
     }
@@ -99,7 +100,6 @@ def test_every_setting_is_translated_or_listed_with_a_reason() -> None:
     assert {entry.key for entry in result.no_counterpart} == {
         "east.ssl.truststore.location",
         "east.ssl.truststore.password",
-        "west.exactly.once.source.support",
         "dedicated.mode.enable.internal.rest",
         "east->west.producer.linger.ms",
         "east.consumer.isolation.level",
@@ -111,6 +111,22 @@ def test_every_setting_is_translated_or_listed_with_a_reason() -> None:
     reasons = {entry.key: entry.reason for entry in result.no_counterpart}
     assert "keytool" in reasons["east.ssl.truststore.location"]
     assert "ONCEOVER_EAST_SASL_PASSWORD" in result.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("setting", "delivery"),
+    [
+        ("west.exactly.once.source.support = enabled", "exactly_once"),
+        ("exactly.once.source.support = preparing", "at_least_once"),
+        ("exactly.once.source.support = DISABLED", "at_least_once"),
+        ("transaction.producer = true", "exactly_once"),
+        ("transaction.producer = false", "at_least_once"),
+    ],
+)
+def test_the_delivery_that_mirrormaker_was_told_is_kept(setting: str, delivery: str) -> None:
+    """KIP-618's switch, or KIP-656's; without either, the flow file's default is better than theirs."""
+    assert _flow(f"{BASE}{setting}\n")["delivery"] == delivery
+    assert "delivery" not in _flow(BASE)
 
 
 def test_the_written_file_is_in_order(tmp_path: Path) -> None:

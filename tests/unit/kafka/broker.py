@@ -33,6 +33,7 @@ class FakeCluster:
         self.codes: dict[str, deque[int | str]] = defaultdict(deque)
         self.log: list[str] = []
         self.batches: list[tuple[int, int, int, int]] = []
+        self.fresh_ids = 900
         self.producer = (40, 0)
         self.ends: dict[int, int] = {0: 100, 1: 200}
         self.topic_id = TOPIC_ID
@@ -54,6 +55,11 @@ class FakeCluster:
         code = self.next("InitProducerId")
         self.producer = (self.producer[0], self.producer[1] + (code == 0))
         return InitResult(code, *self.producer)
+
+    def fresh_producer_id(self) -> InitResult:
+        code = self.next("InitProducerId without an id")
+        self.fresh_ids += 1
+        return InitResult(code, self.fresh_ids, 0)
 
     def coordinator(self, key: str, kind: int) -> FakeConnection:
         return FakeConnection(self, 9)
@@ -115,19 +121,21 @@ class FakeConnection:
         frame, decoder = self._pending.popleft()
         version = int.from_bytes(frame[2:4], "big")
         request = ProduceRequest.decode(frame, version=version, header=True)
-        topics = [self._appended(topic, version) for topic in request.topic_data]
+        in_transaction = request.transactional_id is not None
+        topics = [self._appended(topic, version, in_transaction) for topic in request.topic_data]
         answer = ProduceResponse(version=version, responses=topics, throttle_time_ms=0)
         return decoder(memoryview(b"\0" + bytes(answer.encode())))
 
-    def _appended(self, topic: Any, version: int) -> Any:
+    def _appended(self, topic: Any, version: int, in_transaction: bool) -> Any:
         kind = ProduceResponse.TopicProduceResponse
         named = {"topic_id": topic.topic_id} if version >= 13 else {"name": topic.name}
-        answers = [self._append(entry, version) for entry in topic.partition_data]
+        answers = [self._append(entry, version, in_transaction) for entry in topic.partition_data]
         return kind(version=version, partition_responses=answers, **named)
 
-    def _append(self, entry: Any, version: int) -> Any:
+    def _append(self, entry: Any, version: int, in_transaction: bool) -> Any:
         code = self.cluster.next("answer")
         [(header, _)] = iter_batches(memoryview(bytes(entry.records)))
+        assert header.is_transactional is in_transaction, "a broker refuses the one for the other"
         base = self.cluster.ends[entry.index]
         if code == 0:
             self.cluster.ends[entry.index] += header.count

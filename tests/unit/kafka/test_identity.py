@@ -7,7 +7,7 @@ import pytest
 from onceover.engine import leader
 from onceover.engine.leader import fence
 from onceover.errors import Fatal, NeedsOperator, Retriable
-from onceover.kafka import producer as module
+from onceover.kafka.produce import PATIENCE_S
 from onceover.kafka.producer import TransactionalProducer
 from tests.unit.kafka.broker import FakeCluster
 from tests.unit.kafka.scenes import (
@@ -97,4 +97,4 @@ def test_close_closes_every_connection_and_nothing_may_follow(cluster: FakeClust
 
 def test_patience_is_shorter_than_every_transaction_timeout() -> None:
     """Otherwise the target would abort for us, and a healthy lane would look fenced."""
-    assert min(leader.LANE_TIMEOUT_MS, leader.LEADER_TIMEOUT_MS) >= module._PATIENCE_S * 1000
+    assert min(leader.LANE_TIMEOUT_MS, leader.LEADER_TIMEOUT_MS) >= PATIENCE_S * 1000

@@ -73,7 +73,7 @@ def test_requests_of_the_older_set_in_their_order() -> None:
 def test_produce_version_follows_the_request_set(features: tuple[int, int], expected: int) -> None:
     """Never mixed: Produce above 11 would add partitions implicitly."""
     made = producer(FakeCluster(*features))
-    assert made._produce_version == expected
+    assert made._link.version == expected
 
 
 def test_request_set_is_chosen_anew_at_each_init() -> None:
@@ -138,7 +138,7 @@ def test_not_yet_in_a_later_round_is_a_reset(cluster: FakeCluster, code: int) ->
     made.send([batch(P0)])
     made.send([batch(P0)])
     cluster.codes["answer"].append(code)
-    with pytest.raises(MustReset, match="refused for the moment inside a transaction"):
+    with pytest.raises(MustReset, match="refused for the moment, with others behind it"):
         made.drain()
     never_committed(made, cluster)
 
@@ -278,7 +278,7 @@ def test_topic_recreated_inside_a_transaction_by_name_is_noticed_before_the_comm
     made.send([batch(P0)])
     made.drain()
     cluster.topic_id = cluster.topic_id.__class__(int=8)
-    with pytest.raises(MustReset, match="recreated inside the transaction"):
+    with pytest.raises(MustReset, match="recreated between its records and the commit"):
         made.commit()
     assert not any(request.startswith("EndTxn") for request in cluster.log)
 

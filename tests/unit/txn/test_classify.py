@@ -17,7 +17,8 @@ COORDINATED = [
 LED = [Api.FETCH, Api.LIST_OFFSETS, Api.METADATA, Api.OFFSET_FOR_LEADER_EPOCH]
 REPEATS = [Api.INIT_PRODUCER_ID, Api.ADD_PARTITIONS, Api.ADD_OFFSETS, Api.TXN_OFFSET_COMMIT, Api.END_TXN]
 
-INSIDE = [Api.ADD_PARTITIONS, Api.ADD_OFFSETS, Api.PRODUCE, Api.TXN_OFFSET_COMMIT, Api.END_TXN]
+PRODUCES = [Api.PRODUCE, Api.PRODUCE_IDEMPOTENT]
+INSIDE = [Api.ADD_PARTITIONS, Api.ADD_OFFSETS, *PRODUCES, Api.TXN_OFFSET_COMMIT, Api.END_TXN]
 
 ROWS: list[tuple[list[Api], list[int], Action]] = [
     (list(Api), [0], Action.OK),
@@ -28,10 +29,14 @@ ROWS: list[tuple[list[Api], list[int], Action]] = [
     ([Api.FIND_COORDINATOR], [16], Action.REFRESH_AND_RETRY),
     (REPEATS, [51], Action.RETRY),
     ([Api.PRODUCE], [19, 51], Action.RETRY),
-    ([Api.PRODUCE], [-1, 2, 10, 18, 32, 43, 76, 87], Action.CONTENT),
-    ([Api.PRODUCE], [17, 44], Action.OPERATOR),
+    # repeated under the same sequence: appended once, whatever became of the first answer
+    ([Api.PRODUCE_IDEMPOTENT], [7, 19, 20], Action.RETRY),
+    (PRODUCES, [-1, 2, 10, 18, 32, 43, 76, 87], Action.CONTENT),
+    (PRODUCES, [17, 44], Action.OPERATOR),
     # moved leaders, timeouts, appended but not replicated, broken logs
-    ([Api.PRODUCE], [5, 6, 7, 9, 20, 56, 74, 75], Action.RESET),
+    ([Api.PRODUCE], [7, 20], Action.RESET),
+    (PRODUCES, [5, 6, 9, 56, 74, 75], Action.RESET),
+    ([Api.PRODUCE_IDEMPOTENT], [51], Action.RESET),
     # gap, duplicate, fenced or timed out, wrong state, unknown producer, not in the transaction
     (
         INSIDE,
@@ -41,7 +46,7 @@ ROWS: list[tuple[list[Api], list[int], Action]] = [
     ([Api.INIT_PRODUCER_ID], [47, 90], Action.RESET),
     ([Api.INIT_PRODUCER_ID], [50], Action.OPERATOR),
     (
-        [Api.ADD_PARTITIONS, Api.PRODUCE, Api.TXN_OFFSET_COMMIT, Api.OFFSET_FETCH, Api.FETCH, Api.METADATA],
+        [Api.ADD_PARTITIONS, *PRODUCES, Api.TXN_OFFSET_COMMIT, Api.OFFSET_FETCH, Api.FETCH, Api.METADATA],
         [3, 100, 103],
         Action.MISSING,
     ),

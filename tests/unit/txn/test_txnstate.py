@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 
 from onceover.errors import MustReset
 from onceover.model import TopicPartition
+from onceover.txn.sequence import MAX_SEQUENCE, advance_sequence
 from onceover.txn.txnstate import (
-    MAX_SEQUENCE,
     Event,
     IllegalTransition,
     Phase,
     RequestSet,
     TxnState,
-    advance_sequence,
     transition,
 )
 

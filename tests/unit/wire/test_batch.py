@@ -11,6 +11,7 @@ from onceover.wire.records import decode
 from tests.support.rawkafka import (
     DELETE_HORIZON,
     LOG_APPEND_TIME,
+    TRANSACTIONAL,
     Codec,
     ProducerState,
     RawRecord,
@@ -62,6 +63,18 @@ def test_bits_that_must_not_reach_the_target_are_cleared(bit: int) -> None:
     stamp(batch, parse_header(batch), 1, 1, 1)
     after = parse_header(batch)
     assert after.attributes & bit == 0
+    verify(after, batch)
+
+
+@pytest.mark.parametrize("was", [False, True])
+def test_stamped_without_a_transaction_the_bit_is_cleared(was: bool) -> None:
+    """A broker refuses it from a producer that has no transaction, whatever the source's producer had."""
+    wanted = [RawRecord(b"k", b"v")]
+    batch = bytearray(build_batch(wanted, extra_attributes=TRANSACTIONAL if was else 0))
+    assert parse_header(batch).is_transactional is was
+    stamp(batch, parse_header(batch), 1, 1, 1, transactional=False)
+    after = parse_header(batch)
+    assert not after.is_transactional
     verify(after, batch)
 
 
