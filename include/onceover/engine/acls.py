@@ -75,7 +75,7 @@ class AclPlan:
 
     def changes(self) -> list[Change]:
         """Return them in the plan's shape; forgetting a record changes no cluster and is not shown."""
-        return [_creation(acl) for acl in self.create] + [_deletion(acl) for acl in self.delete]
+        return [creation(acl) for acl in self.create] + [deletion(acl) for acl in self.delete]
 
 
 def plan_acls(view: AclView) -> AclPlan:
@@ -144,11 +144,13 @@ def _refusal(acl: Acl, own_principal: str | None) -> Refusal:
     )
 
 
-def _creation(acl: Acl) -> Change:
+def creation(acl: Acl) -> Change:
+    """Return what the plan shows of a new ACL."""
     return Change("create acl", str(acl), None, f"{acl.permission} {acl.operation}", "as on the source")
 
 
-def _deletion(acl: Acl) -> Change:
+def deletion(acl: Acl) -> Change:
+    """Return what the plan shows of an ACL that goes."""
     reason = "created by this flow, and the source has it no more"
     # Without risk to records; and a running flow does the same without asking.
     return Change("delete acl", str(acl), f"{acl.permission} {acl.operation}", None, reason)

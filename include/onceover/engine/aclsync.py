@@ -13,9 +13,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from onceover.engine.acls import AclPlan, AclView, acl_key, acl_record, owned_acls, plan_acls
+from onceover.engine.acls import (
+    AclPlan,
+    AclView,
+    acl_key,
+    acl_record,
+    creation,
+    deletion,
+    owned_acls,
+    plan_acls,
+)
 from onceover.engine.leader import now_ms
-from onceover.engine.plan import Refusal
+from onceover.engine.plan import Change, Refusal
 from onceover.engine.statelog import StateLog
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.acladmin import Acl, AclAdmin
@@ -25,6 +34,13 @@ log = logging.getLogger(__name__)
 
 # Two requests that name every ACL of a cluster: cheap, but not something to ask for every second.
 INTERVAL_S: Final = 60.0
+
+
+Done = Callable[[Change], None]
+
+
+def nobody(change: Change) -> None:
+    """Hear of a change and do nothing."""
 
 
 class Acls(Protocol):
@@ -71,8 +87,11 @@ def read_view(
     return AclView(topics, source.topic_acls(), target.topic_acls(), owned_acls(state), principal)
 
 
-def apply_acls(plan: AclPlan, target: Acls, notes: Notes) -> None:
+def apply_acls(plan: AclPlan, target: Acls, notes: Notes, done: Done = nobody) -> None:
     """Do what the plan says; may be interrupted anywhere and run again with a new plan.
+
+    Args:
+        done: told of each change that was made.
 
     Raises:
         Retriable: the target is away; what is left will be in the next plan.
@@ -82,8 +101,12 @@ def apply_acls(plan: AclPlan, target: Acls, notes: Notes) -> None:
         at_ms = now_ms()
         notes.write_all({acl_key(acl): acl_record(acl, at_ms) for acl in plan.create})
         target.create(plan.create)
+        for acl in plan.create:
+            done(creation(acl))
     if plan.delete:
         target.delete(plan.delete)
+        for acl in plan.delete:
+            done(deletion(acl))
     if gone := plan.delete + plan.forget:
         notes.write_all({acl_key(acl): None for acl in gone})
 
