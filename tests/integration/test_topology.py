@@ -22,6 +22,7 @@ from tests.support.adversary import KEEP_FOREVER, Traffic
 from tests.support.busy import BusyProducer
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.rawkafka import RawConnection
+from tests.support.repeats import count_repeats
 from tests.support.replica import Live, Replica
 from tests.support.wait import wait_until
 
@@ -185,6 +186,25 @@ def test_brokers_are_killed_and_come_back_during_a_copy(
     on_target = [replica.target_records(topic, p) for topic, count in topics.items() for p in range(count)]
     # Sends whose answer was lost may be there as well.
     assert sum(map(len, on_target)) >= traffic.total > 0
+
+
+def test_the_targets_broker_is_killed_during_a_copy_at_least_once(
+    replica: Replica, fragile: tuple[KafkaCluster, KafkaCluster]
+) -> None:
+    """What was in flight has an unknown outcome: it is sent again, and nothing else is there twice."""
+    replica.configure(delivery="at_least_once")
+    topics = {replica.topic("a", partitions=2): 2, replica.topic("b"): 1}
+    with Traffic(replica.source.bootstrap, topics, seed=22) as traffic, replica.running() as live:
+        await_progress(replica, live)
+        fragile[1].nodes[0].kill()
+        fragile[1].nodes[0].start()
+        await_progress(replica, live)
+    replica.copy()
+    repeats = count_repeats(replica.source_client, replica.target_client, list(topics))
+    # Each lane repeats at most what it had sent behind its last commit, and there was one kill.
+    assert repeats < traffic.total / 2
+    replica.copy()
+    assert count_repeats(replica.source_client, replica.target_client, list(topics)) == repeats
 
 
 def set_quota(bootstrap: str, key: str, bytes_per_second: float | None) -> None:
