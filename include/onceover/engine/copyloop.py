@@ -15,15 +15,16 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from onceover.engine import names
-from onceover.engine.partition import Blocked, Obstacle, PartitionCopy
+from onceover.engine.obstacles import Blocked, obstacle_after
+from onceover.engine.partition import PartitionCopy
+from onceover.engine.reading import Source, Throttle
+from onceover.engine.rounds import distinct_targets, pieces
 from onceover.engine.steps import Step, reached
-from onceover.engine.stops import Stop, damaged_batch, refused_record
+from onceover.engine.stops import Stop, damaged_batch
 from onceover.errors import MustReset, Retriable
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.fetcher import Position
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
 from onceover.model import TopicPartition, lane_of
 from onceover.txn.classify import Action, Api, classify
@@ -39,32 +40,10 @@ log = logging.getLogger(__name__)
 # while we stamp the next round, more only hold buffers.
 _IN_FLIGHT = 4
 _IDLE_WAIT_MS = 500
-# A retry of the same content after error 10 halves the batch; below this it is a single record.
-_TOO_LARGE = 10
-_INVALID_TIMESTAMP = 32
-_INVALID_RECORD = 87
-
-
-class Source(Protocol):
-    """What the loop needs of the fetcher."""
-
-    positions: dict[TopicPartition, Position]
-
-    @property
-    def waiting(self) -> bool:
-        """True while a request is in flight."""
-
-    def request(self, *, max_wait_ms: int, min_bytes: int) -> None:
-        """Ask every idle broker."""
-
-    def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
-        """Return what was answered."""
-
-    def answered(self) -> bool:
-        """Tell whether an answer is there."""
-
-    def remove(self, partition: TopicPartition) -> None:
-        """Read this partition no longer."""
+# A batch of our own records stays below Kafka's default max.message.bytes (1 MB).
+_OWN_BATCH_BYTES = 700_000
+# What a handler gave for several partitions goes out in requests of about this size.
+_REQUEST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -111,23 +90,6 @@ class Until:
 
 
 @dataclass
-class Throttle:
-    """A token bucket of one second: how the flow's bandwidth limit is kept."""
-
-    ready_s: float = 0.0
-
-    def spend(self, size_bytes: int, per_second: float | None) -> None:
-        """Note that ``size_bytes`` were fetched."""
-        if per_second:
-            self.ready_s = max(self.ready_s, time.monotonic() - 1.0) + size_bytes / per_second
-
-    @property
-    def wait_s(self) -> float:
-        """Seconds until the next fetch may begin."""
-        return max(0.0, self.ready_s - time.monotonic())
-
-
-@dataclass
 class CopyLoop:
     """One lane's loop between two resets. Everything it is given is open and checked already.
 
@@ -156,6 +118,12 @@ class CopyLoop:
     _begun_ms: int = 0
     _sent_bytes: int = 0
     _throttle: Throttle = field(default_factory=Throttle)
+    _shared_targets: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        # With a handler or a dead-letter topic, partitions are no longer alone on their targets. The same
+        # for all partitions of a run, and asked here once: plain copies pay nothing for it.
+        self._shared_targets = any(p.shares_targets for p in self.partitions.values())
 
     def claim(self) -> None:
         """Write this instance beside every position, and what is known of stops, in one transaction.
@@ -236,7 +204,9 @@ class CopyLoop:
     def _produce(self, taken: list[tuple[PartitionCopy, list[Visible]]]) -> None:
         """Send the batches in rounds of one per partition (FACTS 3: a second one would be lost)."""
         streams = [(p, p.outgoing(visible)) for p, visible in taken if visible]
-        while streams:
+        if self._shared_targets:
+            self._produce_shared(streams)
+        while streams and not self._shared_targets:
             batches: list[Outgoing] = []
             going = []
             for partition, stream in streams:
@@ -249,6 +219,24 @@ class CopyLoop:
                 self._send(batches)
         if self._pending():
             self._begin()
+
+    def _produce_shared(self, streams: list[tuple[PartitionCopy, Iterator[Outgoing]]]) -> None:
+        """Send what may go to any partition: one source partition after the other, so that only one group
+        of batches at a time is expanded in memory; what they give is gathered into larger requests."""
+        batches: list[Outgoing] = []
+        size = 0
+        for partition, stream in streams:
+            while (batch := self._next(partition, stream)) is not None:
+                batches.append(batch)
+                size += len(batch.batch)
+                if size >= _REQUEST_BYTES:
+                    self._send_rounds(batches)
+                    batches, size = [], 0
+        self._send_rounds(batches)
+
+    def _send_rounds(self, batches: list[Outgoing]) -> None:
+        for round_ in distinct_targets(batches):
+            self._send(round_)
 
     def _next(self, partition: PartitionCopy, stream: Iterator[Outgoing]) -> Outgoing | None:
         try:
@@ -288,7 +276,8 @@ class CopyLoop:
         if outgoing.source is None:
             raise MustReset(f"the target refuses a record of our own: {refused}") from refused
         partition = self.partitions[outgoing.source]
-        obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source)
+        dead_letter = partition.dead_letter.target.topic if partition.dead_letter else None
+        obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source, dead_letter)
         raise MustReset(f"{partition.source}: {refused}") from refused
 
     # ---- committing
@@ -331,7 +320,11 @@ class CopyLoop:
 
     def _write_map(self, moved: list[PartitionCopy]) -> list[MapRecord]:
         me, now_ms = self.me, time.time_ns() // 1_000_000
-        records = [p.map_record(me.generation, me.lane, me.instance, self._begun_ms, now_ms) for p in moved]
+        records = [
+            record
+            for p in moved
+            for record in p.map_records(me.generation, me.lane, me.instance, self._begun_ms, now_ms)
+        ]
         by_partition: dict[int, list[MapRecord]] = {}
         for record in records:
             by_partition.setdefault(lane_of(record.source, names.MAP_PARTITIONS), []).append(record)
@@ -366,10 +359,12 @@ class CopyLoop:
         now_ms = time.time_ns() // 1_000_000
         batches = []
         for target, pairs in values.items():
-            batch = encode([(now_ms, key, value, ()) for key, value in pairs]).batch
-            batches.append(Outgoing(target, parse_header(batch), batch))
-        self.producer.send(batches)
-        self.producer.drain()
+            for piece in pieces(pairs, _OWN_BATCH_BYTES):
+                batch = encode([(now_ms, key, value, ()) for key, value in piece]).batch
+                batches.append(Outgoing(target, parse_header(batch), batch))
+        for round_ in distinct_targets(batches):
+            self.producer.send(round_)
+            self.producer.drain()
 
     def _offsets(self, partitions: Iterable[PartitionCopy]) -> dict[TopicPartition, OffsetToCommit]:
         me = self.me
@@ -392,36 +387,3 @@ def stamped(stop: Stop, me: LaneIdentity) -> Stop:
     """Return ``stop`` with the time and generation that it is written with."""
     fields = {k: v for k, v in stop.to_json().items() if k != "v"}
     return Stop(**{**fields, "at_ms": time.time_ns() // 1_000_000, "generation": me.generation})
-
-
-def obstacle_after(
-    refused: Refused, outgoing: Outgoing, obstacle: Obstacle, flow: str, source: TopicPartition
-) -> None:
-    """Decide what the next attempt does with a batch that the target refused (FACTS 3).
-
-    Too large: split, down to single records. Otherwise re-encode once; then, or where the broker names
-    a record, copy up to it and stop there.
-    """
-    offset = _named_offset(refused, outgoing)
-    first = outgoing.source_runs[0][0]
-    if refused.code == _TOO_LARGE and outgoing.header.count > 1:
-        obstacle.max_batch_bytes = max(1, outgoing.header.size_bytes // 2)
-        return
-    content = refused.code in (_TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
-    if not content and obstacle.reencode_at != first:
-        obstacle.reencode_at = first
-        return
-    obstacle.barrier = offset
-    obstacle.stop = refused_record(
-        flow, source, offset, refused.code, refused.reason, too_large=refused.code == _TOO_LARGE
-    )
-
-
-def _named_offset(refused: Refused, outgoing: Outgoing) -> int:
-    """Return the source offset of the record that the broker named, else of the batch's first one."""
-    left = refused.record_index or 0
-    for first, count in outgoing.source_runs:
-        if left < count:
-            return first + left
-        left -= count
-    return outgoing.source_runs[0][0]

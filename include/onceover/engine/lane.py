@@ -19,11 +19,13 @@ from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until
 from onceover.engine.enrolment import Enrolment, owned, read_enrolments
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
-from onceover.engine.partition import Obstacle, PartitionCopy
+from onceover.engine.obstacles import Obstacle
+from onceover.engine.partition import PartitionCopy
 from onceover.engine.resume import check_instance, gather, read_progress
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Evidence, Stop, judge
+from onceover.engine.treatment import Treatment
 from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
@@ -63,6 +65,7 @@ class LaneTask:
         memory_bytes: limits.memory_per_lane.
         give_up_s: without any success for this long, ``Retriable`` is raised.
         exactly_once: False takes the data, and only that, out of the lane's transactions.
+        treatment: the flow's handler and dead-letter topic.
     """
 
     me: LaneIdentity
@@ -72,6 +75,7 @@ class LaneTask:
     memory_bytes: int
     give_up_s: float
     exactly_once: bool = True
+    treatment: Treatment = field(default_factory=Treatment)
     obstacles: dict[TopicPartition, Obstacle] = field(default_factory=dict)
     _resumed: set[TopicPartition] = field(default_factory=set)
 
@@ -83,6 +87,12 @@ class LaneTask:
             Retriable: a cluster stayed away for ``give_up_s``.
             NeedsOperator, UsageError, Fatal: as they come.
         """
+        try:
+            yield from self._sessions(until)
+        finally:
+            self.treatment.released()
+
+    def _sessions(self, until: Until) -> Iterator[list[MapRecord]]:
         backoff, deadline = Backoff(first_s=0.05, cap_s=2.0), Deadline(self.give_up_s)
         while not self._over(until):
             session = LaneSession(self)
@@ -191,18 +201,9 @@ class LaneSession:
         self._leaderless = self._enrolled.keys() - evidence.keys()
         if self._leaderless:
             log.warning("without a leader, left out for now: %s", ", ".join(map(str, self._leaderless)))
+        task.treatment.open(task.target)
         known = self._known_stops()
-        partitions: dict[TopicPartition, PartitionCopy] = {}
-        stops: dict[TopicPartition, Stop] = {}
-        for tp, e in evidence.items():
-            stop = judge(e)
-            if self._stays_stopped(known.get(e.target), e):
-                continue
-            if stop is None:
-                partitions[tp] = self._partition(e, topics)
-            else:
-                log.error("%s is stopped: %s", tp, stop.message)
-                stops[e.target] = stamped(stop, me)
+        partitions, stops = self._judged(evidence, topics, known)
         return CopyLoop(
             me=me,
             partitions=partitions,
@@ -214,6 +215,32 @@ class LaneSession:
             stops=stops,
             resumed={p.target for p in partitions.values() if p.target in known},
         )
+
+    def _judged(
+        self,
+        evidence: Mapping[TopicPartition, Evidence],
+        topics: Mapping[str, TopicInfo],
+        known: Mapping[TopicPartition, Stop],
+    ) -> tuple[dict[TopicPartition, PartitionCopy], dict[TopicPartition, Stop]]:
+        """Return the partitions that may go on, and why others stop, by target partition."""
+        partitions: dict[TopicPartition, PartitionCopy] = {}
+        stops: dict[TopicPartition, Stop] = {}
+        for tp, e in evidence.items():
+            stop = judge(e)
+            if self._stays_stopped(known.get(e.target), e):
+                continue
+            if stop is None:
+                partitions[tp] = self._partition(e, topics)
+            else:
+                log.error("%s is stopped: %s", tp, stop.message)
+                stops[e.target] = stamped(stop, self._me)
+        # After everything else is decided, as KIP-3 has it: the handler hears of what the lane copies.
+        positions = {tp: p.position for tp, p in partitions.items()}
+        for tp, stop in self._task.treatment.assigned(positions).items():
+            log.error("%s is stopped: %s: %s", tp, stop.message, stop.seen)
+            self._fetcher.remove(tp)
+            stops[partitions.pop(tp).target] = stamped(stop, self._me)
+        return partitions, stops
 
     def _known_stops(self) -> dict[TopicPartition, Stop]:
         """Return the committed stop records of this lane's partitions, by target partition."""
@@ -240,7 +267,7 @@ class LaneSession:
         return request is not None and request["at_ms"] > stop.at_ms
 
     def _partition(self, e: Evidence, topics: Mapping[str, TopicInfo]) -> PartitionCopy:
-        info = topics[e.source.topic]
+        treatment, info = self._task.treatment, topics[e.source.topic]
         leader = info.partitions[e.source.partition]
         position = e.position or 0
         epoch = e.meta.leader_epoch if e.meta else calls.NO_EPOCH
@@ -256,6 +283,8 @@ class LaneSession:
             leader_epoch=epoch,
             target_end=e.meta.target_end if e.meta else 0,
             obstacle=self._task.obstacles.setdefault(e.source, Obstacle()),
+            handling=treatment.handling(e.source, e.target_topic.partitions if e.target_topic else 0),
+            dead_letter=treatment.dead_letter_of(e.source),
         )
 
     # ---- while copying

@@ -8,17 +8,29 @@ transactions.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from onceover.engine.deadletter import DeadLetter
+from onceover.engine.handling import (
+    MAX_BATCH_BYTES,
+    BadRecord,
+    Group,
+    Handled,
+    Handling,
+    Request,
+    groups,
+)
+from onceover.engine.obstacles import Blocked, Obstacle
 from onceover.engine.stops import Stop
 from onceover.errors import Fatal
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.wire.batch import BatchHeader, parse_header, verify
+from onceover.wire.offsetlookup import split
 from onceover.wire.offsetmap import MAX_SEGMENTS, MapRecord, SegmentBuilder
 from onceover.wire.progress import ProgressMeta
-from onceover.wire.records import reencode, reencode_run
+from onceover.wire.records import EncodedBatch, decode, reencode, reencode_run
 from onceover.wire.visibility import Visible
 
 # A batch costs about 60 us to send and to append, a record about 4 us to re-encode (measured): below
@@ -31,27 +43,11 @@ _MERGED_BYTES = 1 << 18
 
 
 @dataclass
-class Obstacle:
-    """What the target refused before, kept over the reset that follows (per partition).
+class Pair:
+    """What the open transaction wrote of this source partition into another target partition."""
 
-    Args:
-        max_batch_bytes: batches larger than this are split (error 10).
-        reencode_at: the batch at this base offset is re-encoded instead of passed.
-        barrier: copy up to this source offset, then stop with ``stop``.
-    """
-
-    max_batch_bytes: int | None = None
-    reencode_at: int | None = None
-    barrier: int | None = None
-    stop: Stop | None = None
-
-
-class Blocked(Exception):
-    """The partition stops at its position."""
-
-    def __init__(self, stop: Stop) -> None:
-        super().__init__(stop.message)
-        self.stop = stop
+    bytes: int = 0
+    segments: SegmentBuilder = field(default_factory=SegmentBuilder)
 
 
 @dataclass
@@ -66,6 +62,8 @@ class PartitionCopy:
     leader_epoch: int
     target_end: int
     obstacle: Obstacle
+    handling: Handling | None = None
+    dead_letter: DeadLetter | None = None
     position: int = field(init=False)
     lso: int = -1
     stopped: bool = False
@@ -73,10 +71,16 @@ class PartitionCopy:
     target_start: int = field(init=False)
     runs: int = 0
     _segments: SegmentBuilder = field(default_factory=SegmentBuilder)
+    _others: dict[TopicPartition, Pair] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.position = self.committed
         self.target_start = self.target_end
+
+    @property
+    def shares_targets(self) -> bool:
+        """True when other partitions may write where this one does: to be asked before a request."""
+        return self.handling is not None or self.dead_letter is not None
 
     @property
     def moved(self) -> bool:
@@ -99,6 +103,9 @@ class PartitionCopy:
         Raises:
             Blocked: the partition stops at ``position``; what came before it was yielded.
         """
+        if self.handling is not None:
+            yield from self._handled(self.handling, visible)
+            return
         for group in self._groups(visible):
             if len(group) >= _MERGE_FROM:
                 yield from self._merged(group)
@@ -107,7 +114,7 @@ class PartitionCopy:
 
     def _groups(self, visible: list[Visible]) -> Iterator[list[Visible]]:
         """Yield runs of tiny batches together, everything else alone."""
-        if self.obstacle != Obstacle():
+        if not self.obstacle.empty:
             # What the target refused is found batch by batch; merged again, it would be refused again.
             yield from ([one] for one in visible)
             return
@@ -146,13 +153,16 @@ class PartitionCopy:
                 if batch is not None:
                     yield from self._reencoded(header, batch, barrier)
                 self.position = barrier
-                if self.obstacle.stop is None:
-                    raise Fatal(f"{self.source}: a barrier without its reason")
-                raise Blocked(self.obstacle.stop)
+                raise Blocked(self._reason_to_stop())
             if batch is not None:
                 yield from self._one(header, batch)
             self.position = header.next_offset
             self.leader_epoch = header.leader_epoch
+
+    def _reason_to_stop(self) -> Stop:
+        if self.obstacle.stop is None:
+            raise Fatal(f"{self.source}: a barrier without its reason")
+        return self.obstacle.stop
 
     def _one(self, header: BatchHeader, batch: memoryview) -> Iterator[Outgoing]:
         verify(header, batch)
@@ -163,6 +173,7 @@ class PartitionCopy:
             or header.base_offset < self.position
             or header.base_offset == self.obstacle.reencode_at
             or (cap is not None and header.size_bytes > cap)
+            or self.obstacle.divert
         ):
             yield from self._reencoded(header, batch, None)
         else:
@@ -176,17 +187,77 @@ class PartitionCopy:
             from_offset=self.position,
             to_offset=end,
             max_batch_bytes=self.obstacle.max_batch_bytes,
+            without=self.obstacle.divert,
         ):
-            yield Outgoing(
-                self.target,
-                parse_header(encoded.batch),
-                encoded.batch,
-                self.source,
-                tuple(encoded.source_runs),
-            )
+            yield self._outgoing(self.target, encoded)
+        yield from self._diverted(header, batch, end)
+
+    def _diverted(self, header: BatchHeader, batch: memoryview, end: int | None) -> Iterator[Outgoing]:
+        """Send the batch's records that the target refused to the dead-letter topic."""
+        divert, last = self.obstacle.divert, header.last_offset if end is None else end - 1
+        if any(self.position <= offset <= last for offset in divert):
+            records = [
+                r for r in decode(header, batch) if r.offset in divert and self.position <= r.offset <= last
+            ]
+            yield from self._dead(header.codec, [BadRecord(r, divert[r.offset]) for r in records])
+
+    def _outgoing(self, target: TopicPartition, encoded: EncodedBatch) -> Outgoing:
+        header = parse_header(encoded.batch)
+        return Outgoing(target, header, encoded.batch, self.source, tuple(encoded.source_runs))
+
+    # ---- with a handler, and what cannot be copied
+
+    def _handled(self, handling: Handling, visible: list[Visible]) -> Iterator[Outgoing]:
+        """Copy what the handler makes of the batches, ``group_bytes`` of them at a time."""
+        for group in groups(visible, handling.group_bytes):
+            barrier = self.obstacle.barrier
+            blocked = barrier is not None and group.end > barrier
+            if group.batches:
+                handled = handling.process(group, self._request(barrier if blocked else None))
+                yield from self._results(group, handled)
+            if blocked and barrier is not None:
+                self.position = barrier
+                raise Blocked(self._reason_to_stop())
+            if group.end > self.position:
+                self.position, self.leader_epoch = group.end, group.leader_epoch
+
+    def _request(self, end: int | None) -> Request:
+        return Request(
+            from_offset=self.position,
+            to_offset=end,
+            known_bad=self.obstacle.divert,
+            max_batch_bytes=self.obstacle.max_batch_bytes or MAX_BATCH_BYTES,
+            stop_at_bad=self.dead_letter is None,
+        )
+
+    def _results(self, group: Group, handled: Handled) -> Iterator[Outgoing]:
+        for partition, encoded in handled.outputs:
+            yield self._outgoing(TopicPartition(self.target.topic, partition), encoded)
+        if handled.bad:
+            yield from self._dead(group.codec, handled.bad)
+
+    def _dead(self, codec: int, bad: list[BadRecord]) -> Iterator[Outgoing]:
+        """Send records to the dead-letter topic; without one, stop at the first of them.
+
+        Raises:
+            Blocked: there is no dead-letter topic.
+        """
+        if self.dead_letter is not None:
+            limit = self.obstacle.max_dead_letter_bytes or MAX_BATCH_BYTES
+            yield from self.dead_letter.outgoing(bad, codec, limit)
+            return
+        if self.handling is None:
+            raise Fatal(f"{self.source}: a diverted record without a dead-letter topic")
+        self.position = bad[0].record.offset
+        raise Blocked(self.handling.stop_at(bad[0]))
+
+    # ---- the account of the open transaction
 
     def acknowledged(self, ack: Acknowledged) -> None:
         """Note where a batch landed."""
+        if self.shares_targets and ack.outgoing.target != self.target:
+            self._acknowledged_elsewhere(ack)
+            return
         target = ack.base_offset
         for first, count in ack.outgoing.source_runs:
             self._segments.add(first, target, count)
@@ -195,11 +266,29 @@ class PartitionCopy:
         self.runs += len(ack.outgoing.source_runs)
         self.bytes += ack.outgoing.header.size_bytes
 
-    def map_record(
+    def _acknowledged_elsewhere(self, ack: Acknowledged) -> None:
+        """Note a batch that went to another partition than the one whose progress this is.
+
+        The end kept beside the progress is not moved by it: it speaks of the target partition of the
+        same number, and only has to be a lower bound of its log.
+        """
+        pair = self._others.setdefault(ack.outgoing.target, Pair())
+        target = ack.base_offset
+        for first, count in ack.outgoing.source_runs:
+            pair.segments.add(first, target, count)
+            target += count
+        self.runs += len(ack.outgoing.source_runs)
+        pair.bytes += ack.outgoing.header.size_bytes
+
+    def map_records(
         self, generation: int, lane: int, instance: tuple[int, int], begin_ms: int, commit_ms: int
-    ) -> MapRecord:
-        """Return the offset map record of the open transaction."""
-        return MapRecord(
+    ) -> list[MapRecord]:
+        """Return the offset map records of the open transaction.
+
+        The first is always that of the target partition of the same number; it covers what was skipped
+        or dropped. Others follow for every further target partition that received something.
+        """
+        own = MapRecord(
             source=self.source,
             target=self.target,
             source_start=self.committed,
@@ -214,6 +303,20 @@ class PartitionCopy:
             begin_ms=begin_ms,
             commit_ms=commit_ms,
         )
+        if not self.shares_targets:
+            return [own]
+        if own.segments:
+            # Where the pair ended before says nothing here: records of others may lie in between.
+            own = replace(own, target_start=own.segments[0].target)
+        records = [own]
+        for target, pair in self._others.items():
+            segments = pair.segments.build()
+            start = segments[0].target
+            records.append(
+                replace(own, target=target, target_start=start, segments=segments, bytes=pair.bytes)
+            )
+        # A handler may make many records of one, each a segment of its own.
+        return [part for record in records for part in split(record)]
 
     def metadata(self, generation: int, instance: tuple[int, int]) -> ProgressMeta:
         """Return what is committed beside the position."""
@@ -232,3 +335,6 @@ class PartitionCopy:
         self.target_start = self.target_end
         self.bytes = self.runs = 0
         self._segments = SegmentBuilder()
+        if self.shares_targets:
+            self._others.clear()
+            self.obstacle.passed(self.committed)

@@ -258,3 +258,48 @@ def damaged_batch(flow: str, source: TopicPartition, offset: int, detail: str) -
         f"or `onceover partition skip-to {flow} {source} OFFSET` behind the batch",
         offset,
     )
+
+
+def handler_failed(flow: str, source: TopicPartition, offset: int, name: str, seen: str) -> Stop:
+    """Return the stop for a record that the flow's handler fails on.
+
+    Args:
+        offset: source offset of the record; everything before it has been copied.
+        name: the handler, as the flow file says.
+        seen: the exception's type and place, or what is wrong with the output; never payload.
+    """
+    return Stop(
+        "HANDLER_FAILED",
+        f"handler {name} fails on the record at source offset {offset}",
+        "records, or none",
+        seen,
+        f"correct the handler, start the flow again, then {_resume(flow, source)}; or "
+        f"`onceover partition skip-to {flow} {source} {offset + 1}` leaves this record out",
+        offset,
+    )
+
+
+def listener_failed(flow: str, source: TopicPartition, offset: int, name: str, seen: str) -> Stop:
+    """Return the stop for a partition that the handler's ``partitions_gained`` did not take."""
+    return Stop(
+        "HANDLER_FAILED",
+        f"partitions_gained of handler {name} fails",
+        "no exception",
+        seen,
+        f"correct the handler and start the flow again, or {_resume(flow, source)}",
+        offset,
+    )
+
+
+def dead_letter_refused(flow: str, source: TopicPartition, offset: int, topic: str, seen: str) -> Stop:
+    """Return the stop for a record that neither its target nor the dead-letter topic takes."""
+    return Stop(
+        "DEAD_LETTER_REFUSED",
+        f"dead-letter topic {topic} refuses the record at source offset {offset}, too",
+        "a record that the dead-letter topic's configuration accepts",
+        seen,
+        f"change the configuration of {topic} (max.message.bytes, cleanup.policy), then "
+        f"{_resume(flow, source)}; or `onceover partition skip-to {flow} {source} {offset + 1}` leaves "
+        "this record out",
+        offset,
+    )

@@ -11,7 +11,7 @@ survive. Only offset delta, timestamp delta and length are written anew.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
@@ -60,6 +60,13 @@ class Record(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers = ()
+
+
+class Unpacked(NamedTuple):
+    """A batch's header and its decompressed records."""
+
+    header: BatchHeader
+    payload: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,10 +215,12 @@ def reencode(
     from_offset: int,
     to_offset: int | None = None,
     max_batch_bytes: int | None = None,
+    without: Collection[int] = (),
 ) -> list[EncodedBatch]:
     """Return the records of ``batch`` as new batches of the same codec, in order.
 
-    Only those from ``from_offset`` on and before ``to_offset`` (None: to the end) are taken.
+    Only those from ``from_offset`` on and before ``to_offset`` (None: to the end) are taken, and none of
+    the offsets in ``without``.
 
     With ``max_batch_bytes`` each batch has at most that size, header included. Only a single record
     that does not fit is returned in a larger one: what happens to it is the caller's policy.
@@ -227,6 +236,8 @@ def reencode(
         records = [record for record in records if record[0] >= from_offset]
     if to_offset is not None and to_offset <= header.last_offset:
         records = [record for record in records if record[0] < to_offset]
+    if without:
+        records = [record for record in records if record[0] not in without]
     if not records:
         return []
     return _encode_within(records, header.codec, max_batch_bytes)
@@ -245,6 +256,13 @@ def reencode_run(batches: Sequence[tuple[BatchHeader, Buffer]], *, from_offset: 
         records += _scan(header, read_payload(header, batch))
     records = [record for record in records if record[0] >= from_offset]
     return encode_raw(records, batches[0][0].codec) if records else None
+
+
+def encode_bounded(records: list[_Plain], codec: int, limit: int) -> Iterator[EncodedBatch]:
+    """Yield ``records`` as batches of at most ``limit`` bytes, in order; a larger record comes alone."""
+    total = sum(len(record[2]) for record in records)
+    for piece in _cut(records, -(-total // limit)) if total > limit else [records]:
+        yield from _encode_within(piece, codec, limit)
 
 
 def _encode_within(records: list[_Plain], codec: int, limit: int | None) -> list[EncodedBatch]:
@@ -314,7 +332,17 @@ def decode(header: BatchHeader, batch: Buffer) -> list[Record]:
     Raises:
         CorruptBatch: anything malformed, down to the last byte of a header.
     """
-    records = _scan(header, read_payload(header, batch))
+    return decode_payload(Unpacked(header, read_payload(header, batch)))
+
+
+def decode_payload(unpacked: Unpacked) -> list[Record]:
+    """Return the records of a decompressed batch taken apart.
+
+    Raises:
+        CorruptBatch: anything malformed, down to the last byte of a header.
+    """
+    header, payload = unpacked
+    records = _scan(header, payload)
     try:
         return [Record(offset, stamp, *_decode_body(body)) for offset, stamp, body, _ in records]
     except MalformedVarint as error:

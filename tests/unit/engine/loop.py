@@ -9,7 +9,8 @@ from uuid import UUID
 
 from onceover.engine import names
 from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until
-from onceover.engine.partition import Obstacle, PartitionCopy
+from onceover.engine.obstacles import Obstacle
+from onceover.engine.partition import PartitionCopy
 from onceover.engine.stops import Stop
 from onceover.errors import MustReset
 from onceover.kafka.calls import OffsetToCommit

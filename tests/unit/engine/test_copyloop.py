@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from onceover.engine import names
-from onceover.engine.copyloop import CopySettings, Throttle, Until, stamped
-from onceover.engine.partition import Obstacle
+from onceover.engine.copyloop import CopySettings, Until, stamped
+from onceover.engine.obstacles import Obstacle
+from onceover.engine.reading import Throttle
 from onceover.engine.stops import Stop
 from onceover.errors import MustReset, Retriable
 from onceover.kafka.ports import Outgoing, Refused

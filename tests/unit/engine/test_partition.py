@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.engine.partition import Blocked, Obstacle, PartitionCopy
+from onceover.engine.obstacles import Blocked, Obstacle
+from onceover.engine.partition import PartitionCopy
 from onceover.engine.stops import Stop
 from onceover.errors import Fatal
 from onceover.kafka.ports import Acknowledged, Outgoing
@@ -165,7 +166,7 @@ def test_map_record_holds_every_record_once_with_its_offsets(
         else:
             take(copy, skipped(stored(source, count)))
         source += count
-    record = copy.map_record(3, 1, (5, 2), 10, 20)
+    [record] = copy.map_records(3, 1, (5, 2), 10, 20)
     seen = [(s.source + n, s.target + n) for s in record.segments for n in range(s.count)]
     assert seen == expected
     assert (record.source_start, record.source_end) == (0, source)

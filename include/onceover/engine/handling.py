@@ -1,0 +1,132 @@
+"""Between decode and encode: what the flow's handler makes of a partition's batches.
+
+Invariant: a record is handed to the handler in source order, and what it returned is in the same
+transaction as the position behind it. A record that it fails on is named by its offset; the records
+before it are not affected.
+
+The two forms share this frame; how records are taken apart and put together is theirs
+(``engine.handlerforms``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Protocol
+
+from onceover.engine.obstacles import Reason
+from onceover.engine.stops import Stop
+from onceover.wire.batch import CorruptBatch, verify
+from onceover.wire.records import EncodedBatch, Record, Unpacked, read_payload
+from onceover.wire.visibility import Visible
+
+HANDLER_FAILED: Final = "HANDLER_FAILED"
+# Below Kafka's default max.message.bytes (1,048,588), header included: a topic that takes less is found
+# out by error 10 and remembered.
+MAX_BATCH_BYTES: Final = 1_000_000
+
+
+class BadRecord(NamedTuple):
+    """A record that is not copied to its target, as it was on the source."""
+
+    record: Record
+    reason: Reason
+
+
+class Output(NamedTuple):
+    """Records for one target partition, in order."""
+
+    partition: int
+    encoded: EncodedBatch
+
+
+@dataclass
+class Handled:
+    """What became of a group of batches.
+
+    ``bad`` holds what could not be copied, in source order; with ``stop_at_bad`` at most one record, and
+    ``outputs`` only what came before it.
+    """
+
+    outputs: list[Output] = field(default_factory=list)
+    bad: list[BadRecord] = field(default_factory=list)
+
+
+@dataclass
+class Group:
+    """Neighbouring batches of one codec that are handled together.
+
+    Args:
+        codec: of all batches.
+        batches: checked and decompressed.
+        end: the source offset behind them and behind what was skipped after them.
+        leader_epoch: of the last one.
+        bytes: decompressed.
+    """
+
+    codec: int = 0
+    batches: list[Unpacked] = field(default_factory=list)
+    end: int = -1
+    leader_epoch: int = -1
+    bytes: int = 0
+
+
+class Request(NamedTuple):
+    """What of a group is wanted.
+
+    Args:
+        from_offset: records before it are on the target already.
+        to_offset: records from it on are not wanted; None for all.
+        known_bad: records that must not go to the handler, by offset.
+        max_batch_bytes: batches are cut to this size.
+        stop_at_bad: end before the first record that fails, instead of going on behind it.
+    """
+
+    from_offset: int
+    to_offset: int | None
+    known_bad: Mapping[int, Reason]
+    max_batch_bytes: int
+    stop_at_bad: bool
+
+
+class Handling(Protocol):
+    """One partition's way through the handler."""
+
+    @property
+    def group_bytes(self) -> int:
+        """How much is handled at once, decompressed."""
+
+    def stop_at(self, bad: BadRecord) -> Stop:
+        """Return the stop of a partition at a record that the handler fails on."""
+
+    def process(self, group: Group, request: Request) -> Handled:
+        """Return what the handler makes of ``group``.
+
+        Raises:
+            CorruptBatch: a batch cannot be taken apart.
+        """
+
+
+def groups(visible: Sequence[Visible], max_bytes: int) -> Iterator[Group]:
+    """Yield runs of batches of one codec of about ``max_bytes`` together; one larger batch comes alone.
+
+    Raises:
+        CorruptBatch: a batch is damaged; what came before it was yielded.
+    """
+    group = Group()
+    for header, batch in visible:
+        if batch is not None:
+            try:
+                verify(header, batch)
+                payload = read_payload(header, batch)
+            except CorruptBatch:
+                yield group
+                raise
+            if group.batches and (header.codec != group.codec or group.bytes + len(payload) > max_bytes):
+                yield group
+                group = Group()
+            group.codec = header.codec
+            group.batches.append(Unpacked(header, payload))
+            group.bytes += len(payload)
+        group.end, group.leader_epoch = header.next_offset, header.leader_epoch
+    yield group

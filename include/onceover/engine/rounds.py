@@ -1,0 +1,40 @@
+"""In which portions batches are sent: nothing twice in a request, nothing too large. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from onceover.kafka.ports import Outgoing
+
+
+def distinct_targets(batches: Sequence[Outgoing]) -> list[list[Outgoing]]:
+    """Return rounds in which no partition is named twice, each partition's batches in their order.
+
+    Of two batches of one partition in a request the broker silently loses the first (FACTS 3).
+    """
+    rounds: list[list[Outgoing]] = []
+    seen: dict[object, int] = {}
+    for batch in batches:
+        number = seen.get(batch.target, 0)
+        seen[batch.target] = number + 1
+        if number == len(rounds):
+            rounds.append([])
+        rounds[number].append(batch)
+    return rounds
+
+
+def pieces(
+    pairs: Sequence[tuple[bytes, bytes | None]], limit: int
+) -> Iterator[list[tuple[bytes, bytes | None]]]:
+    """Yield keys and values in portions of at most ``limit`` bytes, or of one pair."""
+    piece: list[tuple[bytes, bytes | None]] = []
+    filled = 0
+    for key, value in pairs:
+        size = len(key) + len(value or b"")
+        if piece and filled + size > limit:
+            yield piece
+            piece, filled = [], 0
+        piece.append((key, value))
+        filled += size
+    if piece:
+        yield piece

@@ -1,0 +1,16 @@
+"""What a message handler (KIP-3) is written against: see docs/handlers.md.
+
+A handler turns the records of a flow into zero, one or many records, between the source and the target
+and inside the copy's own transaction: its output is on the target exactly once. Two forms, told apart by
+the annotation of the first parameter:
+
+* ``def handler(record: Record, **args) -> Iterable[Record]``: one record at a time;
+* ``def handler(batch: pa.RecordBatch, **args) -> pa.RecordBatch``: columns of ``SCHEMA``, many at a time.
+
+Either may be a class, made once for each task of a lane with the arguments, whose instances are called.
+"""
+
+from onceover.handlers.record import Headers, Record
+from onceover.wire.columns import SCHEMA
+
+__all__ = ["SCHEMA", "Headers", "Record"]

@@ -1,0 +1,72 @@
+"""``onceover.handlers.filter:FilterRecords``: keep or drop records by key or header."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from onceover.errors import UsageError
+from onceover.wire.columns import HEADERS, KEY
+
+_FIX = "correct handler_args"
+
+
+class FilterRecords:
+    """Keep the records that match, or all others. A record matches when every given condition holds.
+
+    Args:
+        action: ``keep`` or ``drop`` what matches.
+        key: regular expression (RE2) for the whole key; a null key never matches.
+        header: name of a header that the record has.
+        header_value: regular expression (RE2) for the whole value of that header.
+    """
+
+    def __init__(
+        self, action: str, key: str | None = None, header: str | None = None, header_value: str | None = None
+    ) -> None:
+        if action not in ("keep", "drop"):
+            raise UsageError("action is not known", expected="keep or drop", resolve=_FIX)
+        if key is None and header is None:
+            raise UsageError("nothing says which records match", expected="key, header or both", resolve=_FIX)
+        if header_value is not None and header is None:
+            raise UsageError("header_value is given without header", expected="header", resolve=_FIX)
+        self._keep = action == "keep"
+        self._key = None if key is None else _anchored("key", key)
+        self._header = None if header is None else header.encode()
+        self._value = None if header_value is None else _anchored("header_value", header_value)
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows that stay."""
+        matches = np.ones(batch.num_rows, bool)
+        if self._key is not None:
+            matches &= _true(pc.match_substring_regex(batch.column(KEY), self._key))
+        if self._header is not None:
+            matches &= self._with_header(batch.column(HEADERS))
+        return batch.filter(pa.array(matches if self._keep else ~matches))
+
+    def _with_header(self, headers: pa.ListArray) -> npt.NDArray[np.bool_]:
+        pairs = headers.flatten()
+        wanted = _true(pc.equal(pairs.field(0), self._header))
+        if self._value is not None:
+            wanted &= _true(pc.match_substring_regex(pairs.field(1), self._value))
+        rows = pc.list_parent_indices(headers).to_numpy()
+        found = np.zeros(len(headers), bool)
+        found[rows[wanted]] = True
+        return found
+
+
+def _true(mask: pa.BooleanArray) -> npt.NDArray[np.bool_]:
+    return np.asarray(pc.fill_null(mask, False).to_numpy(zero_copy_only=False), bool)
+
+
+def _anchored(name: str, pattern: str) -> str:
+    anchored = rf"(?s)\A(?:{pattern})\z"
+    try:
+        pc.match_substring_regex(pa.array([b""], pa.binary()), anchored)
+    except (pa.ArrowInvalid, TypeError):
+        raise UsageError(
+            f"{name} is not a regular expression", expected="RE2's syntax", resolve=_FIX
+        ) from None
+    return anchored
