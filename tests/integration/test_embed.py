@@ -174,16 +174,16 @@ def test_lost_port_is_replaced_and_close_leaves_nothing(
     monkeypatch.setattr(kafka_module, "PortReservation", StolenOnce)
     try:
         cluster = KafkaCluster.start(tmp_path, "closed")
-        assert StolenOnce.thief is not None
-        assert cluster.nodes[0].ports.client != StolenOnce.thief.getsockname()[1]
     finally:
         if StolenOnce.thief is not None:
+            stolen = StolenOnce.thief.getsockname()[1]
             StolenOnce.thief.close()
     pid, port = cluster.nodes[0].pid, cluster.nodes[0].ports.client
     cluster.nodes[0].pause()
 
     cluster.close()
 
+    assert port != stolen
     assert not psutil.pid_exists(pid)
     PortReservation(port).release()
     assert (cluster.nodes[0].data / "meta.properties").exists()

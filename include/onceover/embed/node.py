@@ -109,15 +109,18 @@ class KafkaNode:
         """Wait until this broker answers a client's request and is a member of the cluster."""
         process = self._running()
 
-        def check_alive() -> None:
+        def find_fault() -> str | None:
             if not process.alive:
                 raise Retriable(
                     f"{process.name} ended with exit code {process.returncode} while starting",
                     where=str(self.log_path),
                     seen=process.tail(15),
                 )
+            # A broker that could not bind its clients' port answers on the internal one until it has ended.
+            port = self.ports.client
+            return None if process.listens_on(port) else f"no listener on {port} yet"
 
-        await_ready(f"{LOOPBACK}:{self.ports.internal}", self.node_id, check_alive, timeout_s, process.name)
+        await_ready(f"{LOOPBACK}:{self.ports.internal}", self.node_id, find_fault, timeout_s, process.name)
 
     def format(self) -> None:
         """Prepare the data directory; does nothing when it is formatted already.

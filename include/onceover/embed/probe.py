@@ -27,11 +27,12 @@ _SCRAM: Final = {
 
 
 def await_ready(
-    address: str, node_id: int, check_alive: Callable[[], None], timeout_s: float, name: str
+    address: str, node_id: int, find_fault: Callable[[], str | None], timeout_s: float, name: str
 ) -> None:
-    """Return when the broker at ``address`` answers and lists itself as a live member of its cluster.
+    """Return when the broker at ``address`` answers, lists itself as a live member, and has no fault.
 
-    ``check_alive`` is called between attempts and raises when waiting makes no sense any more.
+    ``find_fault`` is called between attempts: it says what is still missing, None for nothing, and raises
+    when waiting makes no sense any more.
 
     Raises:
         Retriable: no such answer within ``timeout_s`` seconds.
@@ -40,15 +41,15 @@ def await_ready(
     deadline = time.monotonic() + timeout_s
     seen = "no answer"
     while time.monotonic() < deadline:
-        check_alive()
+        fault = find_fault()
         try:
             brokers = client.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
         except KafkaException as error:
             seen = str(error)
             continue
-        if node_id in brokers:
+        if node_id in brokers and fault is None:
             return
-        seen = f"it lists brokers {sorted(brokers)}"
+        seen = fault or f"it lists brokers {sorted(brokers)}"
     raise Retriable(
         f"{name} did not become ready within {timeout_s:g} s",
         where=address,

@@ -148,6 +148,14 @@ class ChildProcess:
             self._sweep_and_reap()
         return self._popen.returncode
 
+    def listens_on(self, port: int) -> bool:
+        """Whether this very process accepts TCP connections on ``port``: another program may do, too."""
+        try:
+            sockets = psutil.Process(self.pid).net_connections("tcp")
+        except psutil.Error:
+            return False
+        return any(s.status == psutil.CONN_LISTEN and s.laddr.port == port for s in sockets)
+
     def send_signal(self, number: signal.Signals) -> None:
         """Signal this process alone, not its children; does nothing when it has ended."""
         if self.alive:
