@@ -1,0 +1,77 @@
+"""Part of the composition root: from a run's settings to its handler and its dead-letter topic."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from onceover.config.document import substitute
+from onceover.config.faults import Invalid
+from onceover.config.flowfile import Flow
+from onceover.config.runsettings import RunSettings
+from onceover.engine.deadletter import topic_spec
+from onceover.engine.treatment import Treatment
+from onceover.errors import UsageError
+from onceover.kafka.admin import TopicSpec
+
+# A group of batches is decompressed, made columns, handled and encoded: about five copies of it exist at
+# the same time, beside the fetched bytes. Below the least, calls cost more than they carry.
+_GROUP_SHARE = 32
+_MIN_GROUP_BYTES = 256 << 10
+
+
+def group_bytes(flow: Flow) -> int:
+    """Return how much of a partition a handler is given at once, decompressed."""
+    return max(_MIN_GROUP_BYTES, flow.limits.memory_per_lane_bytes // _GROUP_SHARE)
+
+
+def dead_letter_of(on_bad_record: str) -> str | None:
+    """Return the topic of ``dead_letter:<topic>``, None for ``stop``."""
+    kind, _, topic = on_bad_record.partition(":")
+    return topic if kind == "dead_letter" else None
+
+
+def dead_letter_specs(run: RunSettings) -> list[TopicSpec]:
+    """Return what the start creates on the target where it is missing."""
+    topic = dead_letter_of(run.on_bad_record)
+    return [] if topic is None else [topic_spec(topic)]
+
+
+def target_partitions(flow: Flow, run: RunSettings) -> Callable[[int], int]:
+    """Return how many partitions a target topic has for so many of the source.
+
+    Raises:
+        UsageError: the handler cannot be loaded.
+    """
+    if run.handler is None:
+        return lambda count: count
+    from onceover.handlers.load import load_handler
+
+    return load_handler(run.handler, _arguments(flow, run), str(flow.path)).target_partitions
+
+
+def treatment_of(flow: Flow, run: RunSettings) -> Treatment:
+    """Return what one task of a lane does with records, its handler made anew.
+
+    Raises:
+        UsageError: the handler cannot be loaded in this process.
+    """
+    use = None
+    if run.handler is not None:
+        # Arrow takes a quarter of a second to load, which flows without a handler do not pay.
+        from onceover.engine.handlerforms import handler_use
+        from onceover.handlers.load import load_handler
+
+        handler = load_handler(run.handler, _arguments(flow, run), str(flow.path))
+        use = handler_use(handler, flow.flow, group_bytes(flow))
+    return Treatment(flow.flow, flow.source.alias, use, dead_letter_of(run.on_bad_record))
+
+
+def _arguments(flow: Flow, run: RunSettings) -> dict[str, object]:
+    """Return ``handler_args`` with every ``${NAME}`` replaced, in the process that uses them (G10)."""
+    try:
+        return dict(substitute(dict(run.handler_args), os.environ))
+    except Invalid as error:
+        problem, fix = error.problem, error.fix
+    # Outside the handler: an exception's context must not carry text from the environment.
+    raise UsageError(problem, code="HANDLER", where=f"{flow.path}: handler_args", resolve=fix)
