@@ -85,10 +85,9 @@ class OnceoverCopier:
     """``onceover replicate`` as a user starts it; the Spark processes are its descendants."""
 
     def __init__(self, arena: Arena, turn: Turn, run_dir: Path) -> None:
-        self._flow_path = run_dir / f"{flow_name(turn.workload, turn.round_number)}.yaml"
-        self._flow_path.write_text(
-            flow_yaml(turn.workload, turn.round_number, arena.source_bootstrap, arena.target_bootstrap)
-        )
+        run = turn.workload, turn.contender, turn.round_number
+        self._flow_path = run_dir / f"{flow_name(*run)}.yaml"
+        self._flow_path.write_text(flow_yaml(*run, arena.source_bootstrap, arena.target_bootstrap))
         self._env = {**os.environ, "ONCEOVER_HOME": str(run_dir)}
         argv = [*_CLI, "replicate", str(self._flow_path), "--until", "forever", "--json"]
         self._child = ChildProcess.start(

@@ -35,11 +35,15 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Contender:
-    """One system with one setting; ``properties`` go to MirrorMaker 2 on top of its tuned ones."""
+    """One system with one setting.
+
+    ``properties`` go to MirrorMaker 2 on top of its tuned ones, ``flow`` into Onceover's flow file.
+    """
 
     name: str
     system: System
     properties: Mapping[str, str] = field(default_factory=dict)
+    flow: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ _INTERVAL_200MS: Final = {"transaction.boundary": "interval", "transaction.bound
 _PER_POLL: Final = {"transaction.boundary": "poll"}
 
 ONCEOVER: Final = Contender("onceover", System.ONCEOVER)
+AT_LEAST_ONCE: Final = Contender("at-least-once", System.ONCEOVER, flow={"delivery": "at_least_once"})
 MIRRORMAKER: Final = Contender("mm2", System.MIRRORMAKER, _INTERVAL_1S)
 # Two settings, because MirrorMaker 2 trades latency against CPU: a transaction per poll is its fastest.
 MIRRORMAKER_PER_POLL: Final = Contender("mm2-poll", System.MIRRORMAKER, _PER_POLL)
@@ -83,6 +88,7 @@ MIRRORMAKER_200MS: Final = Contender("mm2-200ms", System.MIRRORMAKER, _INTERVAL_
 CEILING: Final = Contender("librdkafka", System.LIBRDKAFKA)
 
 _PAIR: Final = (MIRRORMAKER, ONCEOVER)
+_MODES: Final = (ONCEOVER, AT_LEAST_ONCE)
 
 DEFAULT: Final = (
     Workload("1kb-lz4", "1 KB, lz4", Kind.THROUGHPUT, 1024, 1_000_000, "lz4", _PAIR),
@@ -124,6 +130,18 @@ EXTRA: Final = (
         _PAIR,
         topic_config={"message.timestamp.type": "LogAppendTime"},
         sync_configs=False,
+    ),
+    Workload("delivery", "delivery modes, 1 KB, lz4", Kind.THROUGHPUT, 1024, 4_000_000, "lz4", _MODES),
+    Workload(
+        "delivery-latency",
+        "delivery modes, latency at 500 records/s",
+        Kind.LATENCY,
+        1024,
+        10_000,
+        "lz4",
+        _MODES,
+        rate_per_s=500,
+        warm_up_s=5.0,
     ),
     Workload(
         "ceiling", "ceiling: librdkafka, 1 KB, lz4", Kind.THROUGHPUT, 1024, 2_000_000, "lz4", (CEILING,)

@@ -9,11 +9,14 @@ import yaml
 from onceover.bench.flowfile import flow_name, flow_yaml
 from onceover.bench.mirror import mirror_properties, mirrored_topic
 from onceover.bench.workloads import (
+    AT_LEAST_ONCE,
     DEFAULT,
     EXTRA,
     MIRRORMAKER,
     MIRRORMAKER_200MS,
     MIRRORMAKER_PER_POLL,
+    ONCEOVER,
+    Contender,
     Kind,
 )
 
@@ -60,7 +63,7 @@ def test_mirrored_topic_has_the_alias_in_front() -> None:
 
 
 def test_flow_file_includes_exactly_the_workloads_topic() -> None:
-    document = yaml.safe_load(flow_yaml(THROUGHPUT, 2, "127.0.0.1:1", "127.0.0.1:2"))
+    document = yaml.safe_load(flow_yaml(THROUGHPUT, ONCEOVER, 2, "127.0.0.1:1", "127.0.0.1:2"))
     (pattern,) = document["topics"]["include"]
     assert re.fullmatch(pattern, THROUGHPUT.topic)
     assert not re.fullmatch(pattern, THROUGHPUT.topic + "x")
@@ -69,6 +72,16 @@ def test_flow_file_includes_exactly_the_workloads_topic() -> None:
 
 
 def test_every_run_is_a_flow_of_its_own_with_a_legal_name() -> None:
-    names = {flow_name(workload, n) for workload in (*DEFAULT, *EXTRA) for n in (1, 2, 3)}
-    assert len(names) == 3 * len((*DEFAULT, *EXTRA))
+    runs = [(w, c, n) for w in (*DEFAULT, *EXTRA) for c in w.contenders for n in (1, 2, 3)]
+    names = {flow_name(*run) for run in runs}
+    assert len(names) == len(runs)
     assert all(re.fullmatch(r"[a-z0-9][a-z0-9-]*", name) for name in names)
+
+
+def test_a_contenders_own_keys_are_in_its_flow_file_and_in_no_other() -> None:
+    def delivery(contender: Contender) -> object:
+        return yaml.safe_load(flow_yaml(THROUGHPUT, contender, 1, "127.0.0.1:1", "127.0.0.1:2")).get(
+            "delivery"
+        )
+
+    assert (delivery(AT_LEAST_ONCE), delivery(ONCEOVER)) == ("at_least_once", None)
