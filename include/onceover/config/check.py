@@ -5,6 +5,8 @@ Each check runs on its own, so that one fault never hides another.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, get_args
@@ -15,7 +17,7 @@ from onceover.config import values
 from onceover.config.clients import same_cluster_fault
 from onceover.config.document import Document, substitute, substitute_each
 from onceover.config.faults import Fault, Invalid, nearest_fix, shown_key
-from onceover.config.flowfile import FlowKeys, slots_of
+from onceover.config.flowfile import FlowKeys, TopicsSpec, slots_of
 from onceover.config.release import unavailable
 from onceover.config.rules import KeyFault, check_properties, literal_secrets
 
@@ -63,6 +65,7 @@ class _Check:
         servers = [self._side(side, data.get(side)) for side in SIDES]
         self._pair(data, servers)
         self._handler_args(data)
+        self._dead_letter(data)
         self._slots(data)
         for entry in unavailable(data):
             fix = f"this version accepts only: {entry.shown}"
@@ -168,6 +171,38 @@ class _Check:
     def _handler_args(self, data: dict[str, Any]) -> None:
         if data.get("handler_args") and data.get("handler") is None:
             self._add(("handler_args",), "is given without a handler", "remove it, or name a handler")
+        for key, value in _items(data.get("handler_args")):
+            try:
+                json.dumps(substitute(value, self._environ))
+            except Invalid as error:
+                self._add(("handler_args", key), error.problem, error.fix)
+            except TypeError:
+                # YAML makes dates of some texts; arguments travel to the workers as JSON.
+                self._add(
+                    ("handler_args", key), "holds a value that JSON does not know", "write it in quotes"
+                )
+
+    def _dead_letter(self, data: dict[str, Any]) -> None:
+        """Refuse a dead-letter topic that the flow itself writes: its records would be taken for copies."""
+        kind, _, topic = str(data.get("on_bad_record")).partition(":")
+        spec = data.get("topics")
+        if kind != "dead_letter" or not isinstance(spec, dict):
+            return
+        if topic.startswith("__"):
+            fix = "choose a name that does not begin with two underscores"
+            self._add(("on_bad_record",), "names an internal topic", fix)
+            return
+        prefix = f"{_get(data, 'source', 'alias')}." if spec.get("naming") == "prefix" else ""
+        try:
+            topics = TopicsSpec.model_validate(spec)
+        except ValidationError:
+            return
+        name = topic.removeprefix(prefix)
+        copied = any(re.fullmatch(e, name) for e in topics.include)
+        left_out = any(re.fullmatch(e, name) for e in topics.exclude)
+        if topic.startswith(prefix) and copied and not left_out:
+            fix = "exclude it in topics.exclude, or choose another name"
+            self._add(("on_bad_record",), f"{topic} is a topic that the flow itself copies to", fix)
 
     def _slots(self, data: dict[str, Any]) -> None:
         """Refuse lanes that Spark could never run at once: a lane without a slot copies nothing."""
@@ -195,6 +230,10 @@ def _kept(key: Key) -> bool:
 def _get(data: dict[str, Any], section: str, key: str) -> Any:
     values_of = data.get(section)
     return values_of.get(key) if isinstance(values_of, dict) else None
+
+
+def _items(value: object) -> list[tuple[str, Any]]:
+    return list(value.items()) if isinstance(value, dict) else []
 
 
 def _short(value: object) -> str:

@@ -18,8 +18,6 @@ class Unavailable(NamedTuple):
 
 
 NOT_YET: Final = (
-    Unavailable(("handler",), None, "null"),
-    Unavailable(("on_bad_record",), "stop", "stop"),
     Unavailable(("topics", "naming"), "identity", "identity"),
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Any
 
 from tests.unit.config.conftest import SECRET
@@ -95,9 +96,35 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
         "without quotes",
     ),
     ("unknown delivery", {"delivery": "twice"}, "delivery", "seen twice", "at_least_once"),
-    ("not yet: handler", {"handler": "my.mod:f"}, "handler", "not available in this version", "only: null"),
     ("not yet: naming", {"topics": {"naming": "prefix"}}, "topics.naming", "not available", "only: identity"),
-    ("not yet: bad", {"on_bad_record": "dead_letter:dlq"}, "on_bad_record", "not available", "only: stop"),
+    (
+        "dead letter into a copied topic",
+        {"on_bad_record": "dead_letter:orders", "topics": {"include": ["orders.*"]}},
+        "on_bad_record",
+        "orders is a topic that the flow itself copies to",
+        "exclude it in topics.exclude",
+    ),
+    (
+        "dead letter into an internal topic",
+        {"on_bad_record": "dead_letter:__bad"},
+        "on_bad_record",
+        "an internal topic",
+        "choose a name",
+    ),
+    (
+        "argument without its variable",
+        {"handler": "a.b:c", "handler_args": {"key": "${NOT_SET_ANYWHERE}"}},
+        "handler_args.key",
+        "NOT_SET_ANYWHERE is not set",
+        "export NOT_SET_ANYWHERE",
+    ),
+    (
+        "argument that JSON does not know",
+        {"handler": "a.b:c", "handler_args": {"since": date(2026, 1, 1)}},
+        "handler_args.since",
+        "JSON does not know",
+        "in quotes",
+    ),
     (
         "args without handler",
         {"handler_args": {"a": SECRET}},

@@ -96,7 +96,7 @@ target: {{alias: east, client: {{bootstrap.servers: "${{NOPE}}"}}, connection: k
 topics: {{include: [], start: "timestamp:2026-01-01"}}
 lane: 3
 lanes: 0
-handler: a.b:c
+handler: no-function
 state: 5
 """
     error = _error(write_flow(text))
