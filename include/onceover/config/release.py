@@ -17,9 +17,7 @@ class Unavailable(NamedTuple):
     shown: str
 
 
-NOT_YET: Final = (
-    Unavailable(("topics", "naming"), "identity", "identity"),
-)
+NOT_YET: Final = (Unavailable(("topics", "naming"), "identity", "identity"),)
 
 
 def unavailable(data: dict[str, Any]) -> list[Unavailable]:
