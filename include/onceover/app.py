@@ -12,13 +12,15 @@ from onceover.config.load import load_flow
 from onceover.config.runsettings import EXACTLY_ONCE, RunSettings
 from onceover.engine.aclsync import AclSync
 from onceover.engine.copyloop import CopySettings, LaneIdentity
+from onceover.engine.flowtopics import StateSettings
 from onceover.engine.lane import LaneTask
 from onceover.engine.leader import FlowIdentity
 from onceover.engine.naming import Naming
 from onceover.engine.scope import Rules
-from onceover.engine.supervisor import Scope, StateSettings, Supervisor
+from onceover.engine.supervisor import Scope, Supervisor
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
+from onceover.treatments import treatment_of
 
 log = logging.getLogger(__name__)
 
@@ -130,4 +132,5 @@ def lane_task(
 
     memory = watch.flow.limits.memory_per_lane_bytes
     exactly_once = watch.run.delivery == EXACTLY_ONCE
-    return LaneTask(me, source, target, settings, memory, give_up_s, exactly_once)
+    treatment = treatment_of(watch.flow, watch.run)
+    return LaneTask(me, source, target, settings, memory, give_up_s, exactly_once, treatment)

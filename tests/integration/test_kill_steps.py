@@ -26,8 +26,11 @@ REPEATED = (
     Step.COMMIT,
     Step.COMMITTED,
 )
+# Reached when topics grow or their configuration changes: test_topics_command.py kills there.
+ELSEWHERE = (Step.TOPIC_GROW, Step.TOPIC_CONFIG)
+STEPS = [step for step in Step if step not in ELSEWHERE]
 STARTING = list(Step)[: list(Step).index(Step.READY_COMMIT) + 1]
-ONCE = [(step, 2 if step in REPEATED else 1) for step in Step]
+ONCE = [(step, 2 if step in REPEATED else 1) for step in STEPS]
 MATRIX = [(step, count) for step in REPEATED for count in (1, 3, 4)]
 
 
@@ -61,7 +64,7 @@ def test_killed_at_a_later_transaction_the_next_start_converges(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("step", list(Step), ids=lambda step: step.name)
+@pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
 def test_killed_again_at_the_same_step_of_the_second_start(case: FlowCase, step: Step) -> None:
     """A start after a killed start after a run: bounds are carried over generations that never got ready."""
     InlineFlow(case.path).copy()
@@ -82,6 +85,6 @@ def test_every_step_is_reached_by_a_run_that_is_not_killed(case: FlowCase) -> No
         InlineFlow(case.path).copy()
     finally:
         steps.listen(lambda _: None)
-    assert set(seen) == set(Step)
+    assert set(seen) == set(STEPS)
     first = [step for step in dict.fromkeys(seen) if not step.name.startswith(("LANE", "CLAIM"))]
     assert first == [step for step in Step if step in first]

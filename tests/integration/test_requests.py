@@ -11,10 +11,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from onceover.app import open_clusters
 from onceover.engine import names
-from onceover.engine.requests import request_resume, request_stop
+from onceover.engine.requests import request_resume, request_stop, stop_request
 from onceover.engine.status import SILENT_AFTER_MS
 from onceover.engine.steps import Step
-from onceover.engine.supervisor import HEARTBEAT_S, stop_request
+from onceover.engine.supervisor import HEARTBEAT_S
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.notes import NoteWriter

@@ -266,7 +266,7 @@ def test_an_own_enrolment_that_is_not_readable_yet_is_not_planned_again(case: Fl
         flow.lanes(layout, Until(time.monotonic() + 1.0))
         state.values, state._offset = stale, 0
         plan = lead.discover()
-        assert (plan.enrol, plan.create, plan.refused) == ([], [], [])
+        assert (plan.enrol, plan.steps, plan.refused) == ((), (), ())
         flow.finish(lead, layout, token=2)
     case.assert_complete()
 

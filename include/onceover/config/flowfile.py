@@ -67,6 +67,10 @@ class TopicsSpec(_Closed):
         """Milliseconds since 1970 of ``timestamp:...``; ``None`` for earliest and latest."""
         return values.start_timestamp_ms(self.start)
 
+    def selects(self, topic: str) -> bool:
+        """Tell whether the filter names ``topic``; ``engine.scope`` decides what is copied."""
+        return _selects(topic, self.include, self.exclude)
+
 
 class TransactionSpec(_Closed):
     """When a lane commits: fetch ran dry, ``max_bytes`` reached, at the latest ``max_interval``."""

@@ -29,6 +29,7 @@ class Enrolment:
         target_id: topic id of the target topic when it was enrolled.
         start: first source offset of each partition, by number; its length is the partition count.
         at_ms: when it was enrolled.
+        active: False when the topic has left the filter: it is not copied, and keeps its progress.
     """
 
     source: str
@@ -37,6 +38,7 @@ class Enrolment:
     target_id: UUID
     start: Mapping[int, int]
     at_ms: int
+    active: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``topic/<target>``."""
@@ -49,6 +51,7 @@ class Enrolment:
             "partitions": len(self.start),
             "start": {str(p): offset for p, offset in sorted(self.start.items())},
             "at_ms": self.at_ms,
+            "active": self.active,
         }
 
     @classmethod
@@ -72,6 +75,7 @@ class Enrolment:
             UUID(value["target_id"]),
             {int(p): offset for p, offset in value["start"].items()},
             value["at_ms"],
+            value.get("active", True),
         )
 
     def sources(self) -> list[TopicPartition]:
@@ -90,11 +94,18 @@ def read_enrolments(state: Mapping[str, Any]) -> dict[str, Enrolment]:
     return {enrolment.target: enrolment for enrolment in found}
 
 
-def owned(enrolments: Iterable[Enrolment], lane: int, lanes: int) -> dict[TopicPartition, Enrolment]:
-    """Return the source partitions that ``lane`` copies, with their topic's enrolment."""
+def owned(
+    enrolments: Iterable[Enrolment], lane: int, lanes: int, *, active: bool = True
+) -> dict[TopicPartition, Enrolment]:
+    """Return the source partitions that ``lane`` copies, with their topic's enrolment.
+
+    Args:
+        active: False for those it would copy if their topic had not left the filter.
+    """
     return {
         source: enrolment
         for enrolment in enrolments
+        if enrolment.active is active
         for source in enrolment.sources()
         if lane_of(source, lanes) == lane
     }

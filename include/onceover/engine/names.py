@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 PREFIX = "__onceover."
+STATE_SUFFIX = ".state"
 LAYOUT = "layout"
 POSITIONS = "positions"
 HEARTBEAT = "heartbeat"
 REQUEST_STOP = "request/stop"
 STOP_PREFIX = "stop/"
 RESUME_PREFIX = "request/resume/"
+MANAGED_PREFIX = "managed/"
 # Partition 0 of the state is written by the leader's transactions only, so nobody else's open
 # transaction can hold up a reader of the layout; everything else goes to partition 1.
 STATE_LEADER = 0
@@ -21,7 +23,7 @@ MAP_PARTITIONS = 4
 
 def state_topic(flow: str) -> str:
     """Topic with the flow's layout, enrolments, stops and requests."""
-    return f"{PREFIX}{flow}.state"
+    return f"{PREFIX}{flow}{STATE_SUFFIX}"
 
 
 def map_topic(flow: str) -> str:
@@ -52,6 +54,18 @@ def lane_id(flow: str, lane: int) -> str:
 def enrolment_key(target_topic: str) -> str:
     """State key of a topic's enrolment."""
     return f"topic/{target_topic}"
+
+
+def managed_key(target_topic: str) -> str:
+    """State key of a target topic that the flow looks after."""
+    return f"{MANAGED_PREFIX}{target_topic}"
+
+
+def state_owner(topic: str) -> str | None:
+    """Return the flow whose state ``topic`` is, None when it is no state topic."""
+    if topic.startswith(PREFIX) and topic.endswith(STATE_SUFFIX):
+        return topic[len(PREFIX) : -len(STATE_SUFFIX)]
+    return None
 
 
 def stop_key(topic: str, partition: int) -> str:

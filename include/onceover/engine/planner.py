@@ -88,11 +88,13 @@ class Planner:
         }
 
     def _read(self) -> dict[str, Enrolment]:
+        """Return the topics that are copied; those that have left the filter hold up nobody."""
         state = StateLog(self._both()[1], names.state_topic(self._flow), names.STATE_LEADER)
         try:
-            return read_enrolments(state.catch_up(wait=False))
+            found = read_enrolments(state.catch_up(wait=False))
         finally:
             state.close()
+        return {target: enrolment for target, enrolment in found.items() if enrolment.active}
 
     def _enrolled(self) -> list[TopicPartition]:
         source, _ = self._both()

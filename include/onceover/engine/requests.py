@@ -12,7 +12,6 @@ from onceover.engine import names
 from onceover.engine.layout import Layout
 from onceover.engine.leader import now_ms
 from onceover.engine.statelog import StateLog
-from onceover.engine.supervisor import stop_request
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
@@ -36,6 +35,11 @@ def read_layout(target: Cluster, flow: str) -> Layout | None:
     finally:
         state.close()
     return None if value is None else Layout.from_json(value)
+
+
+def stop_request(run: str) -> dict[str, object]:
+    """Return the value of a request to stop ``run``; another run ignores it."""
+    return {"v": 1, "run": run, "at_ms": now_ms()}
 
 
 def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, object]:

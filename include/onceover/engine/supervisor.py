@@ -10,26 +10,29 @@ import logging
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from onceover.engine import names
 from onceover.engine.aclsync import AclSync
-from onceover.engine.discovery import Plan, View, plan_topics
-from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.enroller import Enroller
+from onceover.engine.enrolment import read_enrolments
+from onceover.engine.flowtopics import StateSettings, create_flow_topics
 from onceover.engine.layout import Layout, check_distinct
-from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
-from onceover.engine.plan import Refusal
-from onceover.engine.scope import Rules, explain
+from onceover.engine.leader import FlowIdentity, Leader, now_ms
+from onceover.engine.managed import read_managed
+from onceover.engine.plan import Change, Refusal
+from onceover.engine.requests import read_layout, stop_request
+from onceover.engine.scope import Rules
 from onceover.engine.statelog import StateLog
-from onceover.engine.steps import Step, reached
-from onceover.errors import NeedsOperator, Retriable
+from onceover.engine.topicapply import TopicApply
+from onceover.engine.topicplan import TopicPlan, View, loop_refusal, overlap, plan_topics
+from onceover.engine.topicview import TopicReader
+from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
-from onceover.kafka.admin import Admin, TopicSpec
-from onceover.kafka.backoff import Backoff, Deadline
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.admin import Admin
+from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
-from onceover.wire.progress import ProgressMeta
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +41,7 @@ _POSITIONS_S = 24 * 3600.0
 _DISCOVERED = "discovered"
 # A request that nobody needed any more, for instance for a partition that was not stopped.
 _REQUEST_LIFE_MS = 60_000
-_CREATED_WITHIN_S = 15.0
+_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -49,21 +52,13 @@ class Scope:
         rules: which topics are in, and how they are called on the target.
         start: ``earliest``, ``latest`` or a timestamp in ms, for the flow's first topics.
         interval_s: pause between two discoveries.
-        sync_configs: whether a topic's configuration is copied when it is created.
+        sync_configs: whether the topics' configuration is copied.
     """
 
     rules: Rules
     start: str | int
     interval_s: float
     sync_configs: bool
-
-
-@dataclass(frozen=True)
-class StateSettings:
-    """How the flow's own topics are created."""
-
-    replication_factor: int
-    map_retention_ms: int
 
 
 class Supervisor:
@@ -93,24 +88,45 @@ class Supervisor:
         self._state_settings = state
         self._acls = acls
         self._target_admin = Admin(target.config)
-        self._source_admin = Admin(source.config)
         self.leader = Leader(flow, source, target)
         others = TopicPartition(names.state_topic(flow.name), names.STATE_OTHERS)
         self._notes = NoteWriter(target.config, others)
         self._requests = StateLog(target, others.topic, others.partition, calls.READ_UNCOMMITTED)
+        self._reader = TopicReader(flow.name, source, target)
+        self._enroller = Enroller(self.leader, source, target)
         self.refused: list[Refusal] = []
-        self._next_discovery_s = self._next_heartbeat_s = self._next_positions_s = 0.0
+        self._discovered: Scope | None = None
+        self._discovered_s = self._next_heartbeat_s = self._next_positions_s = 0.0
 
     def start(self) -> Layout:
         """Create the flow's topics where they are missing, then become its newest generation.
 
         Raises:
-            UsageError: source and target are one cluster under two addresses; nothing was changed.
+            UsageError: source and target are one cluster under two addresses, or a new flow would copy
+                back what another one copies; nothing was changed.
         """
         ids = [cluster.retry(cluster.cluster_id) for cluster in (self._source, self._target)]
         check_distinct(*ids)
-        self._create_state()
+        if read_layout(self._target, self._flow.name) is None:
+            self._target.retry(self._check_one_way)
+        create_flow_topics(self._target_admin, self._target, self._flow.name, self._state_settings)
         return self.leader.start()
+
+    def _check_one_way(self) -> None:
+        found = overlap(self._reader.read(self._scope().rules, {}, {}, sync_configs=False))
+        if not found:
+            return
+        verdict, loop = found[0]
+        code, message, resolve = loop_refusal(verdict, loop.flow)
+        shown = ", ".join(v.topic for v, _ in found[:_NAMED])
+        raise UsageError(
+            message,
+            code=code,
+            where=f"{len(found)} topics: {shown}{', ...' if len(found) > _NAMED else ''}",
+            expected=f"topics that no other flow writes on {self._source.alias} from {self._target.alias}",
+            seen=f"flow {loop.flow} has enrolled them",
+            resolve=resolve,
+        )
 
     def tick(self) -> None:
         """Do what is due: check that this run still owns the flow, discover, show a sign of life.
@@ -121,9 +137,8 @@ class Supervisor:
         """
         self.leader.check()
         now = time.monotonic()
-        if now >= self._next_discovery_s:
+        if self._discovery_is_due(now):
             self.discover()
-            self._next_discovery_s = time.monotonic() + self._scope().interval_s
         self._acls.tick(self._copied(), self._requests, self._notes)
         if now >= self._next_heartbeat_s:
             self._beat()
@@ -132,9 +147,14 @@ class Supervisor:
             self._mirror_positions()
             self._next_positions_s = time.monotonic() + _POSITIONS_S
 
+    def _discovery_is_due(self, now_s: float) -> bool:
+        """Tell whether the interval is over, or the flow file says something else than last time."""
+        scope = self._scope()
+        return scope != self._discovered or now_s >= self._discovered_s + scope.interval_s
+
     def _copied(self) -> dict[str, str]:
-        """Return the flow's topics, source name to target name."""
-        return {e.source: e.target for e in read_enrolments(self.leader.state.values).values()}
+        """Return the topics that the flow copies, source name to target name."""
+        return {e.source: e.target for e in read_enrolments(self.leader.state.values).values() if e.active}
 
     def stop_requested(self) -> bool:
         """Tell whether somebody has asked this run to stop (``onceover stop``)."""
@@ -160,6 +180,7 @@ class Supervisor:
     def close(self) -> None:
         """Close everything; the clusters belong to the caller."""
         self.leader.close()
+        self._reader.close()
         self._requests.close()
         self._notes.close()
 
@@ -170,8 +191,8 @@ class Supervisor:
 
     # ---- discovery
 
-    def discover(self) -> Plan:
-        """Take in topics and partitions that have come: create, then enrol.
+    def discover(self) -> TopicPlan:
+        """Bring the flow in line with both clusters and the flow file: create, configure, then enrol.
 
         Raises:
             Retriable: interrupted; the next call plans anew.
@@ -180,128 +201,42 @@ class Supervisor:
         # Not what was polled last: an enrolment of our own that is committed but not readable yet would
         # be planned again, and its start offsets would take a lane's progress back (model: Md).
         self.leader.catch_up()
-        view = self._view(scope)
-        plan = plan_topics(view)
-        if plan.refused != self.refused:
-            for refusal in plan.refused:
-                log.error("%s is not copied: %s; %s", refusal.object, refusal.message, refusal.resolve)
-            self.refused = plan.refused
-            self._next_heartbeat_s = 0.0
-        if plan.create:
-            reached(Step.TOPIC_CREATE)
-            self._target_admin.create_topics(plan.create)
-        for topic, count in plan.grow.items():
-            self._target_admin.grow_topic(topic, count)
-        first = _DISCOVERED not in self.leader.state.values
-        if plan.enrol:
-            self._enrol(view, plan, scope, first=first)
-        if first:
-            self.leader.note(_DISCOVERED, {"v": 1, "at_ms": now_ms()})
-        return plan
-
-    def _view(self, scope: Scope) -> View:
-        found = self._source.topics()
-        wanted = {
-            name: info
-            for name, info in found.items()
-            if explain(name, scope.rules, is_internal=info.is_internal).inside
-        }
-        enrolled = read_enrolments(self.leader.state.values)
-        new = sorted(set(wanted) - set(enrolled))
-        target = self._target.topics(sorted(wanted)) if wanted else {}
-        existing = [TopicPartition(t, p) for t in new if t in target for p in target[t].partitions]
-        return View(
-            flow=self._flow.name,
-            source=wanted,
-            overrides=self._source_admin.topic_overrides(new) if scope.sync_configs else {},
-            target=target,
-            target_ends=self._target.list_offsets(existing, calls.LATEST, calls.READ_UNCOMMITTED),
-            enrolled=enrolled,
-            elsewhere=self._enrolled_elsewhere() if new else {},
+        self._requests.catch_up()
+        view = self._reader.read(
+            scope.rules,
+            read_enrolments(self.leader.state.values),
+            read_managed(self._requests.values),
             sync_configs=scope.sync_configs,
         )
+        plan = plan_topics(view)
+        plan = self._apply(view, plan)
+        first = _DISCOVERED not in self.leader.state.values
+        if plan.enrol or plan.turn:
+            self._enroller.enrol(view, plan, scope.start if first else "earliest")
+        if first:
+            self.leader.note(_DISCOVERED, {"v": 1, "at_ms": now_ms()})
+        self._discovered_s, self._discovered = time.monotonic(), scope
+        return plan
 
-    def _enrolled_elsewhere(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        own = names.state_topic(self._flow.name)
-        for topic in self._target.topics():
-            if topic == own or not (topic.startswith(names.PREFIX) and topic.endswith(".state")):
-                continue
-            state = StateLog(self._target, topic, names.STATE_LEADER)
-            try:
-                values = state.catch_up(wait=False)
-            finally:
-                state.close()
-            other = topic.removeprefix(names.PREFIX).removesuffix(".state")
-            found.update(dict.fromkeys(read_enrolments(values), other))
-        return found
+    def _apply(self, view: View, plan: TopicPlan) -> TopicPlan:
+        """Change the target; return the plan without the topics for which that was refused."""
+        work = TopicApply(self._target_admin, self._notes, dict(view.managed), _report)
+        work.run(plan)
+        if plan.steps:
+            self._reader.changed()
+        self._refuse([*plan.refused, *work.refused])
+        blocked = {refusal.object for refusal in work.refused if refusal.blocks}
+        return replace(plan, enrol=tuple(topic for topic in plan.enrol if topic not in blocked))
 
-    def _enrol(self, view: View, plan: Plan, scope: Scope, *, first: bool) -> None:
-        target = self._created(plan)
-        enrolments: list[Enrolment] = []
-        for name in plan.enrol:
-            old = view.enrolled.get(name)
-            known = dict(old.start) if old else {}
-            added = [TopicPartition(name, p) for p in view.source[name].partitions if p not in known]
-            starts = self._starts(added, scope.start if first and old is None else "earliest")
-            enrolments.append(
-                Enrolment(
-                    source=name,
-                    target=name,
-                    source_id=view.source[name].topic_id,
-                    target_id=target[name].topic_id,
-                    start={**known, **{tp.partition: offset for tp, offset in starts.items()}},
-                    at_ms=now_ms(),
-                )
-            )
-        self.leader.enrol(enrolments, self._without_progress(enrolments, view))
-        log.info("enrolled %s", ", ".join(e.target for e in enrolments))
-
-    def _without_progress(
-        self, enrolments: list[Enrolment], view: View
-    ) -> dict[TopicPartition, calls.OffsetToCommit]:
-        """Return the start offsets of the partitions that this enrolment adds."""
-        found: dict[TopicPartition, calls.OffsetToCommit] = {}
-        for enrolment in enrolments:
-            old = view.enrolled.get(enrolment.target)
-            for partition, offset in enrolment.start.items():
-                if old is None or partition not in old.start:
-                    meta = ProgressMeta(
-                        source_topic_id=str(enrolment.source_id),
-                        target_topic_id=str(enrolment.target_id),
-                        leader_epoch=calls.NO_EPOCH,
-                        target_end=0,
-                        generation=self._layout().generation,
-                        instance=(0, 0),
-                    )
-                    found[TopicPartition(enrolment.target, partition)] = first_progress(offset, meta)
-        return found
-
-    def _starts(self, added: list[TopicPartition], start: str | int) -> dict[TopicPartition, int]:
-        if start == "earliest":
-            return self._source.list_offsets(added, calls.EARLIEST)
-        ends = self._source.list_offsets(added, calls.LATEST)
-        if start == "latest":
-            return ends
-        found = self._source.list_offsets(added, int(start))
-        return {tp: offset if offset >= 0 else ends[tp] for tp, offset in found.items()}
-
-    def _created(self, plan: Plan) -> dict[str, TopicInfo]:
-        """Return the target topics to enrol, once all of them have leaders for all partitions."""
-        deadline, backoff = Deadline(_CREATED_WITHIN_S), Backoff()
-        counts = {spec.name: spec.partitions for spec in plan.create} | plan.grow
-        while True:
-            found = self._target.topics(plan.enrol)
-            missing = [
-                name
-                for name in plan.enrol
-                if name not in found
-                or len(found[name].partitions) < counts.get(name, 0)
-                or any(p.leader < 0 for p in found[name].partitions.values())
-            ]
-            if not missing:
-                return found
-            backoff.pause(deadline, Retriable(f"target topics have no leaders yet: {', '.join(missing)}"))
+    def _refuse(self, refused: list[Refusal]) -> None:
+        """Say what is new among the refusals, and keep them for ``status``."""
+        for refusal in refused:
+            if refusal not in self.refused:
+                level = logging.ERROR if refusal.blocks else logging.WARNING
+                log.log(level, "%s: %s; %s", refusal.object, refusal.message, refusal.resolve)
+        if refused != self.refused:
+            self.refused = refused
+            self._next_heartbeat_s = 0.0
 
     # ---- signs of life
 
@@ -327,38 +262,6 @@ class Supervisor:
         positions = {str(tp): offset.offset for tp, offset in committed.items()}
         self.leader.note(names.POSITIONS, {"v": 1, "at_ms": now_ms(), "positions": positions})
 
-    # ---- the flow's own topics
 
-    def _create_state(self) -> None:
-        factor = self._state_settings.replication_factor
-        flow = self._flow.name
-        self._target_admin.create_topics(
-            [
-                TopicSpec(
-                    names.state_topic(flow), names.STATE_PARTITIONS, factor, {"cleanup.policy": "compact"}
-                ),
-                TopicSpec(
-                    names.map_topic(flow),
-                    names.MAP_PARTITIONS,
-                    factor,
-                    {
-                        "cleanup.policy": "compact,delete",
-                        "retention.ms": str(self._state_settings.map_retention_ms),
-                    },
-                ),
-            ]
-        )
-        self._target.retry(self._state_ready)
-
-    def _state_ready(self) -> None:
-        wanted = [names.state_topic(self._flow.name), names.map_topic(self._flow.name)]
-        found = self._target.topics(wanted)
-        if len(found) < len(wanted) or any(
-            p.leader < 0 for t in found.values() for p in t.partitions.values()
-        ):
-            raise Retriable("the flow's own topics have no leaders yet")
-
-
-def stop_request(run: str) -> dict[str, object]:
-    """Return the value of a request to stop ``run``; another run ignores it."""
-    return {"v": 1, "run": run, "at_ms": now_ms()}
+def _report(change: Change) -> None:
+    log.info("%s %s: %s -> %s (%s)", change.what, change.object, change.from_, change.to, change.reason)

@@ -1,18 +1,28 @@
-"""Creating topics and reading their configuration, through confluent-kafka's admin client.
+"""Creating topics, and reading and setting their configuration, through confluent-kafka's admin client.
 
-Used on the driver and the command line only: its threads do not survive a fork.
+One topic's failure is that topic's: calls over many topics return what failed by name and raise only
+what concerns them all. Used on the driver and the command line only: its threads do not survive a fork.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, NewTopic, ResourceType
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    ResourceType,
+)
 
-from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings
 
 _TIMEOUT_S = 30.0
@@ -23,6 +33,18 @@ _UNAUTHORIZED = (
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
 )
+# Codes of the errors that callers tell apart.
+TOPIC_EXISTS: Final = "TOPIC_EXISTS"
+TOPIC_MISSING: Final = "TOPIC_MISSING"
+INVALID_CONFIG: Final = "INVALID_CONFIG"
+NOT_AUTHORIZED: Final = "NOT_AUTHORIZED"
+_CODES = {
+    KafkaError.TOPIC_ALREADY_EXISTS: TOPIC_EXISTS,
+    KafkaError.UNKNOWN_TOPIC_OR_PART: TOPIC_MISSING,
+    KafkaError.INVALID_CONFIG: INVALID_CONFIG,
+}
+
+Failures = dict[str, OnceoverError]
 
 
 @dataclass(frozen=True)
@@ -35,6 +57,22 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class TopicConfigs:
+    """What a cluster says about topics' configuration.
+
+    Args:
+        overrides: each topic's own configuration, without what it inherits from the broker; topics that
+            do not exist are left out.
+        keys: every key that the cluster knows; empty when no topic was described.
+        failures: topics that could not be described.
+    """
+
+    overrides: Mapping[str, Mapping[str, str]]
+    keys: frozenset[str]
+    failures: Mapping[str, OnceoverError]
+
+
 class Admin:
     """Administration of one cluster. Every call raises ``Retriable``, ``UsageError`` or
     ``NeedsOperator`` and nothing of the library."""
@@ -45,59 +83,101 @@ class Admin:
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Create the topics that do not exist yet; an existing one is left as it is."""
-        wanted = {
-            s.name: NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config)) for s in specs
-        }
+        for error in self.try_create(specs).values():
+            if error.code != TOPIC_EXISTS:
+                raise error
+
+    def try_create(self, specs: Iterable[TopicSpec], *, validate_only: bool = False) -> Failures:
+        """Create topics; return what failed, by name.
+
+        Args:
+            specs: one request carries them all.
+            validate_only: ask whether it would work, and create nothing.
+        """
+        wanted = [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config)) for s in specs]
         if not wanted:
-            return
-        for name, future in self._client.create_topics(
-            list(wanted.values()), operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S
-        ).items():
-            try:
-                future.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise self._translated(error, f"create topic {name}") from error
+            return {}
+        futures = self._client.create_topics(
+            wanted, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S, validate_only=validate_only
+        )
+        return self._failures(futures, "create topic {}")
 
     def grow_topic(self, name: str, count: int) -> None:
         """Add partitions so that the topic has ``count``; a topic that has them already is left alone."""
-        wanted = [NewPartitions(name, count)]
-        for future in self._client.create_partitions(wanted, request_timeout=_TIMEOUT_S).values():
+        futures = self._client.create_partitions([NewPartitions(name, count)], request_timeout=_TIMEOUT_S)
+        for future in futures.values():
             try:
                 future.result()
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
                     raise self._translated(error, f"add partitions to topic {name}") from error
 
-    def topic_overrides(self, names: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Return each topic's own configuration, without what it inherits from the broker."""
+    def topic_configs(self, names: Iterable[str]) -> TopicConfigs:
+        """Return the topics' configuration, in one request."""
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         found: dict[str, dict[str, str]] = {}
-        if not resources:
-            return found
-        for resource, future in self._client.describe_configs(resources, request_timeout=_TIMEOUT_S).items():
-            try:
-                entries = future.result()
-            except KafkaException as error:
-                raise self._translated(
-                    error, f"describe the configuration of topic {resource.name}"
-                ) from error
-            found[resource.name] = {
-                name: entry.value
-                for name, entry in entries.items()
+        keys: set[str] = set()
+        futures = self._client.describe_configs(resources, request_timeout=_TIMEOUT_S) if resources else {}
+        by_name = {resource.name: future for resource, future in futures.items()}
+        failures = self._failures(by_name, "describe the configuration of topic {}")
+        for name in by_name.keys() - failures.keys():
+            entries = by_name[name].result()
+            keys.update(entries)
+            found[name] = {
+                key: entry.value
+                for key, entry in entries.items()
                 if entry.source == _SET_ON_TOPIC and entry.value is not None
             }
+        gone = {name for name, error in failures.items() if error.code == TOPIC_MISSING}
+        kept = {name: error for name, error in failures.items() if name not in gone}
+        return TopicConfigs(found, frozenset(keys), kept)
+
+    def alter_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> Failures:
+        """Set topics' own configuration, None removes a key; return what failed, by topic.
+
+        A topic's changes are made together or not at all; its other keys stay (KIP-339).
+        """
+        resources = [
+            ConfigResource(
+                ResourceType.TOPIC, topic, incremental_configs=[_entry(k, v) for k, v in keys.items()]
+            )
+            for topic, keys in changes.items()
+            if keys
+        ]
+        if not resources:
+            return {}
+        futures = self._client.incremental_alter_configs(resources, request_timeout=_TIMEOUT_S)
+        by_name = {resource.name: future for resource, future in futures.items()}
+        return self._failures(by_name, "set the configuration of topic {}")
+
+    def _failures(self, futures: Mapping[str, Future[Any]], what: str) -> Failures:
+        """Wait for every answer; raise what is worth trying again, return the rest."""
+        found: Failures = {}
+        for name, future in futures.items():
+            try:
+                future.result()
+            except KafkaException as error:
+                found[name] = self._translated(error, what.format(name))
+        for problem in found.values():
+            if isinstance(problem, Retriable):
+                raise problem
         return found
 
-    def _translated(self, error: KafkaException, what: str) -> Exception:
+    def _translated(self, error: KafkaException, what: str) -> OnceoverError:
         cause: Any = error.args[0]
         text = f"{self._alias} did not {what}: {cause.str()}"
         if cause.code() in _UNAUTHORIZED:
             return UsageError(
                 text,
-                code="NOT_AUTHORIZED",
+                code=NOT_AUTHORIZED,
                 resolve="grant the principal the rights listed in docs/operations.md",
             )
-        if cause.retriable() or cause.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+        temporary = cause.retriable() or cause.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
+        if temporary and cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
             return Retriable(text, resolve=f"check that {self._alias} is up, then run again")
-        return NeedsOperator(text, code="ADMIN_REFUSED")
+        return NeedsOperator(text, code=_CODES.get(cause.code(), "ADMIN_REFUSED"))
+
+
+def _entry(key: str, value: str | None) -> ConfigEntry:
+    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
+    return ConfigEntry(key, value, incremental_operation=operation)

@@ -1,0 +1,153 @@
+"""Enrolling topics: their records and first progress, in the leader's transactions (DESIGN 5, step 3).
+
+Invariant: a partition that has progress never gets another start offset. Topics that leave the filter or
+return to it get a new record and nothing else: their progress is their lane's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.leader import Leader, first_progress, now_ms
+from onceover.engine.topicplan import TopicPlan, View
+from onceover.errors import Retriable
+from onceover.kafka import calls
+from onceover.kafka.backoff import Backoff, Deadline
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.model import TopicPartition
+from onceover.wire.progress import ProgressMeta
+
+log = logging.getLogger(__name__)
+
+_CREATED_WITHIN_S: Final = 15.0
+# A transaction writes one batch to the state and one to the offsets topic, each within a broker's
+# default limit of 1 MiB: 300 bytes a partition at most, plus its topic's record.
+_PARTITIONS_PER_TRANSACTION: Final = 1500
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True)
+class Enroller:
+    """Enrols what a plan names. Used by the flow's leader only.
+
+    Args:
+        leader: of the confirmed run.
+        source: source cluster; ``target`` likewise.
+    """
+
+    leader: Leader
+    source: Cluster
+    target: Cluster
+
+    def enrol(self, view: View, plan: TopicPlan, start: str | int) -> None:
+        """Enrol new topics and partitions, and write down who left and who returned.
+
+        Args:
+            view: what the plan was computed from; its target topics exist by now.
+            plan: says which.
+            start: where new topics begin; added partitions of known ones always begin at the earliest.
+
+        Raises:
+            Fenced: a newer generation runs.
+            Retriable: interrupted; plan anew.
+        """
+        known = view.enrolled_by_source
+        turned = {e.source: e for e in plan.turn}
+        targets = {t: view.rules.naming.target_name(t) for t in plan.enrol}
+        created = self._wait_created(view, targets)
+        records = [e for e in plan.turn if e.source not in targets]
+        for topic in plan.enrol:
+            old = turned.get(topic) or known.get(topic)
+            records.append(self._record(view.source[topic], created[targets[topic]], old, start))
+        for batch in _batches(records):
+            self.leader.enrol(batch, self._first_progress(batch, view.enrolled))
+            self._report(batch, view.enrolled)
+
+    def _record(
+        self, source: TopicInfo, target: TopicInfo, old: Enrolment | None, start: str | int
+    ) -> Enrolment:
+        known = dict(old.start) if old else {}
+        added = [TopicPartition(source.name, p) for p in source.partitions if p not in known]
+        starts = self._starts(added, "earliest" if old else start)
+        offsets = {**known, **{tp.partition: offset for tp, offset in starts.items()}}
+        if old is not None:
+            return replace(old, start=offsets)
+        return Enrolment(source.name, target.name, source.topic_id, target.topic_id, offsets, now_ms())
+
+    def _first_progress(
+        self, enrolments: Sequence[Enrolment], enrolled: Mapping[str, Enrolment]
+    ) -> dict[TopicPartition, calls.OffsetToCommit]:
+        """Return the start offsets of the partitions that these enrolments add."""
+        layout = self.leader.layout
+        found: dict[TopicPartition, calls.OffsetToCommit] = {}
+        for enrolment in enrolments:
+            old = enrolled.get(enrolment.target)
+            meta = ProgressMeta(
+                source_topic_id=str(enrolment.source_id),
+                target_topic_id=str(enrolment.target_id),
+                leader_epoch=calls.NO_EPOCH,
+                target_end=0,
+                generation=layout.generation if layout else 0,
+                instance=(0, 0),
+            )
+            for partition, offset in enrolment.start.items():
+                if old is None or partition not in old.start:
+                    found[TopicPartition(enrolment.target, partition)] = first_progress(offset, meta)
+        return found
+
+    def _starts(self, added: list[TopicPartition], start: str | int) -> dict[TopicPartition, int]:
+        if start == "earliest":
+            return self.source.list_offsets(added, calls.EARLIEST)
+        ends = self.source.list_offsets(added, calls.LATEST)
+        if start == "latest":
+            return ends
+        found = self.source.list_offsets(added, int(start))
+        return {tp: offset if offset >= 0 else ends[tp] for tp, offset in found.items()}
+
+    def _wait_created(self, view: View, targets: Mapping[str, str]) -> dict[str, TopicInfo]:
+        """Return the target topics to enrol, once all of them have leaders for all partitions."""
+        if not targets:
+            return {}
+        deadline, backoff = Deadline(_CREATED_WITHIN_S), Backoff()
+        counts = {target: len(view.source[source].partitions) for source, target in targets.items()}
+        while True:
+            found = self.target.topics(sorted(counts))
+            missing = [name for name, count in counts.items() if not _is_ready(found.get(name), count)]
+            if not missing:
+                return found
+            shown = ", ".join(missing[:_NAMED])
+            backoff.pause(deadline, Retriable(f"{len(missing)} target topics have no leaders yet: {shown}"))
+
+    @staticmethod
+    def _report(batch: Sequence[Enrolment], enrolled: Mapping[str, Enrolment]) -> None:
+        left = [e.source for e in batch if not e.active]
+        back = [
+            e.source for e in batch if e.active and e.target in enrolled and not enrolled[e.target].active
+        ]
+        new = [e.source for e in batch if e.source not in {*left, *back}]
+        for what, topics in (("enrolled", new), ("left the filter", left), ("returned", back)):
+            if topics:
+                log.info("%s: %s", what, ", ".join(topics))
+
+
+def _is_ready(topic: TopicInfo | None, partitions: int) -> bool:
+    if topic is None or len(topic.partitions) < partitions:
+        return False
+    return all(p.leader >= 0 for p in topic.partitions.values())
+
+
+def _batches(records: Sequence[Enrolment]) -> Iterator[list[Enrolment]]:
+    batch: list[Enrolment] = []
+    size = 0
+    for record in records:
+        if batch and size + len(record.start) > _PARTITIONS_PER_TRANSACTION:
+            yield batch
+            batch, size = [], 0
+        batch.append(record)
+        size += len(record.start)
+    if batch:
+        yield batch

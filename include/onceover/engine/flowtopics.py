@@ -1,0 +1,44 @@
+"""The topics that a flow keeps for itself on its target (DESIGN 4): state and offset map."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from onceover.engine import names
+from onceover.errors import Retriable
+from onceover.kafka.admin import Admin, TopicSpec
+from onceover.kafka.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class StateSettings:
+    """How the flow's own topics are created."""
+
+    replication_factor: int
+    map_retention_ms: int
+
+
+def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: StateSettings) -> None:
+    """Create the flow's own topics where they are missing, and wait until they have leaders.
+
+    Raises:
+        Retriable: the target is away, or they have no leaders in time.
+        UsageError: not authorized.
+    """
+    factor = settings.replication_factor
+    state, offsets = names.state_topic(flow), names.map_topic(flow)
+    retention = {"cleanup.policy": "compact,delete", "retention.ms": str(settings.map_retention_ms)}
+    admin.create_topics(
+        [
+            TopicSpec(state, names.STATE_PARTITIONS, factor, {"cleanup.policy": "compact"}),
+            TopicSpec(offsets, names.MAP_PARTITIONS, factor, retention),
+        ]
+    )
+    target.retry(lambda: _check_ready(target, [state, offsets]))
+
+
+def _check_ready(target: Cluster, wanted: list[str]) -> None:
+    found = target.topics(wanted)
+    leaders = [p.leader for topic in found.values() for p in topic.partitions.values()]
+    if len(found) < len(wanted) or min(leaders) < 0:
+        raise Retriable("the flow's own topics have no leaders yet")

@@ -1,0 +1,105 @@
+"""What other flows say about themselves in their state topics on a cluster. Reads, never writes.
+
+Two questions need it: does another flow write the target topic that this one would write, and does
+another flow copy this one's copies back?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+from onceover.engine import names
+from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.layout import Layout
+from onceover.engine.naming import Naming
+from onceover.engine.statelog import StateLog
+from onceover.engine.topicplan import Loop
+from onceover.kafka.cluster import Cluster, TopicInfo
+
+
+@dataclass(frozen=True)
+class OtherFlow:
+    """A flow as its state describes it; ``layout`` is None when it never came that far."""
+
+    name: str
+    layout: Layout | None
+    enrolments: tuple[Enrolment, ...]
+
+
+class OtherFlows:
+    """The flows whose state is on one cluster. Keeps what was read, so that asking again is cheap.
+
+    Args:
+        cluster: where their state is, that is, their target.
+        without: name of a flow that is left out.
+    """
+
+    def __init__(self, cluster: Cluster, without: str | None = None) -> None:
+        self._cluster = cluster
+        self._without = without
+        self._logs: dict[tuple[str, UUID], StateLog] = {}
+
+    def read(self, topics: Mapping[str, TopicInfo]) -> list[OtherFlow]:
+        """Return every flow, freshly read.
+
+        Args:
+            topics: the cluster's topics as they are now.
+
+        Raises:
+            Retriable: a state cannot be read at the moment.
+            NeedsOperator: a state was written by another version.
+        """
+        found = {(flow, topic.topic_id): topic.name for flow, topic in self._states(topics)}
+        for gone in self._logs.keys() - found.keys():
+            self._logs.pop(gone).close()
+        flows = []
+        for key, topic in found.items():
+            log = self._logs.setdefault(key, StateLog(self._cluster, topic, names.STATE_LEADER))
+            values = log.catch_up(wait=False)
+            layout = values.get(names.LAYOUT)
+            flows.append(
+                OtherFlow(
+                    key[0],
+                    None if layout is None else Layout.from_json(layout),
+                    tuple(read_enrolments(values).values()),
+                )
+            )
+        return flows
+
+    def close(self) -> None:
+        """Close all connections."""
+        for log in self._logs.values():
+            log.close()
+        self._logs.clear()
+
+    def _states(self, topics: Mapping[str, TopicInfo]) -> Iterator[tuple[str, TopicInfo]]:
+        for topic in topics.values():
+            owner = names.state_owner(topic.name)
+            if owner is not None and owner != self._without:
+                yield owner, topic
+
+
+def writers(flows: list[OtherFlow]) -> dict[str, str]:
+    """Return the target topics of flows, with the flow that writes each; those it has left included."""
+    return {enrolment.target: flow.name for flow in flows for enrolment in flow.enrolments}
+
+
+def loops(flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str) -> dict[str, Loop]:
+    """Return the source topics that other flows write from what this flow would write. Pure.
+
+    Args:
+        flows: those whose state is on this flow's source.
+        naming: of this flow.
+        source_id: cluster id of this flow's source; ``target_id`` likewise.
+    """
+    found: dict[str, Loop] = {}
+    for flow in flows:
+        layout = flow.layout
+        if layout is None or (layout.source_cluster_id, layout.target_cluster_id) != (target_id, source_id):
+            continue
+        for enrolment in flow.enrolments:
+            if enrolment.active and naming.target_name(enrolment.target) == enrolment.source:
+                found[enrolment.target] = Loop(flow.name, enrolment.at_ms)
+    return found

@@ -1,0 +1,374 @@
+"""What has to be done so that every topic in scope is copied, from what both clusters look like now. Pure.
+
+Invariants: a partition that has progress never gets a new start offset here; a target topic that holds
+records, belongs to another flow or is copied back by one is refused and not touched; a target topic that
+the flow neither created nor adopted is changed by nothing but ``onceover topics apply``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.managed import Managed
+from onceover.engine.naming import MAX_NAME_LENGTH, colliding
+from onceover.engine.plan import Plan, Refusal
+from onceover.engine.scope import Rules, Verdict, explain
+from onceover.engine.topics import config_to_copy
+from onceover.engine.topicsteps import (
+    AddPartitions,
+    Adopt,
+    ConfigDiff,
+    CreateTopic,
+    SetConfig,
+    TopicStep,
+    diff,
+)
+from onceover.kafka.admin import TopicSpec
+from onceover.kafka.cluster import TopicInfo
+from onceover.model import TopicPartition
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Another flow that copies our target topic back to where it came from.
+
+    Args:
+        flow: its name; ``at_ms`` when it enrolled the topic.
+    """
+
+    flow: str
+    at_ms: int
+
+
+@dataclass(frozen=True)
+class View:
+    """Live state that the plan is computed from.
+
+    Args:
+        flow: the flow's name.
+        rules: which topics are in, and how they are called.
+        source: all source topics, by name; ``target`` likewise.
+        enrolled: what is enrolled already, by target topic.
+        managed: the target topics that the flow looks after.
+        elsewhere: target topics that other flows have enrolled, with the flow's name.
+        loops: source topics that another flow writes from our copies.
+        target_ends: high watermark of target partitions that are not enrolled yet.
+        overrides: source topics' own configuration, as far as it was read; ``target_overrides`` likewise.
+        keys: configuration keys that the target knows; empty when that is not known.
+        remarks: what could not be read.
+        sync_configs: whether configuration is copied.
+        adopt: whether target topics that are not managed are taken over (``topics apply``).
+    """
+
+    flow: str
+    rules: Rules
+    source: Mapping[str, TopicInfo]
+    target: Mapping[str, TopicInfo]
+    enrolled: Mapping[str, Enrolment] = field(default_factory=dict)
+    managed: Mapping[str, Managed] = field(default_factory=dict)
+    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    loops: Mapping[str, Loop] = field(default_factory=dict)
+    target_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    target_overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    keys: frozenset[str] = frozenset()
+    remarks: tuple[Refusal, ...] = ()
+    sync_configs: bool = True
+    adopt: bool = False
+
+    def verdicts(self) -> list[Verdict]:
+        """Return the verdict on every topic that is on the source or enrolled, by name."""
+        by_name = self.enrolled_by_source
+        return [
+            explain(name, self.rules, is_internal=name in self.source and self.source[name].is_internal)
+            for name in sorted(self.source.keys() | by_name.keys())
+        ]
+
+    @property
+    def enrolled_by_source(self) -> dict[str, Enrolment]:
+        """What is enrolled, by source topic."""
+        return {e.source: e for e in self.enrolled.values()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicPlan(Plan):
+    """What to do with topics; ``changes`` are those of ``steps``.
+
+    Args:
+        steps: changes of the target cluster, in their order.
+        enrol: source topics to enrol, or to enrol again with more partitions: by the flow's leader only.
+        turn: enrolments as they will be, of topics that leave the filter or return to it.
+        forget: keys by target topic that the flow has removed already, but an interruption kept on record.
+    """
+
+    steps: tuple[TopicStep, ...] = ()
+    enrol: tuple[str, ...] = ()
+    turn: tuple[Enrolment, ...] = ()
+    forget: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+def plan_topics(view: View) -> TopicPlan:
+    """Return what has to be done; applying it and planning again gives an empty plan."""
+    return _Planning(view).run()
+
+
+class _Planning:
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._steps: list[TopicStep] = []
+        self._enrol: list[str] = []
+        self._turn: list[Enrolment] = []
+        self._refused: list[Refusal] = list(view.remarks)
+        self._forget: dict[str, frozenset[str]] = {}
+        self._taken: Counter[str] = Counter()
+        self._forms: dict[str, str] = {}
+
+    def run(self) -> TopicPlan:
+        verdicts = self._view.verdicts()
+        enrolled = self._view.enrolled_by_source
+        self._taken.update(v.target_topic for v in verdicts if v.inside)
+        self._forms = {colliding(name): name for name in self._view.target}
+        for verdict in verdicts:
+            old, info = enrolled.get(verdict.topic), self._view.source.get(verdict.topic)
+            if old is not None:
+                self._known(verdict, old, info)
+            elif verdict.inside and info is not None:
+                self._new(verdict, info)
+        return TopicPlan(
+            operation="topics",
+            flow=self._view.flow,
+            steps=tuple(self._steps),
+            changes=tuple(step.change for step in self._steps),
+            refused=tuple(self._refused),
+            enrol=tuple(self._enrol),
+            turn=tuple(self._turn),
+            forget=self._forget,
+        )
+
+    # ---- topics that are enrolled
+
+    def _known(self, verdict: Verdict, old: Enrolment, info: TopicInfo | None) -> None:
+        wanted = verdict.inside
+        if wanted and verdict.target_topic != old.target:
+            self._refuse_renamed(verdict, old)
+            return
+        loop = self._view.loops.get(verdict.topic)
+        if wanted and loop is not None and self._gives_way(old, loop):
+            self._refuse_loop(verdict, loop)
+            wanted = False
+        if wanted is not old.active:
+            self._turn.append(replace(old, active=wanted))
+        if wanted and info is not None:
+            self._grow(info, old)
+            self._configure(verdict, old)
+
+    def _gives_way(self, old: Enrolment, loop: Loop) -> bool:
+        """Tell whether this flow leaves the topic to the other one.
+
+        Two flows that began at once, unseen by each other, both copy it: the later one gives way.
+        """
+        return not old.active or (loop.at_ms, loop.flow) < (old.at_ms, self._view.flow)
+
+    def _grow(self, info: TopicInfo, old: Enrolment) -> None:
+        existing = self._view.target.get(old.target)
+        # Recreated, deleted or shrunk topics are the lanes' business: they stop the partitions (G5).
+        if len(info.partitions) <= len(old.start) or info.topic_id != old.source_id:
+            return
+        if existing is None or existing.topic_id != old.target_id:
+            return
+        if len(existing.partitions) < len(info.partitions):
+            counts = len(existing.partitions), len(info.partitions)
+            self._steps.append(AddPartitions(info.name, old.target, *counts))
+        self._enrol.append(info.name)
+
+    def _configure(self, verdict: Verdict, old: Enrolment) -> None:
+        existing = self._view.target.get(old.target)
+        if existing is not None and existing.topic_id == old.target_id:
+            self._sync(verdict)
+
+    def _refuse_renamed(self, verdict: Verdict, old: Enrolment) -> None:
+        self._refuse(
+            verdict,
+            "NAMING_CHANGED",
+            f"it is enrolled as {old.target} and would be called {verdict.target_topic} now",
+            "set topics.naming and source.alias back, or give the flow a new name to copy it anew",
+        )
+
+    # ---- topics that are not
+
+    def _new(self, verdict: Verdict, info: TopicInfo) -> None:
+        for check in (self._check_name, self._check_others, self._check_leaders):
+            if not check(verdict, info):
+                return
+        if verdict.target_topic in self._view.target:
+            self._take(verdict, info)
+        elif not self._view.sync_configs or info.name in self._view.overrides:
+            self._create(verdict, info)
+
+    def _check_name(self, verdict: Verdict, _: TopicInfo) -> bool:
+        name = verdict.target_topic
+        other = self._forms.setdefault(colliding(name), name)
+        if len(name) > MAX_NAME_LENGTH:
+            problem = f"the name {name} would have {len(name)} characters, Kafka allows {MAX_NAME_LENGTH}"
+            code = "NAME_TOO_LONG"
+        elif self._taken[name] > 1:
+            problem, code = f"another source topic would be called {name}, too", "NAME_TAKEN"
+        elif other != name and name not in self._view.target:
+            problem = (
+                f"the target refuses {name} beside {other}: the names differ in dots and underscores only"
+            )
+            code = "NAME_COLLISION"
+        else:
+            return True
+        self._refuse(verdict, code, problem, f"exclude {verdict.topic}, or choose another source.alias")
+        return False
+
+    def _check_others(self, verdict: Verdict, _: TopicInfo) -> bool:
+        owner = self._view.elsewhere.get(verdict.target_topic)
+        loop = self._view.loops.get(verdict.topic)
+        if owner is not None:
+            self._refuse(
+                verdict,
+                "ENROLLED_ELSEWHERE",
+                f"flow {owner} already writes target topic {verdict.target_topic}; "
+                "two flows would mix their records",
+                f"exclude {verdict.topic} in one of the two flows, or copy under another name",
+            )
+        elif loop is not None:
+            self._refuse_loop(verdict, loop)
+        return owner is None and loop is None
+
+    def _check_leaders(self, verdict: Verdict, info: TopicInfo) -> bool:
+        """Leave a topic for later while a broker with its partitions is away: others need not wait for it."""
+        for side, topic in (("source", info), ("target", self._view.target.get(verdict.target_topic))):
+            if topic is not None and any(p.leader < 0 for p in topic.partitions.values()):
+                self._refuse(
+                    verdict,
+                    "NO_LEADER",
+                    f"partitions of {topic.name} have no leader on the {side} at the moment",
+                    "bring the broker back; it is looked at again at the next discovery",
+                )
+                return False
+        return True
+
+    def _create(self, verdict: Verdict, info: TopicInfo) -> None:
+        wanted = self._wanted(verdict)
+        config = {key: value for key, value in wanted.items() if self._understood(verdict, key, value)}
+        spec = TopicSpec(verdict.target_topic, len(info.partitions), -1, config)
+        self._steps.append(CreateTopic(verdict.topic, spec))
+        self._enrol.append(verdict.topic)
+
+    def _take(self, verdict: Verdict, info: TopicInfo) -> None:
+        """Take a target topic that is there already, if it is empty and as large as the source's."""
+        existing = self._view.target[verdict.target_topic]
+        here, there = len(info.partitions), len(existing.partitions)
+        ours = self._view.adopt or existing.name in self._view.managed
+        if any(self._view.target_ends.get(TopicPartition(existing.name, p), 1) for p in existing.partitions):
+            self._refuse(
+                verdict,
+                "TARGET_NOT_EMPTY",
+                f"target topic {existing.name} holds records already, and what they are is not known",
+                f"delete target topic {existing.name} if it may go, or exclude {verdict.topic} "
+                f"from flow {self._view.flow}",
+            )
+            return
+        if there > here or (there < here and not ours):
+            self._refuse_count(verdict, existing, here)
+            return
+        if there < here:
+            self._steps.append(AddPartitions(verdict.topic, existing.name, there, here))
+        self._sync(verdict)
+        self._enrol.append(verdict.topic)
+
+    def _refuse_count(self, verdict: Verdict, existing: TopicInfo, wanted: int) -> None:
+        there = len(existing.partitions)
+        fix = "delete the empty target topic and let Onceover create it, or give both the same count"
+        if there < wanted:
+            fix = f"`onceover topics apply {self._view.flow}` adds the missing ones"
+        self._refuse(
+            verdict,
+            "PARTITION_COUNT",
+            f"target topic {existing.name} has {there} partitions, the source {wanted}",
+            fix,
+        )
+
+    # ---- configuration
+
+    def _wanted(self, verdict: Verdict) -> dict[str, str]:
+        """Return the configuration that the copy gets."""
+        own = self._view.overrides.get(verdict.topic, {}) if self._view.sync_configs else {}
+        return config_to_copy(own)
+
+    def _understood(self, verdict: Verdict, key: str, value: str) -> bool:
+        """Tell whether the target can take a key; say so where it cannot."""
+        if self._view.keys and key not in self._view.keys:
+            self._remark(verdict, "KEY_UNKNOWN", f"the target does not know {key}, which is not copied")
+            return False
+        managed = self._view.managed.get(verdict.target_topic)
+        if managed is not None and managed.refused.get(key) == value:
+            self._remark(
+                verdict, "KEY_REFUSED", f"the target does not take {key}={value}, which is not copied"
+            )
+            return False
+        return True
+
+    def _sync(self, verdict: Verdict) -> None:
+        """Make an existing copy's configuration follow, if it is the flow's to change."""
+        view, name = self._view, verdict.target_topic
+        if not view.sync_configs or verdict.topic not in view.overrides or name not in view.target_overrides:
+            return
+        wanted = {k: v for k, v in self._wanted(verdict).items() if self._understood(verdict, k, v)}
+        managed = view.managed.get(name)
+        found = diff(wanted, view.target_overrides[name], managed or Managed())
+        if managed is not None:
+            self._steps += [SetConfig(verdict.topic, name, one) for one in found]
+            if gone := managed.keys - wanted.keys() - view.target_overrides[name].keys():
+                self._forget[name] = gone
+        elif view.adopt:
+            self._steps.append(Adopt(verdict.topic, name, frozenset(wanted)))
+            self._steps += [SetConfig(verdict.topic, name, one) for one in found]
+        elif found:
+            self._refuse_unmanaged(verdict, found)
+
+    def _refuse_unmanaged(self, verdict: Verdict, found: Iterable[ConfigDiff]) -> None:
+        keys = ", ".join(one.key for one in found)
+        self._refused.append(
+            Refusal(
+                verdict.topic,
+                "NOT_MANAGED",
+                f"target topic {verdict.target_topic} was not created by this flow and differs in {keys}",
+                f"`onceover topics plan {self._view.flow}` shows it, `topics apply` would set it",
+                blocks=False,
+            )
+        )
+
+    # ---- refusals
+
+    def _refuse(self, verdict: Verdict, code: str, message: str, resolve: str) -> None:
+        self._refused.append(Refusal(verdict.topic, code, message, resolve))
+
+    def _remark(self, verdict: Verdict, code: str, message: str) -> None:
+        resolve = "nothing to do unless the copy needs it: then set it on the target by hand"
+        self._refused.append(Refusal(verdict.topic, code, message, resolve, blocks=False))
+
+    def _refuse_loop(self, verdict: Verdict, loop: Loop) -> None:
+        self._refuse(verdict, *loop_refusal(verdict, loop.flow))
+
+
+def loop_refusal(verdict: Verdict, flow: str) -> tuple[str, str, str]:
+    """Return code, message and resolution for a topic that ``flow`` copies back."""
+    return (
+        "TWO_WAY",
+        f"flow {flow} copies target topic {verdict.target_topic} back to {verdict.topic}: "
+        "records would go round for ever",
+        "use `naming: prefix` in both flows, or exclude the topic in one of them; if the other flow is "
+        f"retired for good, delete its topic __onceover.{flow}.state on this flow's source",
+    )
+
+
+def overlap(view: View) -> list[tuple[Verdict, Loop]]:
+    """Return the topics in scope that another flow copies back."""
+    return [(v, view.loops[v.topic]) for v in view.verdicts() if v.inside and v.topic in view.loops]

@@ -1,0 +1,54 @@
+"""The enrolment record, and which lane copies what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from onceover.engine.enrolment import Enrolment, owned, read_enrolments
+from onceover.errors import NeedsOperator
+from onceover.model import TopicPartition, lane_of
+
+ENROLLED = Enrolment("t", "t", UUID(int=1), UUID(int=2), {0: 5, 1: 6}, 1)
+
+
+def test_enrolment_round_trip_and_version() -> None:
+    """Partition numbers are text in JSON and numbers again afterwards."""
+    assert Enrolment.from_json(ENROLLED.to_json()) == ENROLLED
+    assert read_enrolments({"topic/t": ENROLLED.to_json(), "layout": {}}) == {"t": ENROLLED}
+    left = replace(ENROLLED, active=False)
+    assert Enrolment.from_json(left.to_json()) == left
+    older = {key: value for key, value in ENROLLED.to_json().items() if key != "active"}
+    assert Enrolment.from_json(older).active
+    with pytest.raises(NeedsOperator, match="another version"):
+        Enrolment.from_json({**ENROLLED.to_json(), "v": 2})
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 7])
+def test_every_partition_is_owned_by_exactly_one_lane(lanes: int) -> None:
+    """Two ids that copy one partition would move its progress back."""
+    enrolments = [
+        replace(ENROLLED, source=f"t{n}", target=f"t{n}", start=dict.fromkeys(range(5), 0)) for n in range(9)
+    ]
+    shares = [owned(enrolments, lane, lanes) for lane in range(lanes)]
+    everything = [tp for share in shares for tp in share]
+    assert len(everything) == len(set(everything)) == 45
+    assert all(lane_of(tp, lanes) == lane for lane, share in enumerate(shares) for tp in share)
+
+
+def test_topics_that_left_are_owned_by_nobody() -> None:
+    """Their lane knows them, but does not copy them."""
+    left = replace(ENROLLED, active=False)
+    assert owned([left], 0, 1) == {}
+    assert list(owned([left], 0, 1, active=False)) == left.sources()
+    assert owned([ENROLLED], 0, 1, active=False) == {}
+
+
+def test_lane_of_is_the_same_everywhere() -> None:
+    """crc32("flights") = 2969110823: a number that no salted hash gives."""
+    assert [lane_of(TopicPartition("flights", p), 4) for p in range(5)] == [
+        (lane_of(TopicPartition("flights", 0), 4) + p) % 4 for p in range(5)
+    ]
+    assert lane_of(TopicPartition("a", 0), 1 << 40) == 0xE8B7BE43

@@ -1,0 +1,220 @@
+"""What is created, grown, enrolled and refused, from pictures of two clusters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from onceover.engine.naming import PREFIX
+from onceover.engine.topicplan import Loop, TopicPlan, View, overlap, plan_topics
+from onceover.engine.topicsteps import AddPartitions, CreateTopic
+from tests.unit.engine.topicworld import World, leave, source_id, topic
+
+OTHER_ID = UUID(int=3)
+
+
+def codes(plan: TopicPlan) -> list[str]:
+    """Return why topics are left out, or remarked upon."""
+    return [refusal.code for refusal in plan.refused]
+
+
+def nothing(plan: TopicPlan) -> bool:
+    """Tell whether the plan is empty."""
+    return not (plan.steps or plan.enrol or plan.turn or plan.refused)
+
+
+def test_new_topic_is_created_with_its_configuration_and_enrolled() -> None:
+    """Configuration before the first record, or retention eats old ones (FACTS 2)."""
+    world = World({"t": 2}, config={"t": {"retention.ms": "-1", "min.insync.replicas": "2"}})
+    plan = world.plan()
+    (step,) = plan.steps
+    assert isinstance(step, CreateTopic)
+    assert (step.spec.name, step.spec.partitions, step.spec.config) == ("t", 2, {"retention.ms": "-1"})
+    assert plan.enrol == ("t",) and not plan.refused
+    assert plan.changes[0].document()["to"] == "2 partitions, retention.ms=-1"
+    world.sync_configs = False
+    (step,) = world.plan().steps
+    assert isinstance(step, CreateTopic) and step.spec.config == {}
+
+
+def test_prefixed_topic_is_created_under_its_own_name() -> None:
+    """And enrolled by its source's."""
+    plan = World({"t": 1}, naming=PREFIX).plan()
+    assert [s.topic for s in plan.steps] == ["east.t"]
+    assert plan.enrol == ("t",)
+
+
+def test_topics_out_of_scope_are_left_alone() -> None:
+    """Excluded, internal, hops."""
+    world = World({"orders": 1, "orders-tmp": 1, "__x": 1, "west.orders": 1}, exclude=(".*-tmp",))
+    assert world.plan().enrol == ("orders",)
+
+
+def test_empty_target_topic_is_enrolled_as_it_is() -> None:
+    """Created by somebody beforehand."""
+    plan = World({"t": 2}, {"t": 2}).plan()
+    assert (plan.steps, plan.enrol, plan.refused) == ((), ("t",), ())
+
+
+def test_target_topic_with_records_is_refused() -> None:
+    """What they are is not known; one offset is enough."""
+    plan = World({"t": 2}, {"t": 2}, ends={"t": 1}).plan()
+    assert codes(plan) == ["TARGET_NOT_EMPTY"] and not plan.enrol and not plan.steps
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_target_topic_with_another_partition_count_is_refused(count: int) -> None:
+    """Partition numbers are kept, so both sides have the same."""
+    plan = World({"t": 2}, {"t": count}).plan()
+    assert codes(plan) == ["PARTITION_COUNT"] and not plan.enrol and not plan.steps
+
+
+def test_missing_partitions_of_an_empty_topic_are_added_on_request_or_to_an_own_topic() -> None:
+    """By ``topics apply``, or when a creation was interrupted while the source grew."""
+    plan = World({"t": 3}, {"t": 2}, adopt=True).plan()
+    assert plan.steps[0] == AddPartitions("t", "t", 2, 3)
+    own = World({"t": 3}, {"t": 2})
+    own.manage("t")
+    assert own.plan().steps == (AddPartitions("t", "t", 2, 3),)
+
+
+def test_target_topic_of_another_flow_is_refused_and_named() -> None:
+    """Two flows would mix their records (G5)."""
+    plan = World({"t": 2}, elsewhere={"t": "other"}).plan()
+    assert codes(plan) == ["ENROLLED_ELSEWHERE"] and not plan.steps
+    assert "other" in plan.refused[0].message
+
+
+@pytest.mark.parametrize(
+    ("world", "code"),
+    [
+        (World({"t" * 249: 1}, naming=PREFIX), "NAME_TOO_LONG"),
+        (World({"a.b": 1}, {"a_b": 1}), "NAME_COLLISION"),
+    ],
+)
+def test_names_that_the_target_would_refuse(world: World, code: str) -> None:
+    """Said per topic; the others go on."""
+    world.source["fine"] = 1
+    plan = world.plan()
+    assert codes(plan) == [code]
+    assert plan.enrol == ("fine",)
+
+
+def test_topics_without_a_leader_wait_and_hold_up_nobody() -> None:
+    """A broker with their only replica is away."""
+    view = World({"t": 1, "u": 1}).view()
+    gone = topic("t", 1, source_id("t"))
+    leaderless = replace(gone, partitions={0: replace(gone.partitions[0], leader=-1)})
+    plan = plan_topics(replace(view, source={**view.source, "t": leaderless}))
+    assert (codes(plan), plan.enrol) == (["NO_LEADER"], ("u",))
+
+
+# ---- enrolled topics
+
+
+def enrolled(partitions: int = 2, target: int | None = 2, now: int | None = None) -> World:
+    """Return a world with one enrolled topic; ``now`` is its source's partition count."""
+    world = World({"t": now or partitions}, {} if target is None else {"t": target}, ends={"t": 9})
+    world.enrol("t", partitions)
+    return world
+
+
+def test_enrolled_topic_needs_nothing() -> None:
+    """Also when its target holds records, which are ours."""
+    assert nothing(enrolled().plan())
+
+
+def test_grown_topic_is_grown_and_enrolled_again() -> None:
+    """Once the target has grown, enrolling is what is left."""
+    plan = enrolled(now=3).plan()
+    assert (plan.steps, plan.enrol) == ((AddPartitions("t", "t", 2, 3),), ("t",))
+    plan = enrolled(target=3, now=3).plan()
+    assert (plan.steps, plan.enrol) == ((), ("t",))
+
+
+def test_recreated_deleted_and_shrunk_topics_are_left_to_the_lanes() -> None:
+    """They stop the partitions; enrolling again would give them a new start."""
+    view = enrolled(now=3).view()
+    recreated = {"t": topic("t", 3, OTHER_ID)}
+    for changed in (
+        enrolled(target=None, now=3).view(),
+        replace(view, target={"t": topic("t", 2, OTHER_ID)}),
+        replace(view, source=recreated),
+        replace(view, source={}),
+        enrolled(now=1).view(),
+    ):
+        assert nothing(plan_topics(changed))
+
+
+def test_topic_that_leaves_and_returns() -> None:
+    """Marked, nothing else: its progress is its lane's."""
+    world = enrolled()
+    world.exclude = ("t",)
+    plan = world.plan()
+    assert (plan.turn, plan.enrol, plan.steps) == ((leave(world.enrolled["t"]),), (), ())
+    (world.enrolled["t"],) = plan.turn
+    assert nothing(world.plan())
+    world.exclude = ()
+    plan = world.plan()
+    assert [e.active for e in plan.turn] == [True] and plan.enrol == ()
+    world.source["t"] = 3
+    assert world.plan().enrol == ("t",)
+
+
+def test_deleted_topic_that_is_excluded_leaves() -> None:
+    """Until then it is a stop that asks the operator."""
+    world = enrolled()
+    del world.source["t"]
+    assert nothing(world.plan())
+    world.exclude = ("t",)
+    assert [e.active for e in world.plan().turn] == [False]
+
+
+def test_changed_naming_does_not_copy_anything_twice() -> None:
+    """The topic goes on under the name it was enrolled with, and says so."""
+    world = enrolled(now=3)
+    world.naming = PREFIX
+    plan = world.plan()
+    assert codes(plan) == ["NAMING_CHANGED"]
+    assert not (plan.steps or plan.enrol or plan.turn)
+
+
+# ---- two ways
+
+
+def looped(at_ms: int, flow: str = "back") -> View:
+    """Return a view in which another flow copies t back since ``at_ms``; ours is enrolled since 5."""
+    world = enrolled()
+    world.loops = {"t": Loop(flow, at_ms)}
+    return world.view()
+
+
+def test_topic_that_another_flow_copies_back_is_refused() -> None:
+    """With the other flow's name and all three ways out."""
+    world = World({"t": 1, "u": 1}, loops={"t": Loop("back", 1)})
+    plan = world.plan()
+    assert (codes(plan), plan.enrol) == (["TWO_WAY"], ("u",))
+    assert "flow back" in plan.refused[0].message
+    for way in ("prefix", "exclude", "__onceover.back.state"):
+        assert way in plan.refused[0].resolve
+    assert [v.topic for v, _ in overlap(world.view())] == ["t"]
+
+
+@pytest.mark.parametrize(
+    ("at_ms", "flow", "gives_way"), [(4, "a", True), (6, "a", False), (5, "a", True), (5, "z", False)]
+)
+def test_of_two_that_began_at_once_the_later_gives_way(at_ms: int, flow: str, gives_way: bool) -> None:
+    """Exactly one of them: both decide by the same order."""
+    plan = plan_topics(looped(at_ms, flow))
+    assert [e.active for e in plan.turn] == ([False] if gives_way else [])
+    assert codes(plan) == (["TWO_WAY"] if gives_way else [])
+
+
+def test_topic_that_left_does_not_return_into_a_loop() -> None:
+    """However long it was enrolled before the other flow took it."""
+    view = looped(9)
+    gone = {"t": leave(view.enrolled["t"])}
+    plan = plan_topics(replace(view, enrolled=gone))
+    assert codes(plan) == ["TWO_WAY"] and not plan.turn
