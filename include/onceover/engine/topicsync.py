@@ -1,0 +1,304 @@
+"""``onceover topics plan`` and ``apply``: a flow's topics, their configuration and ACLs, without running it.
+
+Invariant: it plans from the same picture and acts through the same code as a running flow, and neither
+enrols a topic nor touches the leader's id or anybody's progress, so it may be used beside a running flow.
+Applying may be interrupted anywhere and run again; the end is the same (G8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from onceover.engine import names
+from onceover.engine.acls import AclPlan, plan_acls
+from onceover.engine.aclsync import apply_acls, own_principal, read_view, unavailable
+from onceover.engine.enrolment import read_enrolments
+from onceover.engine.flowtopics import StateSettings, create_flow_topics
+from onceover.engine.journal import Journal
+from onceover.engine.layout import Layout, check_clusters, check_distinct
+from onceover.engine.managed import Managed, read_managed
+from onceover.engine.plan import Change, Plan, Refusal, merged
+from onceover.engine.scope import Rules
+from onceover.engine.statelog import StateLog
+from onceover.engine.topicapply import TopicApply
+from onceover.engine.topicplan import TopicPlan, View, plan_topics
+from onceover.engine.topicview import TopicReader
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.acladmin import AclAdmin
+from onceover.kafka.admin import Admin
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.notes import NoteWriter
+from onceover.model import TopicPartition
+
+# A running flow, or a person, may change something between two looks; who changes it again and again has
+# to be found by a person.
+_ROUNDS: Final = 3
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the flow file asks for.
+
+    Args:
+        rules: which topics are in, and how they are called.
+        sync_configs: whether configuration is copied; ``sync_acls`` likewise.
+        state: how the flow's own topics are created.
+    """
+
+    rules: Rules
+    sync_configs: bool
+    sync_acls: bool
+    state: StateSettings
+
+
+@dataclass(frozen=True)
+class SyncPlan:
+    """A plan and its two parts, which are applied by different code."""
+
+    topics: TopicPlan
+    acls: AclPlan
+    acls_unavailable: tuple[Refusal, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        """All of it, in the order in which it is done."""
+        acls = Plan(
+            operation=self.topics.operation,
+            flow=self.topics.flow,
+            changes=tuple(self.acls.changes()),
+            refused=self.acls.refused + self.acls_unavailable,
+        )
+        return merged([self.topics, acls])
+
+    @property
+    def is_empty(self) -> bool:
+        """True when there is nothing to write, not even a record to tidy up."""
+        return not (self.topics.steps or self.topics.forget or self.acls.changes() or self.acls.forget)
+
+    @property
+    def risky(self) -> Plan:
+        """Those changes alone that may cost records; its id is what somebody approves."""
+        plan = self.plan
+        return replace(plan, changes=tuple(change for change in plan.changes if change.risk != "none"))
+
+    @property
+    def exit_code(self) -> int:
+        """3 when a topic is not copied, or an ACL not followed, until somebody decides; else 0."""
+        blocked = any(refusal.blocks for refusal in self.topics.refused)
+        return NeedsOperator.exit_code if blocked or self.acls.refused or self.acls_unavailable else 0
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan's JSON; ``enrol`` lists the source topics that the flow itself takes in."""
+        return {**self.plan.document(), "enrol": list(self.topics.enrol)}
+
+    def describe(self) -> str:
+        """Return it as text."""
+        lines = [self.plan.describe()]
+        if self.topics.enrol:
+            lines.append(f"  taken in when the flow runs: {', '.join(self.topics.enrol)}")
+        return "\n".join(lines)
+
+
+@dataclass
+class Applied:
+    """What ``apply`` did.
+
+    Args:
+        first: the plan it began with.
+        left: what a new plan still wants at the end; empty when all is well.
+        refused: what a cluster did not do.
+        changes: how many changes were made.
+    """
+
+    first: SyncPlan
+    left: SyncPlan
+    refused: list[Refusal] = field(default_factory=list)
+    changes: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """3 when somebody has to decide, 5 when running it again may help, else 0."""
+        if self.refused or self.left.exit_code:
+            return NeedsOperator.exit_code
+        return 0 if self.left.is_empty else Retriable.exit_code
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan it began with, how many changes were made, and what is left."""
+        left = self.left.plan.document()
+        refused = [refusal.document() for refusal in self.refused]
+        return {
+            **self.first.document(),
+            "applied": True,
+            "changes_made": self.changes,
+            "left": left["changes"],
+            "refused": left["refused"] + [each for each in refused if each not in left["refused"]],
+        }
+
+    def describe(self) -> str:
+        """Return the end as text; the plan was shown before."""
+        lines = [f"changed: {self.changes}" if self.changes else "nothing was changed"]
+        lines += [f"  not done: {r.object}: {r.message}; {r.resolve}" for r in self.refused]
+        left = self.left.plan.changes
+        if left:
+            lines += ["left to do:", *(line for change in left for line in change.describe())]
+        else:
+            lines.append("looked again: nothing is left to do")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class _State:
+    leader: dict[str, Any] = field(default_factory=dict)
+    others: dict[str, Any] = field(default_factory=dict)
+
+
+class TopicSync:
+    """One flow's topics, seen from outside. A context manager; the clusters belong to the caller.
+
+    Args:
+        flow: name of the flow.
+        wish: what its file asks for.
+        source: source cluster; ``target`` likewise.
+    """
+
+    def __init__(self, flow: str, wish: Wish, source: Cluster, target: Cluster) -> None:
+        self._flow = flow
+        self._wish = wish
+        self._source = source
+        self._target = target
+        self._reader = TopicReader(flow, source, target)
+        self._acls = AclAdmin(source), AclAdmin(target)
+        self._admin = Admin(target.config)
+
+    def __enter__(self) -> TopicSync:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    # ---- plan
+
+    def plan(self) -> SyncPlan:
+        """Return what would be done now. Changes nothing.
+
+        Raises:
+            Retriable: a cluster is away.
+            UsageError: both sides are one cluster, or the principal may not look.
+            NeedsOperator: the flow belongs to other clusters.
+        """
+        return self._target.retry(self._plan)
+
+    def _plan(self) -> SyncPlan:
+        ids = self._source.cluster_id(), self._target.cluster_id()
+        check_distinct(*ids)
+        state = self._state()
+        layout = state.leader.get(names.LAYOUT)
+        check_clusters(None if layout is None else Layout.from_json(layout), *ids)
+        self._reader.changed()
+        view = self._reader.read(
+            self._wish.rules,
+            read_enrolments(state.leader),
+            read_managed(state.others),
+            sync_configs=self._wish.sync_configs,
+            adopt=True,
+        )
+        topics = plan_topics(view)
+        if not self._wish.sync_acls:
+            return SyncPlan(topics, AclPlan())
+        try:
+            return SyncPlan(topics, self._plan_acls(view, topics, state))
+        except (UsageError, NeedsOperator) as error:
+            # The rest of the plan is as good without them.
+            return SyncPlan(topics, AclPlan(), (unavailable(error),))
+
+    def _plan_acls(self, view: View, topics: TopicPlan, state: _State) -> AclPlan:
+        principal = own_principal(self._target.config.properties)
+        return plan_acls(read_view(in_flow(view, topics), state.others, *self._acls, principal))
+
+    def _state(self) -> _State:
+        """Return the flow's state; empty for one that was never started and never applied."""
+        topic = names.state_topic(self._flow)
+        if topic not in self._target.topics([topic]):
+            return _State()
+        values = []
+        for partition in (names.STATE_LEADER, names.STATE_OTHERS):
+            log = StateLog(self._target, topic, partition)
+            try:
+                values.append(log.catch_up())
+            finally:
+                log.close()
+        return _State(*values)
+
+    # ---- apply
+
+    def apply(self, journal: Journal, announce: Callable[[SyncPlan], None]) -> Applied:
+        """Do what a plan computed now says, then plan again to verify.
+
+        Args:
+            journal: everything is written down there.
+            announce: shown each plan before anything of it is done; raises to leave it undone. There is more
+                than one plan when something else changed the topics meanwhile.
+
+        Raises:
+            As ``plan``; what was done until then is in the journal, and running again goes on from there.
+        """
+        first = self.plan()
+        applied = Applied(first, first)
+        announce(first)
+        for number in range(_ROUNDS):
+            if applied.left.is_empty or applied.refused:
+                break
+            if number:
+                announce(applied.left)
+            self._do(applied, journal)
+            applied.left = self.plan()
+        return applied
+
+    def _do(self, applied: Applied, journal: Journal) -> None:
+        plan = applied.left
+        journal.planned(plan.plan)
+        try:
+            create_flow_topics(self._admin, self._target, self._flow, self._wish.state)
+            notes = self._notes()
+            try:
+                self._apply(applied, plan, journal, notes)
+            finally:
+                notes.close()
+        except OnceoverError as error:
+            journal.failed(error)
+            raise
+
+    def _apply(self, applied: Applied, plan: SyncPlan, journal: Journal, notes: NoteWriter) -> None:
+        def done(change: Change) -> None:
+            journal.done(change)
+            applied.changes += 1
+
+        worker = TopicApply(self._admin, notes, self._managed(), done)
+        worker.run(plan.topics)
+        refused = list(worker.refused)
+        try:
+            apply_acls(plan.acls, self._acls[1], notes, done)
+        except (UsageError, NeedsOperator) as error:
+            refused.append(unavailable(error))
+        journal.refused(refused)
+        applied.refused += refused
+
+    def _managed(self) -> dict[str, Managed]:
+        return read_managed(self._target.retry(self._state).others)
+
+    def _notes(self) -> NoteWriter:
+        others = TopicPartition(names.state_topic(self._flow), names.STATE_OTHERS)
+        return NoteWriter(self._target.config, others)
+
+
+def in_flow(view: View, topics: TopicPlan) -> dict[str, str]:
+    """Return the flow's topics, source name to target name, those that are refused left out. Pure."""
+    refused = {refusal.object for refusal in topics.refused if refusal.blocks}
+    known = view.source.keys() | view.enrolled_by_source.keys()
+    return {
+        verdict.topic: verdict.target_topic
+        for verdict in view.verdicts()
+        if verdict.inside and verdict.topic in known and verdict.topic not in refused
+    }

@@ -1,0 +1,204 @@
+"""``onceover topics plan`` and ``apply`` on real clusters: never started, beside a run, killed in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from onceover.app import open_clusters
+from onceover.embed.processes import ChildProcess
+from onceover.engine import names
+from onceover.engine.managed import read_managed
+from onceover.engine.statelog import StateLog
+from onceover.engine.steps import Step
+from tests.support.rawkafka import Codec
+from tests.support.replica import Replica, alter_config, topic_config
+
+_TIMEOUT_S = 60.0
+_SCRIPT = Path(__file__).parents[1] / "support" / "topics_process.py"
+_KILLED = -9
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """ONCEOVER_HOME of the commands."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+class Commands:
+    """``onceover topics`` for one flow, and what it changed."""
+
+    def __init__(self, replica: Replica, capsys: pytest.CaptureFixture[str], home: Path) -> None:
+        self.replica = replica
+        self.flow = replica.write_flow()
+        self._capsys = capsys
+        self._home = home
+
+    def plan(self, exit_code: int = 0) -> dict[str, Any]:
+        return self._run("plan", exit_code)
+
+    def apply(self, exit_code: int = 0) -> dict[str, Any]:
+        return self._run("apply", exit_code)
+
+    def _run(self, action: str, exit_code: int) -> dict[str, Any]:
+        code, document = self.replica.command(self._capsys, "topics", action, str(self.flow))
+        assert code == exit_code, document
+        assert (document["operation"], document["flow"]) == ("topics", self.replica.name)
+        return document
+
+    def killed_at(self, step: Step, count: int = 1) -> None:
+        """Run ``apply`` in a process of its own that kills itself."""
+        arguments = [sys.executable, str(_SCRIPT), step.name, str(count), "topics", "apply", str(self.flow)]
+        paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        child = ChildProcess.start(arguments, name="apply", log_path=self.flow.with_suffix(".log"), env=env)
+        try:
+            assert child.wait(_TIMEOUT_S) == _KILLED, child.tail()
+        finally:
+            child.kill()
+
+    def journal(self) -> list[dict[str, Any]]:
+        path = self._home / self.replica.name / "journal" / "topics.jsonl"
+        return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+    def state(self) -> dict[str, Any]:
+        """Return what is kept of the flow on the target, apart from its leader."""
+        source, target = open_clusters(self.replica.flow.watch.flow)
+        log = StateLog(target, names.state_topic(self.replica.name), names.STATE_OTHERS)
+        with source, target:
+            try:
+                return log.catch_up()
+            finally:
+                log.close()
+
+    def situation(self, *topics: str) -> dict[str, Any]:
+        """Return partitions, configuration and management of target topics."""
+        metadata = AdminClient(self.replica.target_client).list_topics(timeout=_TIMEOUT_S).topics
+        managed = read_managed(self.state())
+        return {
+            topic.removeprefix(self.replica.name): (
+                len(metadata[topic].partitions),
+                topic_config(self.replica.target_client, topic)["retention.ms"],
+                topic_config(self.replica.target_client, topic)["segment.ms"],
+                managed.get(topic),
+            )
+            for topic in topics
+        }
+
+
+@pytest.fixture
+def commands(replica: Replica, capsys: pytest.CaptureFixture[str], home: Path) -> Commands:
+    return Commands(replica, capsys, home)
+
+
+def on_target(replica: Replica) -> set[str]:
+    """Return the target's topics that carry the flow's name, the flow's own included."""
+    topics = AdminClient(replica.target_client).list_topics(timeout=_TIMEOUT_S).topics
+    return {topic for topic in topics if replica.name in topic}
+
+
+def changes(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what would be, or was, done."""
+    return [(change["what"], change["object"]) for change in document["changes"]]
+
+
+def test_a_flow_that_never_started_is_planned_applied_and_then_copied(commands: Commands) -> None:
+    """The plan touches nothing; the second apply has nothing to do; the flow takes its topics as they are."""
+    replica = commands.replica
+    topic = replica.topic(partitions=2, config={"segment.ms": "7000000"})
+    replica.source.plain(topic, 1, replica.source.records(20), Codec.LZ4)
+    planned = commands.plan()
+    assert changes(planned) == [("create topic", topic)]
+    assert (planned["changes"][0]["risk"], planned["refused"], planned["enrol"]) == ("none", [], [topic])
+    assert on_target(replica) == set()
+    assert commands.journal() == []
+
+    applied = commands.apply()
+    assert (applied["plan_id"], applied["changes_made"], applied["left"]) == (planned["plan_id"], 1, [])
+    assert [line["outcome"] for line in commands.journal()] == ["planned", "done"]
+    assert topic_config(replica.target_client, topic)["segment.ms"] == "7000000"
+    again = commands.apply()
+    assert (changes(again), again["changes_made"]) == ([], 0)
+    assert len(commands.journal()) == 2
+
+    assert replica.copy().records == 20
+    replica.assert_same()
+    assert changes(commands.plan()) == []
+
+
+def test_an_existing_topic_is_taken_over_only_by_apply(commands: Commands) -> None:
+    """The flow itself says that they differ and leaves it alone; the plan shows each key and the risk."""
+    replica = commands.replica
+    topic = replica.topic(partitions=2)
+    replica.target_topic(topic, 1, {"retention.ms": "3600000"})
+    filled = replica.topic("filled")
+    replica.target_topic(filled)
+    replica.target.plain(filled, 0, replica.target.records(1), Codec.NONE)
+
+    planned = commands.plan(exit_code=3)
+    assert changes(planned) == [
+        ("add partitions", topic),
+        ("adopt topic", topic),
+        ("set config", f"{topic} retention.ms"),
+    ]
+    assert [(r["object"], r["code"]) for r in planned["refused"]] == [(filled, "TARGET_NOT_EMPTY")]
+    assert topic_config(replica.target_client, topic)["retention.ms"] == "3600000"
+
+    applied = commands.apply(exit_code=3)
+    assert (applied["changes_made"], applied["left"]) == (3, [])
+    assert topic_config(replica.target_client, topic)["retention.ms"] == "-1"
+    assert (
+        len(AdminClient(replica.target_client).list_topics(timeout=_TIMEOUT_S).topics[topic].partitions) == 2
+    )
+    assert changes(commands.apply(exit_code=3)) == []
+
+
+def test_apply_beside_a_running_flow_disturbs_nothing(commands: Commands) -> None:
+    """The run keeps its generation and goes on copying; both do the same work without a quarrel."""
+    replica = commands.replica
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(20), Codec.LZ4)
+    with replica.running() as live:
+        before = replica.flow.status()["generation"]
+        alter_config(replica.source_client, topic, {"segment.ms": "8000000"})
+        replica.topic("later")
+        commands.apply()
+        assert topic_config(replica.target_client, topic)["segment.ms"] == "8000000"
+        replica.source.plain(topic, 0, replica.source.records(20), Codec.LZ4)
+        assert live.alive
+        assert replica.flow.status()["generation"] == before
+    replica.copy()
+    replica.assert_same()
+
+
+APPLYING = [step for step in Step if step.name.startswith("TOPIC_")]
+
+
+@pytest.mark.parametrize("step", APPLYING, ids=lambda step: step.name)
+def test_killed_at_a_step_apply_ends_the_same(commands: Commands, step: Step) -> None:
+    """Whatever was done and noted before, the next apply does the rest, once; the journal tells of both."""
+    replica = commands.replica
+    new = replica.topic("new", 2, {"segment.ms": "7000000"})
+    there = replica.topic("there", 2, {"segment.ms": "9000000"})
+    replica.target_topic(there, 1, {"retention.ms": "3600000"})
+    commands.killed_at(step)
+    assert {line["outcome"] for line in commands.journal()} >= {"planned"}
+    commands.apply()
+    assert changes(commands.apply()) == []
+    situation = commands.situation(new, there)
+    assert {name: seen[:3] for name, seen in situation.items()} == {
+        ".new": (2, "-1", "7000000"),
+        ".there": (2, "-1", "9000000"),
+    }
+    for *_, managed in situation.values():
+        assert managed is not None
+        assert managed.keys == {"retention.ms", "segment.ms"}
+    assert replica.copy().records == 0
