@@ -20,7 +20,7 @@ from onceover.engine import names
 from onceover.engine.obstacles import Blocked, obstacle_after
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.reading import Source, Throttle
-from onceover.engine.rounds import distinct_targets, pieces
+from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, pieces
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, damaged_batch
 from onceover.errors import MustReset, Retriable
@@ -40,8 +40,6 @@ log = logging.getLogger(__name__)
 # while we stamp the next round, more only hold buffers.
 _IN_FLIGHT = 4
 _IDLE_WAIT_MS = 500
-# A batch of our own records stays below Kafka's default max.message.bytes (1 MB).
-_OWN_BATCH_BYTES = 700_000
 # What a handler gave for several partitions goes out in requests of about this size.
 _REQUEST_BYTES = 1 << 20
 
@@ -359,7 +357,7 @@ class CopyLoop:
         now_ms = time.time_ns() // 1_000_000
         batches = []
         for target, pairs in values.items():
-            for piece in pieces(pairs, _OWN_BATCH_BYTES):
+            for piece in pieces(pairs, OWN_BATCH_BYTES):
                 batch = encode([(now_ms, key, value, ()) for key, value in piece]).batch
                 batches.append(Outgoing(target, parse_header(batch), batch))
         for round_ in distinct_targets(batches):

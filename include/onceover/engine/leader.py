@@ -20,6 +20,7 @@ from typing import Any
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.layout import Layout, check_clusters, check_mine, fence_bound
+from onceover.engine.rounds import OWN_BATCH_BYTES, pieces
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
 from onceover.errors import MustReset, NeedsOperator, Retriable
@@ -294,14 +295,15 @@ class Leader:
         self._end(step)
 
     def _send(self, records: Mapping[str, Any]) -> None:
-        batch = encode(
-            [
-                (now_ms(), key.encode(), json.dumps(value, separators=(",", ":")).encode(), ())
-                for key, value in records.items()
-            ]
-        ).batch
+        at_ms = now_ms()
+        pairs = [
+            (key.encode(), json.dumps(value, separators=(",", ":")).encode())
+            for key, value in records.items()
+        ]
         producer = self._active()
-        producer.send([Outgoing(self._state_partition, parse_header(batch), batch)])
+        for piece in pieces(pairs, OWN_BATCH_BYTES):
+            batch = encode([(at_ms, key, value, ()) for key, value in piece]).batch
+            producer.send([Outgoing(self._state_partition, parse_header(batch), batch)])
         producer.drain()
 
     def _end(self, step: Step | None) -> None:

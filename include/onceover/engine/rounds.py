@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from onceover.kafka.ports import Outgoing
+
+# A batch of the flow's own records stays below Kafka's default max.message.bytes (1 MB).
+OWN_BATCH_BYTES: Final = 700_000
 
 
 def distinct_targets(batches: Sequence[Outgoing]) -> list[list[Outgoing]]:

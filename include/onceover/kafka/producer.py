@@ -7,7 +7,7 @@ else happens ends in ``MustReset``: drop this object, read the layout, begin aga
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.errors import MustReset, Retriable
@@ -25,6 +25,10 @@ from onceover.wire.batch import stamp
 
 _PRODUCE_V5_SET: Final = 12
 _PRODUCE_V3_SET: Final = 11
+# The group's coordinator writes one request as one batch into its own topic, which takes 1 MB by default
+# (offset key and value repeat the group's and the topic's names).
+_OFFSETS_BYTES: Final = 500_000
+_OFFSET_OVERHEAD_BYTES: Final = 400
 _CLOSING: Final = "the previous transaction is still being closed"
 
 
@@ -163,6 +167,10 @@ class TransactionalProducer:
         """
         if self._state.requests is RequestSet.V3:
             self._add_group(group)
+        for portion in _portions(offsets):
+            self._commit_offsets(group, portion)
+
+    def _commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
         version = 5 if self._state.requests is RequestSet.V5 else 3
         self._state.offsets_sent()
         backoff, deadline = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), Deadline(PATIENCE_S)
@@ -291,3 +299,20 @@ class TransactionalProducer:
     def _failure(self, api: Api, action: Action, code: int, subject: str) -> Exception:
         self._state.lost()
         return produce.failure(self._cluster, self._id, api, action, code, subject)
+
+
+def _portions(
+    offsets: Mapping[TopicPartition, OffsetToCommit],
+) -> Iterator[dict[TopicPartition, OffsetToCommit]]:
+    """Cut committed offsets into what one request may hold."""
+    portion: dict[TopicPartition, OffsetToCommit] = {}
+    filled = 0
+    for target, offset in offsets.items():
+        size = len(target.topic) + len(offset.metadata) + _OFFSET_OVERHEAD_BYTES
+        if portion and filled + size > _OFFSETS_BYTES:
+            yield portion
+            portion, filled = {}, 0
+        portion[target] = offset
+        filled += size
+    if portion:
+        yield portion

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from onceover.errors import MustReset, NeedsOperator, UsageError
+from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Refused
+from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition, RequestSet
 from tests.unit.kafka.broker import LOST, FakeCluster
 from tests.unit.kafka.scenes import (
@@ -295,3 +299,29 @@ def test_missing_authorization_and_broker_settings_are_for_people(cluster: FakeC
     cluster.codes[names_of(cluster)[0]].append(12)
     with pytest.raises(NeedsOperator):
         made.add_offsets(GROUP, OFFSETS)
+
+
+# ---- size
+
+
+def test_offsets_of_many_partitions_are_committed_in_portions(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The group's coordinator writes a request as one batch, which its topic limits to 1 MB."""
+    sizes: list[int] = []
+    committed: set[TopicPartition] = set()
+
+    def spy(*arguments: Any, version: int) -> dict[TopicPartition, int]:
+        offsets: dict[TopicPartition, OffsetToCommit] = arguments[4]
+        committed.update(offsets)
+        sizes.append(sum(2 * len(tp.topic) + len(o.metadata) + 100 for tp, o in offsets.items()))
+        return dict.fromkeys(offsets, 0)
+
+    monkeypatch.setattr("onceover.kafka.producer.calls.txn_offset_commit", spy)
+    many = {TopicPartition(f"{n:0249}", 0): OffsetToCommit(n, 1, "{}" * 200) for n in range(3000)}
+    made = producer(cluster)
+    made.add_offsets(GROUP, many)
+    made.commit()
+    assert committed == many.keys()
+    assert len(sizes) > 1
+    assert max(sizes) < 1_000_000
