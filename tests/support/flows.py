@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import yaml
 
-from onceover.app import FlowWatch, lane_task, open_clusters, supervisor
+from onceover.app import FlowWatch, lane_task, open_clusters, rules, supervisor
 from onceover.demo.judge import compare_topics
 from onceover.embed.processes import ChildProcess
 from onceover.engine.copyloop import LaneIdentity, Until
@@ -156,7 +156,7 @@ class InlineFlow:
         """Return the flow's status document."""
         source, target = open_clusters(self.watch.flow)
         with source, target:
-            return flow_status(self.name, source, target)
+            return flow_status(self.name, source, target, rules(self.watch.current()))
 
 
 class FlowProcess:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from onceover.app import open_clusters
+from onceover.app import open_clusters, rules
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.flowfile import Flow
 from onceover.config.load import find_flow_files, load_flow
 from onceover.engine.status import flow_status
+from onceover.engine.topicstatus import describe_topics
 
 _EXAMPLES: Final = """examples:
   onceover status                     all flows of the flows directory
@@ -45,7 +46,7 @@ def read_status(flow: Flow) -> dict[str, Any]:
     """Return the status of one flow; clusters are opened and closed here."""
     source, target = open_clusters(flow)
     with source, target:
-        return flow_status(flow.flow, source, target)
+        return flow_status(flow.flow, source, target, rules(flow))
 
 
 def describe(status: dict[str, Any]) -> str:
@@ -74,6 +75,9 @@ def describe(status: dict[str, Any]) -> str:
         if p["stop"]:
             lines.append(f"    stopped: {p['stop']['message']}")
             lines.append(f"    do: {p['stop']['resolve']}")
+    if summary := describe_topics(status["topics"], status["flow"]):
+        lines.append(summary)
+    lines += [f"  note: {n['object']}: {n['message']}; {n['resolve']}" for n in status["notes"]]
     return "\n".join(lines)
 
 

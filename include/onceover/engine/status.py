@@ -10,8 +10,10 @@ from typing import Any
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.layout import Layout
+from onceover.engine.scope import Rules, explain
 from onceover.engine.statelog import StateLog
 from onceover.engine.stops import Stop
+from onceover.engine.topicstatus import topic_entries
 from onceover.errors import OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
@@ -33,6 +35,8 @@ class _Facts:
 
     layout: Layout | None = None
     heartbeat: Mapping[str, Any] | None = None
+    refused: list[dict[str, Any]] = field(default_factory=list)
+    known: dict[str, Enrolment] = field(default_factory=dict)
     enrolments: dict[str, Enrolment] = field(default_factory=dict)
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     committed: dict[TopicPartition, calls.CommittedOffset] = field(default_factory=dict)
@@ -43,8 +47,13 @@ class _Facts:
     last_commit_ms: int | None = None
 
 
-def flow_status(flow: str, source: Cluster, target: Cluster) -> dict[str, Any]:
+def flow_status(flow: str, source: Cluster, target: Cluster, rules: Rules | None = None) -> dict[str, Any]:
     """Return one entry of ``status``'s ``flows``.
+
+    Args:
+        flow: name of the flow.
+        source: source cluster; ``target`` likewise.
+        rules: from the flow file, to say which topics are in and out; None to leave that out.
 
     Raises:
         Retriable: a cluster is not reachable.
@@ -56,7 +65,7 @@ def flow_status(flow: str, source: Cluster, target: Cluster) -> dict[str, Any]:
         target.retry(lambda: _read_positions(facts, flow, source, target))
         facts.last_commit_ms = target.retry(lambda: _last_commit_ms(target, flow))
     partitions = [_partition(facts, e, tp) for e in facts.enrolments.values() for tp in e.sources()]
-    partitions += _refused(facts)
+    partitions += _refused(facts, rules)
     return {
         "flow": flow,
         "state": _state(facts, partitions),
@@ -70,6 +79,8 @@ def flow_status(flow: str, source: Cluster, target: Cluster) -> dict[str, Any]:
         "oldest_missing_s": max((p["oldest_missing_s"] or 0.0 for p in partitions), default=0.0),
         "driver": _driver(facts),
         "partitions": partitions,
+        "topics": [] if rules is None else _topics(facts, source, rules),
+        "notes": [note for note in facts.refused if not note.get("blocks", True)],
     }
 
 
@@ -99,8 +110,11 @@ def _read_state(facts: _Facts, flow: str, target: Cluster) -> None:
         others.close()
     if names.LAYOUT in values:
         facts.layout = Layout.from_json(values[names.LAYOUT])
-    facts.enrolments = read_enrolments(values)
+    facts.known = read_enrolments(values)
+    # Topics that have left the filter are not copied: their lag and their stops are nobody's concern.
+    facts.enrolments = {target: e for target, e in facts.known.items() if e.active}
     facts.heartbeat = other.get(names.HEARTBEAT)
+    facts.refused = other.get(names.REFUSED, {}).get("refused", [])
     for key, value in other.items():
         if key.startswith(names.STOP_PREFIX):
             facts.stops[TopicPartition(*names.split_partition_key(key))] = Stop.from_json(value)
@@ -260,29 +274,38 @@ def _target_end(committed: calls.CommittedOffset | None, end: int | None) -> int
     return end
 
 
-def _refused(facts: _Facts) -> list[dict[str, Any]]:
-    """Return entries for topics that are in the filter but not taken in."""
-    refused = (facts.heartbeat or {}).get("refused", [])
-    return [
-        {
-            "topic": r["object"],
-            "partition": None,
-            "target_topic": r["object"],
-            "lane": None,
-            "state": "not_enrolled",
-            "source_start": None,
-            "lso": None,
-            "high_watermark": None,
-            "open_offsets": 0,
-            "position": None,
-            "lag_offsets": None,
-            "oldest_missing_s": None,
-            "target_end": None,
-            "stop": {"code": r["code"], "message": r["message"], "resolve": r["resolve"]},
-        }
-        for r in refused
-        if r["object"] not in facts.enrolments and r.get("blocks", True)
-    ]
+def _refused(facts: _Facts, rules: Rules | None) -> list[dict[str, Any]]:
+    """Return entries for topics that are in the filter but not, or not all of them, taken in."""
+    found = []
+    for refusal in (r for r in facts.refused if r.get("blocks", True)):
+        verdict = None if rules is None else explain(refusal["object"], rules)
+        # The filter may have changed since the flow ran last.
+        if verdict is None or verdict.inside:
+            found.append(_not_enrolled(refusal, verdict.target_topic if verdict else refusal["object"]))
+    return found
+
+
+def _not_enrolled(refusal: Mapping[str, Any], target_topic: str) -> dict[str, Any]:
+    return {
+        "topic": refusal["object"],
+        "partition": None,
+        "target_topic": target_topic,
+        "lane": None,
+        "state": "not_enrolled",
+        "source_start": None,
+        "lso": None,
+        "high_watermark": None,
+        "open_offsets": 0,
+        "position": None,
+        "lag_offsets": None,
+        "oldest_missing_s": None,
+        "target_end": None,
+        "stop": {"code": refusal["code"], "message": refusal["message"], "resolve": refusal["resolve"]},
+    }
+
+
+def _topics(facts: _Facts, source: Cluster, rules: Rules) -> list[dict[str, Any]]:
+    return topic_entries(rules, source.retry(source.topics), facts.known.values(), facts.refused)
 
 
 def _driver(facts: _Facts) -> dict[str, Any] | None:

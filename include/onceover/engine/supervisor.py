@@ -42,6 +42,8 @@ _DISCOVERED = "discovered"
 # A request that nobody needed any more, for instance for a partition that was not stopped.
 _REQUEST_LIFE_MS = 60_000
 _NAMED = 5
+# Of half a kilobyte each: they stay within one record of 1 MiB.
+_REFUSED_SHOWN = 1000
 
 
 @dataclass(frozen=True)
@@ -249,12 +251,19 @@ class Supervisor:
             "run": layout.run,
             "at_ms": now_ms(),
             "pid": os.getpid(),
-            "refused": [refusal.document() for refusal in [*self.refused, *self._acls.refused]],
         }
         self._notes.write(names.HEARTBEAT, value)
+        self._note_refused()
         for key, request in list(self._requests.values.items()):
             if key.startswith(names.RESUME_PREFIX) and now_ms() - request["at_ms"] > _REQUEST_LIFE_MS:
                 self._notes.write(key, None)
+
+    def _note_refused(self) -> None:
+        """Write down what is refused, for ``status``; only when it is something else than before."""
+        refused = [refusal.document() for refusal in [*self.refused, *self._acls.refused]]
+        value = {"v": 1, "refused": refused[:_REFUSED_SHOWN], "count": len(refused)}
+        if self._requests.values.get(names.REFUSED) != value:
+            self._notes.write(names.REFUSED, value)
 
     def _mirror_positions(self) -> None:
         """Keep the positions in the state once a day: evidence for ``seed``, never resumed from."""
