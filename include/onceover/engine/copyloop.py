@@ -101,6 +101,8 @@ class CopyLoop:
         after_commit: told the positions after each commit.
         stops: partitions that stop in the first transaction, by target partition.
         resumed: target partitions whose old stop record is removed in the first transaction.
+        resting: progress of partitions that are not copied, committed again as it is in the first
+            transaction.
     """
 
     me: LaneIdentity
@@ -112,6 +114,7 @@ class CopyLoop:
     after_commit: Callable[[Mapping[TopicPartition, int]], None]
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     resumed: set[TopicPartition] = field(default_factory=set)
+    resting: Mapping[TopicPartition, OffsetToCommit] = field(default_factory=dict)
     _begun_s: float | None = None
     _begun_ms: int = 0
     _sent_bytes: int = 0
@@ -130,10 +133,9 @@ class CopyLoop:
         """
         reached(Step.CLAIM_BEGIN)
         self._write_stops()
-        if self.partitions:
-            self.producer.add_offsets(
-                names.progress_group(self.me.flow), self._offsets(self.partitions.values())
-            )
+        offsets = {**self.resting, **self._offsets(self.partitions.values())}
+        if offsets:
+            self.producer.add_offsets(names.progress_group(self.me.flow), offsets)
         if self.producer.in_transaction:
             reached(Step.CLAIM_COMMIT)
             self.producer.commit()

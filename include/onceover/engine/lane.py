@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +21,7 @@ from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.engine.obstacles import Obstacle
 from onceover.engine.partition import PartitionCopy
-from onceover.engine.resume import check_instance, gather, read_progress
+from onceover.engine.resume import check_instance, gather, read_progress, resting_progress
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Evidence, Stop, judge
@@ -30,6 +30,7 @@ from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.backoff import Backoff, Deadline
+from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.kafka.lag import LagReporter
@@ -214,7 +215,16 @@ class LaneSession:
             after_commit=self._lag.report,
             stops=stops,
             resumed={p.target for p in partitions.values() if p.target in known},
+            resting=self._resting(partitions),
         )
+
+    def _resting(self, copied: Collection[TopicPartition]) -> dict[TopicPartition, OffsetToCommit]:
+        """Return the progress of this lane's partitions that are stopped, or whose topic has left."""
+        me, target = self._me, self._task.target
+        enrolments = read_enrolments(self._state.values).values()
+        mine = {**owned(enrolments, me.lane, me.lanes, active=False), **self._enrolled}
+        resting = {tp: enrolment for tp, enrolment in mine.items() if tp not in copied}
+        return target.retry(lambda: resting_progress(me.flow, target, resting))
 
     def _judged(
         self,

@@ -15,7 +15,7 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.stops import Evidence, TopicSeen, judge, needs_epoch
 from onceover.errors import Superseded
 from onceover.kafka import calls
-from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.progress import ProgressMeta
@@ -33,6 +33,27 @@ def read_progress(
     wanted = {enrolment.target_of(source): source for source, enrolment in owned.items()}
     committed = target.committed(names.progress_group(flow), wanted) if wanted else {}
     return {wanted[tp]: offset for tp, offset in committed.items()}
+
+
+def resting_progress(
+    flow: str, target: Cluster, resting: Mapping[TopicPartition, Enrolment]
+) -> dict[TopicPartition, OffsetToCommit]:
+    """Return the progress of partitions that are not copied now, as it is, by *target* partition.
+
+    Stopped partitions and topics that have left the filter: their lane commits it again from time to time,
+    or it would expire after seven days, and a topic that returns would have lost its place. What has no
+    counterpart on the target any more is left out: the broker would refuse the commit.
+    """
+    wanted = [enrolment.target_of(source) for source, enrolment in resting.items()]
+    if not wanted:
+        return {}
+    topics = target.topics(sorted({tp.topic for tp in wanted}))
+    there = [tp for tp in wanted if tp.topic in topics and tp.partition in topics[tp.topic].partitions]
+    committed = target.committed(names.progress_group(flow), there) if there else {}
+    return {
+        tp: OffsetToCommit(offset.offset, offset.leader_epoch, offset.metadata)
+        for tp, offset in committed.items()
+    }
 
 
 def check_instance(
