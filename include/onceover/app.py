@@ -90,10 +90,10 @@ def rules(flow: Flow, *, run: Flow | None = None) -> Rules:
 
     Args:
         flow: the flow file as it is now.
-        run: the flow file as it was when the run began; the clusters' names stay as they were.
+        run: the flow file as it was when the run began: naming and the clusters' names stay as they were.
     """
     begun = run or flow
-    naming = Naming(flow.topics.naming, begun.source.alias, begun.target.alias)
+    naming = Naming(begun.topics.naming, begun.source.alias, begun.target.alias)
     return Rules(flow.topics.include, flow.topics.exclude, naming)
 
 

@@ -26,6 +26,7 @@ def advise(
         *_cluster("target", flow, flow.target, target),
         *_state(flow, target),
         *_same_name(flow, environ),
+        *_opposite(flow, environ),
     ]
 
 
@@ -56,17 +57,37 @@ def _state(flow: Flow, target: ClientConfig) -> Iterator[str]:
 
 def _same_name(flow: Flow, environ: Mapping[str, str] | None) -> Iterator[str]:
     for path in find_flow_files(environ):
-        if path.resolve() != flow.path.resolve() and _name_in(path) == flow.flow:
+        if path.resolve() != flow.path.resolve() and _read(path).get("flow") == flow.flow:
             yield f"{path} is called {flow.flow}, too: whichever starts later fences the other; rename one"
 
 
-def _name_in(path: Path) -> object:
+def _opposite(flow: Flow, environ: Mapping[str, str] | None) -> Iterator[str]:
+    """Name flow files that would copy back what this one copies; by the clusters' names."""
+    if flow.topics.naming != "identity":
+        return
+    for path in find_flow_files(environ):
+        other = _read(path)
+        aliases = [_get(other, side, "alias") for side in ("source", "target")]
+        naming = _get(other, "topics", "naming") or "identity"
+        if aliases == [flow.target.alias, flow.source.alias] and naming == "identity":
+            yield (
+                f"{path} copies in the other direction, both with naming: identity: topics that both include "
+                f"are refused, or records would go round for ever; write naming: prefix in both"
+            )
+
+
+def _get(data: Mapping[str, object], section: str, key: str) -> object:
+    found = data.get(section)
+    return found.get(key) if isinstance(found, dict) else None
+
+
+def _read(path: Path) -> Mapping[str, object]:
     try:
         data = yaml.safe_load(path.read_text())
     except (OSError, ValueError, yaml.YAMLError):
-        # That file is answered for by its own check; here it has no name.
-        return None
-    return data.get("flow") if isinstance(data, dict) else None
+        # That file is answered for by its own check; here it says nothing.
+        return {}
+    return data if isinstance(data, dict) else {}
 
 
 def _is_loopback(properties: Mapping[str, str]) -> bool:

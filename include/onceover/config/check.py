@@ -18,7 +18,6 @@ from onceover.config.clients import same_cluster_fault
 from onceover.config.document import Document, substitute, substitute_each
 from onceover.config.faults import Fault, Invalid, nearest_fix, shown_key
 from onceover.config.flowfile import FlowKeys, TopicsSpec, slots_of
-from onceover.config.release import unavailable
 from onceover.config.rules import KeyFault, check_properties, literal_secrets
 
 Key = tuple[str, ...]
@@ -67,9 +66,6 @@ class _Check:
         self._handler_args(data)
         self._dead_letter(data)
         self._slots(data)
-        for entry in unavailable(data):
-            fix = f"this version accepts only: {entry.shown}"
-            self._add(entry.key, "not available in this version", fix)
         return data, self._faults
 
     def _add(self, key: Key, problem: str, fix: str) -> None:

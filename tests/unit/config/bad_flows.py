@@ -96,7 +96,7 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
         "without quotes",
     ),
     ("unknown delivery", {"delivery": "twice"}, "delivery", "seen twice", "at_least_once"),
-    ("not yet: naming", {"topics": {"naming": "prefix"}}, "topics.naming", "not available", "only: identity"),
+    ("unknown naming", {"topics": {"naming": "suffix"}}, "topics.naming", "seen suffix", "identity"),
     (
         "dead letter into a copied topic",
         {"on_bad_record": "dead_letter:orders", "topics": {"include": ["orders.*"]}},

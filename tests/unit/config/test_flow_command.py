@@ -70,6 +70,23 @@ def test_check_of_an_ordinary_flow_has_no_warning(write_flow: FlowWriter) -> Non
     assert _run("check", "orders-dr").document["warnings"] == []
 
 
+@pytest.mark.parametrize(("naming", "warned"), [("identity", True), ("prefix", False)])
+def test_check_warns_of_a_flow_in_the_other_direction(
+    write_flow: FlowWriter, naming: str, warned: bool
+) -> None:
+    """With identity naming on both sides records would go round."""
+    back = {
+        "flow": "back",
+        "source": {"alias": "west", "client": {"bootstrap.servers": "${WEST}"}},
+        "target": {"alias": "east", "client": {"bootstrap.servers": "${EAST}"}},
+        "topics": {"naming": naming},
+    }
+    other = write_flow(back, "back")
+    write_flow()
+    warnings = _run("check", "orders-dr").document["warnings"]
+    assert [str(other) in w and "naming: prefix in both" in w for w in warnings] == [True] * warned
+
+
 def test_check_explains_topics(write_flow: FlowWriter) -> None:
     """In or out, the pattern that decides, and the name on the target."""
     write_flow({"topics": {"include": ["orders.*"], "exclude": [".*-tmp"]}})

@@ -14,7 +14,6 @@ from pydantic import BaseModel
 from onceover.config.flowfile import Flow, FlowKeys
 from onceover.config.keys import ALLOWED
 from onceover.config.load import load_flow
-from onceover.config.release import NOT_YET
 from tests.unit.config.conftest import ENVIRON, FlowWriter
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "flow-file.md"
@@ -59,13 +58,6 @@ def test_the_documented_default_is_the_real_one(write_flow: FlowWriter, key: str
     # A preset such as @daily is quoted in a flow file: YAML reserves the character.
     default = text if text.startswith("@") else yaml.safe_load(text)
     assert _loaded(write_flow(_with(key, default))) == _loaded(write_flow())
-
-
-def test_values_of_later_releases_are_marked() -> None:
-    """What this version refuses stands in italics."""
-    documented = _documented()
-    assert all("*`" in documented[".".join(entry.key)][1] for entry in NOT_YET)
-    assert sum("*`" in values for _, values in documented.values()) == len(NOT_YET)
 
 
 def test_the_reference_lists_every_client_key() -> None:

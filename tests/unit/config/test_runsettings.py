@@ -23,12 +23,6 @@ _FULL = RunSettings(
 )
 
 
-@pytest.fixture(autouse=True)
-def everything_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What this version does not serve yet is refused elsewhere."""
-    monkeypatch.setattr("onceover.config.release.NOT_YET", ())
-
-
 def _write(path: Path, **changes: Any) -> None:
     document = {
         "flow": "f",
