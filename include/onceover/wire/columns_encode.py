@@ -152,10 +152,11 @@ def _joined(parts: Sequence[Any]) -> Any:
     return pc.binary_join_element_wise(*parts, _EMPTY, null_handling="replace", null_replacement=b"")
 
 
-def _data_of(column: Any) -> memoryview:
+def _data_of(column: Any) -> bytes:
     """Return the contents of a freshly made binary array, laid end to end."""
     borders = np.frombuffer(column.buffers()[1], np.int32)
-    return memoryview(column.buffers()[2])[: int(borders[len(column)])]
+    content: bytes = column.buffers()[2].slice(0, int(borders[len(column)])).to_pybytes()
+    return content
 
 
 def _varints(numbers: Ints) -> Any:

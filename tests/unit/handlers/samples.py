@@ -1,0 +1,155 @@
+"""Handlers as a user writes them, good and bad; named in flow files by the tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from onceover.handlers import SCHEMA, Record
+from onceover.model import TopicPartition
+
+SECRET = b"never-to-be-shown"
+BAD = b"bad"
+
+
+def same(record: Record) -> Iterable[Record]:
+    """Keep every record."""
+    return (record,)
+
+
+def same_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Keep every row."""
+    return batch
+
+
+def spread(record: Record, partitions: int, bad: str | None = None) -> Iterable[Record]:
+    """Zero, one or two records, anywhere: decided by the offset."""
+    if bad is not None and record.value is not None and record.value.startswith(bad.encode()):
+        raise ValueError(f"cannot take {SECRET!r} in {record.value!r}")
+    for copy in range(record.offset % 3):
+        yield record.replace(
+            partition=(record.offset + copy) % partitions, headers=(*record.headers, ("copy", b"%d" % copy))
+        )
+
+
+def spread_batch(batch: pa.RecordBatch, partitions: int, bad: str | None = None) -> pa.RecordBatch:
+    """The same as ``spread``, for columns."""
+    values = batch.column(1)
+    if bad is not None and pc.any(pc.starts_with(pc.fill_null(values, b""), bad)).as_py():
+        raise ValueError(f"cannot take {SECRET!r} in {values!r}")
+    rows = batch.to_pylist()
+    return pa.RecordBatch.from_pylist(
+        [
+            {
+                **row,
+                "partition": (row["source_offset"] + copy) % partitions,
+                "headers": [*row["headers"], {"key": b"copy", "value": b"%d" % copy}],
+            }
+            for row in rows
+            for copy in range(row["source_offset"] % 3)
+        ],
+        schema=SCHEMA,
+    )
+
+
+class Wider:
+    """A class that wants more partitions, and notes what it is told."""
+
+    told: list[tuple[str, list[TopicPartition]]] = []  # noqa: RUF012 - shared by the tests on purpose
+
+    def __init__(self, partitions: int, fail_on: str = "") -> None:
+        self._partitions = partitions
+        self._fail_on = fail_on
+
+    def target_partitions(self, source_partitions: int) -> int:
+        """Return a fixed count."""
+        return self._partitions
+
+    def partitions_gained(self, partitions: Sequence[TopicPartition]) -> None:
+        """Note, or fail."""
+        self._note("gained", partitions)
+
+    def partitions_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Note, or fail."""
+        self._note("lost", partitions)
+
+    def _note(self, what: str, partitions: Sequence[TopicPartition]) -> None:
+        Wider.told.append((what, list(partitions)))
+        if self._fail_on == what:
+            raise RuntimeError(SECRET.decode())
+
+    def __call__(self, record: Record) -> Iterable[Record]:
+        """Move every record to the highest partition."""
+        return (record.replace(partition=self._partitions - 1),)
+
+
+class Fails:
+    """Fails while it is made."""
+
+    def __init__(self, text: str) -> None:
+        raise RuntimeError(text)
+
+    def __call__(self, record: Record) -> Iterable[Record]:
+        """Never reached."""
+        return (record,)
+
+
+class NotCallable:
+    """Has no ``__call__``."""
+
+
+def untyped(record):  # type: ignore[no-untyped-def]  # what the check is for
+    """Does not say what it takes."""
+    return (record,)
+
+
+def narrow(record: Record) -> Iterable[Record]:
+    """Wants fewer partitions."""
+    return (record,)
+
+
+narrow.target_partitions = lambda count: count - 1  # type: ignore[attr-defined]
+
+NUMBER = 7
+
+
+def outcome(record: Record, what: Any) -> Any:
+    """Return something that is no list of records."""
+    return {
+        "none": None,
+        "text": ["a"],
+        "topic": [Record("other", record.partition, record.offset, 0, None, None)],
+        "offset": [Record(record.topic, record.partition, record.offset + 1, 0, None, None)],
+        "partition": [record.replace(partition=2)],
+        "negative": [record.replace(partition=-1)],
+        "timestamp": [record.replace(timestamp_ms=1 << 63)],
+        "value": [record.replace(value="text")],
+        "headers": [record.replace(headers=(("h", "text"),))],
+    }[what]
+
+
+def batch_outcome(batch: pa.RecordBatch, what: str) -> Any:
+    """Return something that is no valid batch."""
+    columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+    count = batch.num_rows
+    changed = {
+        "schema": {"value": pc.cast(columns["value"], pa.string())},
+        "null timestamp": {"timestamp": pa.nulls(count, pa.int64())},
+        "partition": {"partition": pa.array([9] * count, pa.int32())},
+        "offset": {"source_offset": pa.array([10**6] * count, pa.int64())},
+        "order": {"source_offset": pa.array(columns["source_offset"].to_pylist()[::-1], pa.int64())},
+    }
+    if what == "none":
+        return None
+    if what == "columns":
+        return batch.select(["key", "value"])
+    return pa.RecordBatch.from_pydict({**columns, **changed[what]})
+
+
+def value_of(document: Any) -> bytes:
+    """Return a JSON value."""
+    return json.dumps(document).encode()

@@ -1,0 +1,228 @@
+"""Both forms against the simplest model: what a handler returns, in order, and what it fails on."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onceover.engine.handlerforms import handler_use
+from onceover.engine.handling import MAX_BATCH_BYTES, Group, Handled, Handling, Request, groups
+from onceover.engine.obstacles import Reason
+from onceover.handlers.load import load_handler
+from onceover.model import TopicPartition
+from onceover.wire.batch import CorruptBatch, iter_batches, parse_header
+from onceover.wire.records import Record, decode
+from onceover.wire.visibility import Visible
+from tests.support.rawkafka import Codec
+from tests.unit.engine.batches import stored
+from tests.unit.handlers import samples
+from tests.unit.wire.test_records import compacted_batch, holed_records
+
+# The first call of Arrow's kernels takes its time.
+UNHURRIED = settings(deadline=None)
+SOURCE = TopicPartition("t", 1)
+PARTITIONS = 4
+FORMS = ["spread", "spread_batch"]
+GROUP_BYTES = 1 << 20
+
+
+def handling(name: str, partitions: int = PARTITIONS, **args: Any) -> Handling:
+    """Return a partition's way through one of the sample handlers."""
+    handler = load_handler(f"tests.unit.handlers.samples:{name}", args, "flow.yaml")
+    return handler_use(handler, "f", GROUP_BYTES).form(SOURCE, partitions)
+
+
+def visible(*batches: bytes) -> list[Visible]:
+    """Return batches as a read_committed reader meets them."""
+    return [Visible(h, b) for h, b in iter_batches(memoryview(bytearray(b"".join(batches))))]
+
+
+def group_of(*batches: bytes) -> Group:
+    """Return batches as one group."""
+    [group] = groups(visible(*batches), GROUP_BYTES)
+    return group
+
+
+def request(**changes: Any) -> Request:
+    """Return a wish for everything."""
+    return Request(0, None, {}, MAX_BATCH_BYTES, True)._replace(**changes)
+
+
+def outputs(handled: Handled) -> dict[int, list[tuple[int, Record]]]:
+    """Return (source offset, record) by target partition."""
+    found: dict[int, list[tuple[int, Record]]] = {}
+    for partition, encoded in handled.outputs:
+        offsets = [first + n for first, count in encoded.source_runs for n in range(count)]
+        records = decode(parse_header(encoded.batch), bytes(encoded.batch))
+        found.setdefault(partition, []).extend(zip(offsets, records, strict=True))
+    return found
+
+
+def model(records: list[Record], partitions: int) -> dict[int, list[tuple[int, tuple[Any, ...]]]]:
+    """Return what ``spread`` means, written down once more without anything of the engine."""
+    found: dict[int, list[tuple[int, tuple[Any, ...]]]] = {}
+    for record in records:
+        for copy in range(record.offset % 3):
+            content = (
+                record.timestamp,
+                record.key,
+                record.value,
+                (*record.headers, (b"copy", b"%d" % copy)),
+            )
+            found.setdefault((record.offset + copy) % partitions, []).append((record.offset, content))
+    return found
+
+
+@pytest.mark.parametrize("form", FORMS)
+@UNHURRIED
+@given(records=holed_records(), from_share=st.floats(0, 1))
+def test_output_is_what_the_model_says(form: str, records: list[Record], from_share: float) -> None:
+    """Zero, one or two records anywhere: content, order and source offsets, from any start on."""
+    start = records[0].offset + round(from_share * (records[-1].offset - records[0].offset))
+    handled = _with_args(form).process(group_of(compacted_batch(records, 0)), request(from_offset=start))
+    expected = model([r for r in records if r.offset >= start], PARTITIONS)
+    seen = {p: [(offset, tuple(r[1:])) for offset, r in rows] for p, rows in outputs(handled).items()}
+    assert seen == expected
+    assert handled.bad == []
+
+
+def _with_args(form: str, bad: str | None = None) -> Handling:
+    handler = load_handler(
+        f"tests.unit.handlers.samples:{form}", {"partitions": PARTITIONS, "bad": bad}, "flow.yaml"
+    )
+    return handler_use(handler, "f", GROUP_BYTES).form(SOURCE, PARTITIONS)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@UNHURRIED
+@given(bad=st.sets(st.integers(0, 19), min_size=1, max_size=4))
+def test_stops_before_the_first_bad_record_and_names_it(form: str, bad: set[int]) -> None:
+    """Everything before it goes out; nothing behind it is handed over."""
+    use, first = _with_args(form, "bad"), min(bad)
+    handled = use.process(group_of(_batch_with(bad)), request())
+    assert [one.record.offset for one in handled.bad] == [first]
+    assert all(offset < first for rows in outputs(handled).values() for offset, _ in rows)
+    assert sum(map(len, outputs(handled).values())) == sum(o % 3 for o in range(first))
+    stop = use.stop_at(handled.bad[0])
+    assert stop.code == "HANDLER_FAILED" and f"offset {first}" in stop.message
+    assert "ValueError at samples.py:" in stop.seen
+    assert f"skip-to f t:1 {first + 1}" in stop.resolve
+    assert samples.SECRET.decode() not in str(stop) and "bad" not in stop.seen
+
+
+@pytest.mark.parametrize("form", FORMS)
+@UNHURRIED
+@given(bad=st.sets(st.integers(0, 19), min_size=1, max_size=6), known=st.sets(st.integers(0, 19), max_size=4))
+def test_goes_on_behind_bad_records_when_they_have_somewhere_to_go(
+    form: str, bad: set[int], known: set[int]
+) -> None:
+    """What fails, and what the target refused before, is left out; each with its content as it was."""
+    reasons = {offset: Reason("RECORD_REFUSED", "error 87") for offset in known}
+    handled = _with_args(form, "bad").process(
+        group_of(_batch_with(bad)), request(stop_at_bad=False, known_bad=reasons)
+    )
+    assert [one.record.offset for one in handled.bad] == sorted(bad | known)
+    assert {one.record.offset for one in handled.bad if one.reason.code == "RECORD_REFUSED"} == known
+    assert all(one.record.value == _value(one.record.offset, bad) for one in handled.bad)
+    copied = sorted(offset for rows in outputs(handled).values() for offset, _ in rows)
+    assert copied == [o for o in range(20) if o not in bad | known for _ in range(o % 3)]
+
+
+def _value(offset: int, bad: set[int]) -> bytes:
+    return b"bad" if offset in bad else b"good"
+
+
+def _batch_with(bad: set[int]) -> bytes:
+    records = [Record(offset, 5, b"k", _value(offset, bad), ((b"\xff", None),)) for offset in range(20)]
+    return compacted_batch(records, 0)
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("none", "returns None; to drop"),
+        ("text", "returns str instead"),
+        ("topic", "topic or offset"),
+        ("offset", "topic or offset"),
+        ("partition", "outside 0 to 1"),
+        ("negative", "outside 0 to 1"),
+        ("timestamp", "64-bit"),
+        ("value", "bytes or None"),
+        ("headers", "bytes or None"),
+    ],
+)
+def test_bad_output_of_the_record_form_is_named(what: str, words: str) -> None:
+    """What cannot be written is the handler's error on that record, in our words."""
+    handled = handling("outcome", partitions=2, what=what).process(group_of(stored(0, 3)), request())
+    [bad] = handled.bad
+    assert words in bad.reason.message and bad.record.offset == 0 and handled.outputs == []
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [
+        ("none", "NoneType instead of a RecordBatch"),
+        ("columns", "seen key, value"),
+        ("schema", "value is string instead of binary"),
+        ("null timestamp", "column timestamp"),
+        ("partition", "outside 0 to 1"),
+        ("offset", "not among those"),
+    ],
+)
+def test_bad_output_of_the_column_form_is_named(what: str, words: str) -> None:
+    """The first record of the batch is named: with it alone the output is as bad."""
+    handled = handling("batch_outcome", partitions=2, what=what).process(group_of(stored(0, 3)), request())
+    [bad] = handled.bad
+    assert words in bad.reason.message and bad.record.offset == 0 and handled.outputs == []
+
+
+def test_rows_out_of_order_are_handed_over_in_smaller_parts() -> None:
+    """Single rows cannot be out of order: the result is right, only slower."""
+    handled = handling("batch_outcome", partitions=2, what="order").process(group_of(stored(0, 3)), request())
+    assert [offset for offset, _ in outputs(handled)[1]] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("form", ["same", "same_batch"])
+@pytest.mark.parametrize("codec", list(Codec))
+def test_output_keeps_the_codec_of_the_source(form: str, codec: Codec) -> None:
+    """A compressed topic stays compressed."""
+    handled = handling(form).process(group_of(stored(0, 9, codec=codec)), request())
+    [output] = handled.outputs
+    assert parse_header(output.encoded.batch).codec == codec
+    assert output.encoded.source_runs == [(0, 9)]
+
+
+def test_groups_are_cut_by_size_and_codec_and_cover_what_is_skipped() -> None:
+    """A group ends where the next batch would make it too large; its end lies behind skipped batches."""
+    plain, packed = stored(0, 4), stored(4, 4, codec=Codec.LZ4)
+    skipped = Visible(parse_header(stored(8, 2, epoch=7)), None)
+    found = list(groups([*visible(plain, packed), skipped], GROUP_BYTES))
+    assert [(g.codec, len(g.batches), g.end) for g in found] == [(0, 1, 4), (Codec.LZ4, 1, 10)]
+    assert found[1].leader_epoch == 7
+    small = list(groups(visible(stored(0, 4), stored(4, 4), stored(8, 4)), 1))
+    assert [g.end for g in small] == [4, 8, 12]
+
+
+def test_what_comes_before_a_damaged_batch_is_given_out_first() -> None:
+    """The damage is reported where it is, with everything before it copied."""
+    damaged = bytearray(stored(4, 4))
+    damaged[-1] ^= 1
+    stream = groups(visible(stored(0, 4), bytes(damaged)), GROUP_BYTES)
+    assert next(stream).end == 4
+    with pytest.raises(CorruptBatch):
+        next(stream)
+
+
+def test_listeners_are_told_and_their_failures_are_described() -> None:
+    """KIP-3's rebalance listener: type and place of what it raises, never its text."""
+    samples.Wider.told.clear()
+    make = partial(load_handler, "tests.unit.handlers.samples:Wider", where="flow.yaml")
+    use = handler_use(make({"partitions": 5}), "f", GROUP_BYTES)
+    assert use.gained([SOURCE]) is None and use.lost([SOURCE]) is None
+    assert samples.Wider.told == [("gained", [SOURCE]), ("lost", [SOURCE])]
+    seen = handler_use(make({"partitions": 5, "fail_on": "gained"}), "f", GROUP_BYTES).gained([SOURCE])
+    assert seen is not None and seen.startswith("RuntimeError at samples.py:")

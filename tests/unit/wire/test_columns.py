@@ -1,0 +1,181 @@
+"""Records as Arrow columns and back: the same records, the same bytes; what is malformed is refused."""
+
+from __future__ import annotations
+
+import random
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onceover.errors import Fatal
+from onceover.wire.batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, parse_header
+from onceover.wire.columns import SCHEMA, decode_columns
+from onceover.wire.columns_encode import encode_columns
+from onceover.wire.records import Record, Unpacked, decode, decode_payload, encode, read_payload
+from tests.unit.wire.test_records import CODECS, FIELDS, compacted_batch, holed_records
+
+# The first call of Arrow's kernels takes its time.
+UNHURRIED = settings(deadline=None)
+BIG = 1 << 30
+
+
+def unpacked(batch: bytes) -> Unpacked:
+    """Return a batch as the engine hands it over."""
+    header = parse_header(batch)
+    return Unpacked(header, read_payload(header, batch))
+
+
+def records(columns: Any) -> list[Record]:
+    """Return the rows of a batch of columns, checked to be whole."""
+    columns.validate(full=True)
+    assert columns.schema.equals(SCHEMA)
+    return [
+        Record(
+            row["source_offset"],
+            row["timestamp"],
+            row["key"],
+            row["value"],
+            tuple((pair["key"], pair["value"]) for pair in row["headers"]),
+        )
+        for row in columns.to_pylist()
+    ]
+
+
+@UNHURRIED
+@given(batches=st.lists(holed_records(), min_size=1, max_size=3), log_append=st.booleans())
+def test_columns_hold_what_the_record_codec_reads(batches: list[list[Record]], log_append: bool) -> None:
+    """Over several batches, with holes, nulls, repeated and strange header names, any 64-bit timestamp."""
+    built, after = [], 0
+    for batch in batches:
+        shifted = [r._replace(offset=r.offset - batch[0].offset + after) for r in batch]
+        after = shifted[-1].offset + 5
+        attributes = LOG_APPEND_TIME if log_append else 0
+        built.append(unpacked(compacted_batch(shifted, 0, attributes=attributes)))
+    expected = [record for one in built for record in decode_payload(one)]
+    assert records(decode_columns(built, partition=4, from_offset=0)) == expected
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@settings(max_examples=30, deadline=None)
+@given(fields=FIELDS)
+def test_encoding_writes_the_very_bytes_of_the_record_codec(codec: int, fields: list[Any]) -> None:
+    """Two ways to write a batch that give one result."""
+    expected = encode(fields, codec)
+    columns = decode_columns([unpacked(bytes(expected.batch))], partition=0, from_offset=0)
+    [encoded] = encode_columns(columns, codec, max_batch_bytes=BIG)
+    assert encoded == expected
+
+
+@UNHURRIED
+@given(records=holed_records(), data=st.data())
+def test_only_the_range_asked_for_is_taken(records: list[Record], data: st.DataObject) -> None:
+    """From the committed position on, and up to a barrier."""
+    start = data.draw(st.integers(0, records[-1].offset + 2))
+    end = data.draw(st.none() | st.integers(0, records[-1].offset + 2))
+    one = unpacked(compacted_batch(records, 0))
+    columns = decode_columns([one], partition=0, from_offset=start, to_offset=end)
+    kept = [r.offset for r in records if r.offset >= start and (end is None or r.offset < end)]
+    assert columns.column(5).to_pylist() == kept
+
+
+@UNHURRIED
+@given(fields=FIELDS, limit=st.integers(1, 400), repeats=st.integers(1, 3))
+def test_cut_batches_fit_the_limit_and_keep_order(fields: list[Any], limit: int, repeats: int) -> None:
+    """Several rows of one source record stay several: their offset is repeated in the runs."""
+    columns = decode_columns([unpacked(bytes(encode(fields).batch))], partition=0, from_offset=0)
+    rows = columns.take([row for row in range(len(fields)) for _ in range(repeats)])
+    parts = list(encode_columns(rows, 0, max_batch_bytes=limit))
+    assert all(len(part.batch) <= limit or part.count == 1 for part in parts)
+    content = [r for p in parts for r in decode(parse_header(p.batch), bytes(p.batch))]
+    assert [r[1:] for r in content] == [field for field in map(tuple, fields) for _ in range(repeats)]
+    offsets = [first + n for part in parts for first, count in part.source_runs for n in range(count)]
+    assert offsets == [row for row in range(len(fields)) for _ in range(repeats)]
+
+
+def test_large_random_batch_survives() -> None:
+    """Lengths of one, two and three bytes, many headers: whole columns take the same ways."""
+    rng = random.Random(7)
+    fields = [
+        (
+            1_700_000_000_000 + rng.randrange(-9, 10**6),
+            rng.choice([None, b"", rng.randbytes(rng.randrange(300))]),
+            rng.choice([None, b"", rng.randbytes(rng.randrange(40_000))]),
+            tuple((rng.randbytes(3), rng.choice([None, b"", b"xx"])) for _ in range(rng.randrange(5))),
+        )
+        for _ in range(300)
+    ]
+    expected = encode(fields)
+    columns = decode_columns([unpacked(bytes(expected.batch))], partition=0, from_offset=0)
+    [encoded] = encode_columns(columns, 0, max_batch_bytes=BIG)
+    assert encoded == expected
+
+
+def with_payload(header: BatchHeader, payload: bytes) -> Unpacked:
+    return Unpacked(header, payload)
+
+
+@UNHURRIED
+@given(data=st.data())
+def test_damaged_payload_is_refused_or_read_as_the_record_codec_does(data: st.DataObject) -> None:
+    """Any byte changed: the same records, or a typed error; never another exception."""
+    fields = data.draw(FIELDS)
+    one = unpacked(bytes(encode(fields).batch))
+    payload = bytearray(one.payload)
+    at = data.draw(st.integers(0, len(payload) - 1))
+    payload[at] = data.draw(st.integers(0, 255))
+    damaged = with_payload(one.header, bytes(payload))
+    try:
+        expected: list[Record] | None = decode_payload(damaged)
+    except CorruptBatch:
+        expected = None
+    try:
+        seen = records(decode_columns([damaged], partition=0, from_offset=-(2**63)))
+    except CorruptBatch:
+        return
+    assert seen == expected
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"\x01",
+        bytes([12, 0, 0, 0, 1, 1]),  # cut off
+        bytes([12, 0, 0, 0, 1, 1, 2]),  # a header that is not there
+        bytes([14, 0, 0, 0, 1, 1, 0, 9]),  # bytes left over
+        bytes([12, 0, 0, 0, 10, 1, 0]),  # a key longer than its record
+        bytes([12, 0, 0, 2, 1, 1, 0]),  # an offset outside its batch
+        bytes([30, 0, *[0xFF] * 11, 1, 1, 0]),  # a number of more than 64 bits
+        bytes([16, 0, 0, 0, 1, 1, 2, 1, 1]),  # a header without a name
+    ],
+)
+def test_malformed_record_is_a_corrupt_batch(payload: bytes) -> None:
+    """The message names the place and the numbers, never the content."""
+    header = parse_header(encode([(0, None, None, ())]).batch)
+    with pytest.raises(CorruptBatch, match="base offset 0"):
+        decode_columns([with_payload(header, payload)], partition=0, from_offset=0)
+
+
+def test_offsets_that_do_not_grow_are_refused() -> None:
+    """Two records at one offset: neither would be known to the map."""
+    batch = bytearray(encode([(0, b"a", None, ()), (0, b"b", None, ())]).batch)
+    assert batch.count(b"\x02\x02b") == 1
+    struct.pack_into(">b", batch, batch.index(b"\x02\x02b"), 0)
+    with pytest.raises(CorruptBatch):
+        decode_columns([unpacked(bytes(batch))], partition=0, from_offset=0)
+
+
+def test_no_rows_are_no_batch() -> None:
+    """A batch without records is refused by every broker."""
+    with pytest.raises(Fatal, match="at least one"):
+        list(encode_columns(_no_rows(), 0, max_batch_bytes=9))
+
+
+def _no_rows() -> Any:
+    columns = decode_columns(
+        [unpacked(bytes(encode([(0, b"a", None, ())]).batch))], partition=0, from_offset=0
+    )
+    return columns.slice(0, 0)
