@@ -12,6 +12,7 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.definitions.param import ParamsDict
 
 DAGS = Path(__file__).parents[2] / "dags"
+COPYING = {"replicate", "replicate_nightly", "replicate_always"}
 TASKS = {"check_flow": {"replicate", "report_result"}, "replicate": {"report_result"}, "report_result": set()}
 HEAVY = (
     "pyspark",
@@ -44,7 +45,8 @@ def test_dag_files_import_nothing_heavy(tmp_path: Path) -> None:
     """
     code = (
         "import sys, airflow.sdk, runpy\n"
-        f"runpy.run_path({str(DAGS / 'replicate.py')!r})\n"
+        f"for path in {[str(path) for path in sorted(DAGS.glob('*.py'))]!r}:\n"
+        "    runpy.run_path(path)\n"
         f"print([name for name in {HEAVY!r} if name in sys.modules])"
     )
     command = [sys.executable, "-W", "ignore", "-c", code]
@@ -52,10 +54,10 @@ def test_dag_files_import_nothing_heavy(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_every_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
+def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
     """Check, copy, report; the report runs after a failed copy, too, and does not hide it."""
-    assert set(dags) == {"replicate", "replicate_nightly", "replicate_always"}
-    for dag in dags.values():
+    assert set(dags) == COPYING | {"sync_topics"}
+    for dag in (dags[name] for name in COPYING):
         assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == TASKS
         assert dag.get_task("report_result").is_teardown
         assert not dag.get_task("report_result").on_failure_fail_dagrun
@@ -86,3 +88,22 @@ def test_only_the_copy_is_retried_and_soon(dags: dict[str, Any]) -> None:
     assert dag.get_task("replicate").retries > 100
     assert dag.get_task("replicate").retry_delay.total_seconds() <= 5
     assert dag.get_task("replicate").has_retry_policy
+
+
+def test_topics_are_planned_approved_applied_and_reported(dags: dict[str, Any]) -> None:
+    """In this order; not asked counts as approved, rejected does not reach the clusters."""
+    dag = dags["sync_topics"]
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == {
+        "plan_topics": {"approve_changes"},
+        "approve_changes": {"apply_topics"},
+        "apply_topics": {"report_topics"},
+        "report_topics": set(),
+    }
+    rules = {task.task_id: task.trigger_rule.value for task in dag.tasks}
+    assert (rules["plan_topics"], rules["approve_changes"]) == ("all_success", "all_success")
+    assert (rules["apply_topics"], rules["report_topics"]) == ("none_failed", "none_failed")
+    assert all(task.has_retry_policy and 0 < task.retries <= 10 for task in dag.tasks)
+    assert dag.params.get_param("apply").value is True
+    assert dag.params.get_param("flow").schema["enum"] == ["always", "by-hand", "nightly"]
+    assert dag.schedule is None
+    assert dag.doc_md

@@ -1,0 +1,62 @@
+"""`sync_topics`: bring a flow's topics, their configuration and ACLs in line on the target."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, AssetAlias, Param, TriggerRule, task
+
+from onceover_airflow import flows, topics
+from onceover_airflow.approval import ApprovePlanOperator
+from onceover_airflow.errors import retry_interrupted
+
+DOC = """
+### Sync topics
+
+Compares the topics of one flow (a file in `include/flows`) with their copies on the target: missing
+topics and partitions, configuration, and ACLs where the flow asks for them. The same as `onceover topics
+plan` and `apply`. A running flow does most of this by itself; target topics that it did not create are
+taken over here only.
+
+1. **plan_topics** shows in its log what would be done and why. Changes nothing.
+2. **approve_changes** asks a person, under *Required Actions*, when a change may cost records (a shorter
+   retention, another cleanup policy). Skipped when none can. Rejected: nothing is changed.
+3. **apply_topics** does it. Interrupted anywhere, it can be run again. What it did is in
+   `ONCEOVER_HOME/<flow>/journal/topics.jsonl`.
+4. **report_topics** looks again; announces the asset `kafka://<target alias>/<flow>.topics` when nothing
+   is left, and fails, naming the way out, when a topic is refused.
+
+It never disturbs a running flow.
+"""
+
+with DAG(
+    "sync_topics",
+    schedule=None,
+    catchup=False,
+    is_paused_upon_creation=False,
+    doc_md=DOC,
+    tags=["onceover"],
+    params={
+        "flow": flows.flow_param(flows.flow_names()),
+        "apply": Param(
+            True,
+            type="boolean",
+            title="Apply",
+            description_md="Off: show the plan and change nothing.",
+        ),
+    },
+):
+    retried = retry_interrupted()
+    plan = task(task_id=topics.PLAN_TASK, multiple_outputs=False, **retried)(topics.plan_topics)
+    approve = ApprovePlanOperator(task_id="approve_changes", flow="{{ params.flow }}", **retried)
+    # Not asked is as good as approved; rejected, or a failure before, is not.
+    apply = task(
+        task_id="apply_topics", multiple_outputs=False, trigger_rule=TriggerRule.NONE_FAILED, **retried
+    )(topics.apply_topics)
+    report = task(
+        task_id="report_topics",
+        multiple_outputs=False,
+        trigger_rule=TriggerRule.NONE_FAILED,
+        outlets=[AssetAlias(topics.SYNCED_ALIAS)],
+        **retried,
+    )(topics.report_topics)
+    flow = "{{ params.flow }}"
+    plan(flow) >> approve >> apply(flow) >> report(flow)

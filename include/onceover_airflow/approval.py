@@ -1,0 +1,83 @@
+"""Asking a person before records may be lost.
+
+Invariant: what is shown is the plan as it is when the question is put, and it is asked only where a change
+may cost records; a plan that changed between its task and the question fails instead of asking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from onceover_airflow.topics import PLAN_TASK, check_approved, read_plan
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from onceover.engine.topicsync import SyncPlan
+
+# Nobody answered: nothing is done. Long enough for a weekend.
+ANSWER_WITHIN: Final = timedelta(days=3)
+# A page of changes helps nobody to decide; the log of the plan's task has all.
+MAX_LISTED: Final = 30
+
+
+class ApprovePlanOperator(ApprovalOperator):
+    """Wait until a person approves the changes that may cost records; skipped where there are none.
+
+    Rejected, or not answered in time, the task downstream is skipped and nothing is changed.
+
+    :param flow: the flow's name (templated)
+    """
+
+    template_fields: Collection[str] = ("flow", "subject")
+
+    def __init__(self, *, flow: str, **kwargs: Any) -> None:
+        super().__init__(
+            subject="Flow {{ params.flow }}: changes that may cost records",
+            defaults=self.REJECT,
+            response_timeout=ANSWER_WITHIN,
+            **kwargs,
+        )
+        self.flow = flow
+
+    def execute(self, context: Context) -> Any:
+        """Put the question, or skip it.
+
+        Raises:
+            AirflowSkipException: there is nothing to ask.
+            JobInterrupted: a cluster does not answer; tried again.
+            AirflowFailException: the plan has changed since it was made.
+        """
+        planned = context["ti"].xcom_pull(task_ids=PLAN_TASK)
+        if not context["params"]["apply"]:
+            raise AirflowSkipException("only a plan was asked for")
+        if not planned["risky"]:
+            raise AirflowSkipException("no change of the plan can cost records")
+        now = read_plan(self.flow)
+        check_approved(now, planned["risk_id"])
+        self.body = question(now)
+        return super().execute(context)
+
+
+def question(planned: SyncPlan) -> str:
+    """Return the changes that may cost records, as Markdown."""
+    changes = planned.risky.changes
+    rows = [
+        f"| {change.what} | `{change.object}` | {_cell(change.from_)} | {_cell(change.to)} | {change.risk} |"
+        for change in changes[:MAX_LISTED]
+    ]
+    others = len(planned.plan.changes) - len(changes)
+    lines = ["| change | of | from | to | risk |", "|---|---|---|---|---|", *rows, ""]
+    if len(changes) > MAX_LISTED:
+        lines.append(f"and {len(changes) - MAX_LISTED} more: see the log of `{PLAN_TASK}`.")
+    lines.append(f"{others} other changes cost nothing. **Reject** changes nothing at all.")
+    return "\n".join(lines)
+
+
+def _cell(value: str | int | None) -> str:
+    return "not set" if value is None else f"`{value}`"

@@ -1,0 +1,275 @@
+"""The tasks of ``sync_topics``: what they return, whom they ask, and what they refuse to do unasked."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from onceover import topicrun
+from onceover.engine.acls import AclPlan
+from onceover.engine.plan import Change, Refusal
+from onceover.engine.topicplan import TopicPlan
+from onceover.engine.topicsteps import ConfigDiff, SetConfig
+from onceover.engine.topicsync import Applied, SyncPlan
+from onceover.errors import Retriable, UsageError
+from onceover_airflow import approval, topics
+from onceover_airflow.errors import JobInterrupted
+from tests.unit.airflow.conftest import FakeSpark
+
+FLOW = "flights"
+
+
+def plan_of(*diffs: ConfigDiff, refused: tuple[Refusal, ...] = ()) -> SyncPlan:
+    steps = tuple(SetConfig("orders", "orders", one) for one in diffs)
+    changes = tuple(step.change for step in steps)
+    return SyncPlan(
+        TopicPlan(operation="topics", flow=FLOW, changes=changes, steps=steps, refused=refused), AclPlan()
+    )
+
+
+HARMLESS = ConfigDiff("segment.ms", None, "1000")
+SHORTER = ConfigDiff("retention.ms", "9000", "1000")
+SHORTEST = ConfigDiff("retention.ms", "9000", "10")
+EMPTY = plan_of()
+
+
+class Clusters:
+    """What the use case would find: plans in their order, the last one again and again."""
+
+    def __init__(self, *plans: SyncPlan) -> None:
+        self._plans = list(plans)
+        self.applied: list[Change] = []
+        self.problem: Exception | None = None
+
+    def plan(self, _: object) -> SyncPlan:
+        if self.problem is not None:
+            raise self.problem
+        return self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]
+
+    def apply(self, flow: object, announce: Callable[[SyncPlan], None]) -> Applied:
+        first = self.plan(flow)
+        announce(first)
+        self.applied += first.plan.changes
+        return Applied(first, EMPTY, [], len(first.plan.changes))
+
+
+class Context:
+    """A task's context: params, what the plan's task returned, outlets."""
+
+    def __init__(self, planned: Mapping[str, Any] | None, *, apply: bool = True) -> None:
+        self.planned = planned
+        self.values = {"params": {"apply": apply, "flow": FLOW}, "ti": self, "outlet_events": self}
+        self.assets: list[tuple[str, Mapping[str, Any]]] = []
+
+    def xcom_pull(self, *, task_ids: str) -> Mapping[str, Any] | None:
+        assert task_ids == "plan_topics"
+        return self.planned
+
+    def __getitem__(self, alias: Any) -> Context:
+        assert alias.name == topics.SYNCED_ALIAS
+        return self
+
+    def add(self, asset: Any, *, extra: Mapping[str, Any]) -> None:
+        self.assets.append((asset.uri, extra))
+
+
+@pytest.fixture(autouse=True)
+def flow(spark: FakeSpark) -> None:
+    """A flow file named ``flights``."""
+
+
+Live = Callable[..., Clusters]
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> Live:
+    """Say what the clusters will look like."""
+
+    def set_up(*plans: SyncPlan) -> Clusters:
+        clusters = Clusters(*plans)
+        monkeypatch.setattr(topicrun, "plan_topics", clusters.plan)
+        monkeypatch.setattr(topicrun, "apply_topics", clusters.apply)
+        monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
+        return clusters
+
+    return set_up
+
+
+def within(monkeypatch: pytest.MonkeyPatch, context: Context) -> Context:
+    monkeypatch.setattr(topics, "get_current_context", lambda: context.values)
+    return context
+
+
+def test_plan_returns_ids_and_counts_and_shows_the_plan(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+    """A person reads it in the log; the XCom holds no topic and no value."""
+    planned = plan_of(HARMLESS, SHORTER)
+    live(planned)
+    with caplog.at_level(logging.INFO):
+        counts = topics.plan_topics(FLOW)
+    assert counts == {
+        "flow": FLOW,
+        "plan_id": planned.plan.plan_id,
+        "changes": 2,
+        "risky": 1,
+        "risk_id": planned.risky.plan_id,
+        "refused": 0,
+    }
+    assert "orders retention.ms: 9000 -> 1000" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("problem", "seen"),
+    [(Retriable("west is away"), JobInterrupted), (UsageError("no right"), AirflowFailException)],
+)
+def test_only_a_cluster_that_is_away_is_tried_again(
+    live: Live, problem: Exception, seen: type[Exception]
+) -> None:
+    """Everything else needs a person."""
+    live(EMPTY).problem = problem
+    with pytest.raises(seen, match=str(problem)):
+        topics.plan_topics(FLOW)
+
+
+def test_approved_changes_are_made(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And those that cost nothing, whether they were in the plan or came later."""
+    clusters = live(plan_of(HARMLESS, SHORTER))
+    within(monkeypatch, Context(topics.count_plan(plan_of(SHORTER))))
+    assert topics.apply_topics(FLOW)["changes_made"] == 2
+    assert len(clusters.applied) == 2
+
+
+def test_a_risk_that_nobody_approved_is_not_taken(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clusters changed between the approval and now."""
+    clusters = live(plan_of(SHORTEST))
+    within(monkeypatch, Context(topics.count_plan(plan_of(SHORTER))))
+    with pytest.raises(AirflowFailException, match="start the DAG again"):
+        topics.apply_topics(FLOW)
+    assert clusters.applied == []
+
+
+def test_a_risk_that_is_gone_needs_no_approval(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The approved change was made by hand meanwhile."""
+    live(EMPTY)
+    within(monkeypatch, Context(topics.count_plan(plan_of(SHORTER))))
+    assert topics.apply_topics(FLOW)["changes_made"] == 0
+
+
+def test_with_apply_off_nothing_is_asked_and_nothing_done(
+    live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A plan only."""
+    clusters = live(plan_of(SHORTER))
+    context = within(monkeypatch, Context(topics.count_plan(plan_of(SHORTER)), apply=False))
+    with pytest.raises(AirflowSkipException):
+        topics.apply_topics(FLOW)
+    with pytest.raises(AirflowSkipException):
+        asked(context)
+    assert clusters.applied == []
+
+
+def test_report_announces_the_asset_when_nothing_is_left(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the asset of a flow that caught up."""
+    live(EMPTY)
+    context = within(monkeypatch, Context(None))
+    counts = topics.report_topics(FLOW)
+    assert context.assets == [("kafka://west/flights.topics", counts)]
+
+
+def test_report_after_a_rejection_announces_nothing(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The change is still there, and that is what the person wanted."""
+    live(plan_of(SHORTER))
+    context = within(monkeypatch, Context(None))
+    assert topics.report_topics(FLOW)["changes"] == 1
+    assert context.assets == []
+
+
+def test_report_fails_when_somebody_has_to_decide(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the way out; a remark alone fails nothing."""
+    blocked = Refusal("orders", "TARGET_NOT_EMPTY", "it holds records", "delete it")
+    live(plan_of(refused=(blocked,)))
+    context = within(monkeypatch, Context(None))
+    with pytest.raises(AirflowFailException, match="orders: it holds records; to resolve: delete it"):
+        topics.report_topics(FLOW)
+    live(plan_of(refused=(Refusal("orders", "KEY_UNKNOWN", "no such key", "nothing", blocks=False),)))
+    topics.report_topics(FLOW)
+    assert len(context.assets) == 1
+
+
+# ---- the approval
+
+
+def asked(context: Context) -> tuple[approval.ApprovePlanOperator, dict[str, Any]]:
+    """Execute the approval with the framework's part replaced; return what it would have asked."""
+    operator = approval.ApprovePlanOperator(task_id="approve_changes", flow=FLOW)
+    question: dict[str, Any] = {}
+
+    def put(self: Any, _: Any) -> None:
+        question.update(body=self.body, options=self.options, defaults=self.defaults)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ApprovalOperator, "execute", put)
+        values: Any = context.values
+        operator.execute(values)
+    return operator, question
+
+
+def test_only_changes_that_may_cost_records_are_asked_about(live: Live) -> None:
+    """The body shows each of them; silence means no."""
+    planned = plan_of(HARMLESS, SHORTER)
+    live(planned)
+    _, question = asked(Context(topics.count_plan(planned)))
+    assert "| set config | `orders retention.ms` | `9000` | `1000` | destructive |" in question["body"]
+    assert "segment.ms" not in question["body"]
+    assert "1 other changes" in question["body"]
+    assert (question["options"], question["defaults"]) == (["Approve", "Reject"], ["Reject"])
+
+
+def test_a_harmless_plan_is_not_asked_about(live: Live) -> None:
+    """Nobody is woken for a new topic."""
+    live(plan_of(HARMLESS))
+    with pytest.raises(AirflowSkipException, match="no change of the plan can cost records"):
+        asked(Context(topics.count_plan(plan_of(HARMLESS))))
+
+
+def test_a_plan_that_changed_before_the_question_is_not_asked_about(live: Live) -> None:
+    """What a person approves has to be what they saw."""
+    live(plan_of(SHORTEST))
+    with pytest.raises(AirflowFailException, match="start the DAG again"):
+        asked(Context(topics.count_plan(plan_of(SHORTER))))
+
+
+def test_a_long_list_is_cut_and_says_where_the_rest_is() -> None:
+    """A person decides by the first page, and knows that there is more."""
+    diffs = [ConfigDiff("retention.ms", str(9000 + n), "1") for n in range(40)]
+    body = approval.question(plan_of(*diffs))
+    assert body.count("destructive") == approval.MAX_LISTED
+    assert "and 10 more: see the log of `plan_topics`" in body
+
+
+@pytest.mark.parametrize(("answer", "skipped"), [("Approve", False), ("Reject", True)])
+def test_the_answer_decides_about_the_task_downstream(
+    monkeypatch: pytest.MonkeyPatch, answer: str, skipped: bool
+) -> None:
+    """Rejected: apply is skipped, whatever its trigger rule says."""
+    from airflow.sdk import DAG, task
+
+    skips: list[str] = []
+    monkeypatch.setattr(ApprovalOperator, "skip", lambda _, ti, tasks: skips.extend(t.task_id for t in tasks))
+    with DAG("d"):
+        operator = approval.ApprovePlanOperator(task_id="approve_changes", flow=FLOW)
+        operator >> task(task_id="apply_topics", trigger_rule="none_failed")(lambda: None)()
+    event = {
+        "chosen_options": [answer],
+        "params_input": {},
+        "responded_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "responded_by_user": {"id": "1", "name": "ann"},
+    }
+    context: Any = {"ti": None, "task": operator}
+    operator.execute_complete(context, event)
+    assert skips == (["apply_topics"] if skipped else [])
