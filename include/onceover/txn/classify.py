@@ -30,6 +30,10 @@ class Api(Enum):
     FIND_COORDINATOR = auto()
     METADATA = auto()
     OFFSET_FOR_LEADER_EPOCH = auto()
+    LIST_GROUPS = auto()
+    OFFSET_COMMIT = auto()
+    """OffsetCommit outside a transaction, for a group without members."""
+    OFFSET_DELETE = auto()
 
 
 class Action(Enum):
@@ -201,6 +205,9 @@ _TABLE: Final[Mapping[Api, Mapping[int, Action]]] = {
         **_LEADER,
         **_codes(Action.REFRESH_AND_RETRY, _UNKNOWN_TOPIC_OR_PARTITION),
     },
+    Api.LIST_GROUPS: _COORDINATOR,
+    Api.OFFSET_COMMIT: {**_COORDINATOR, **_MISSING, **_GROUP_TAKEN},
+    Api.OFFSET_DELETE: {**_COORDINATOR, **_MISSING},
 }
 
 

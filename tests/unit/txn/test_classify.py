@@ -13,6 +13,9 @@ COORDINATED = [
     Api.TXN_OFFSET_COMMIT,
     Api.END_TXN,
     Api.OFFSET_FETCH,
+    Api.LIST_GROUPS,
+    Api.OFFSET_COMMIT,
+    Api.OFFSET_DELETE,
 ]
 LED = [Api.FETCH, Api.LIST_OFFSETS, Api.METADATA, Api.OFFSET_FOR_LEADER_EPOCH]
 REPEATS = [Api.INIT_PRODUCER_ID, Api.ADD_PARTITIONS, Api.ADD_OFFSETS, Api.TXN_OFFSET_COMMIT, Api.END_TXN]
@@ -50,8 +53,9 @@ ROWS: list[tuple[list[Api], list[int], Action]] = [
         [3, 100, 103],
         Action.MISSING,
     ),
+    ([Api.OFFSET_COMMIT, Api.OFFSET_DELETE], [3, 100, 103], Action.MISSING),
     ([Api.LIST_OFFSETS, Api.OFFSET_FOR_LEADER_EPOCH], [3], Action.REFRESH_AND_RETRY),
-    ([Api.TXN_OFFSET_COMMIT], [12, 22, 25, 82], Action.OPERATOR),
+    ([Api.TXN_OFFSET_COMMIT, Api.OFFSET_COMMIT], [12, 22, 25, 82], Action.OPERATOR),
     ([Api.OFFSET_FETCH], [88], Action.RETRY),
     (LED, [5, 6, 8, 9, 56, 72, 74, 75], Action.REFRESH_AND_RETRY),
     (LED, [7, 78, 89], Action.RETRY),

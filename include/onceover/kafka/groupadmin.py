@@ -1,0 +1,154 @@
+"""Consumer groups of one cluster: list, read and write their committed offsets, over Kafka's own requests.
+
+Invariant: an answer is complete or an error; what could not be read is never an empty answer. A write is
+refused by the broker itself while the group has members, in the same step that would write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, TypeVar
+
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.kafka import calls, groupcalls
+from onceover.kafka.backoff import Deadline
+from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.groupcalls import ListedGroup
+from onceover.model import TopicPartition
+from onceover.txn.classify import Action, Api, classify
+
+T = TypeVar("T")
+
+# What a coordinator answers to a writer from outside while a group has members: unknown member (every
+# state but empty), illegal generation, rebalance in progress, non-empty group, member of the topic, stale
+# member epoch (KIP-848).
+_HAS_MEMBERS: Final = frozenset({22, 25, 27, 68, 86, 113})
+_NO_GROUP: Final = frozenset({69})
+# A coordinator that moves is there again within seconds; one that is away holds up only its own groups.
+_RETRY_S: Final = 5.0
+
+
+class HasMembers(NeedsOperator):
+    """The group has members now: it is left alone."""
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The groups of a cluster.
+
+    Args:
+        groups: by name.
+        unheard: why some brokers did not answer; the groups that they coordinate are not known.
+    """
+
+    groups: Mapping[str, ListedGroup]
+    unheard: tuple[OnceoverError, ...] = ()
+
+
+class GroupAdmin:
+    """Groups of one cluster. Not thread-safe; the cluster belongs to the caller.
+
+    Every call tries again for some seconds while the coordinator moves.
+
+    Args:
+        cluster: where the groups are.
+        retry_s: seconds to try again for.
+    """
+
+    def __init__(self, cluster: Cluster, retry_s: float = _RETRY_S) -> None:
+        self.cluster = cluster
+        self._retry_s = retry_s
+        self._version: int | None = None
+
+    def groups(self) -> Listing:
+        """Ask every broker for the groups that it coordinates.
+
+        Raises:
+            Retriable: no broker of the cluster answers.
+            UsageError: the cluster refuses the login.
+        """
+        brokers = self._retry(lambda: [b.node_id for b in calls.metadata(self.cluster.control(), []).brokers])
+        found: dict[str, ListedGroup] = {}
+        unheard: list[OnceoverError] = []
+        for node in brokers:
+            try:
+                found.update({g.group_id: g for g in self._retry(partial(self._list, node))})
+            except Retriable as error:
+                unheard.append(error)
+        return Listing(found, tuple(unheard))
+
+    def committed(self, group: str) -> dict[TopicPartition, calls.CommittedOffset]:
+        """Return everything that the group has committed; nothing for a group that does not exist.
+
+        Raises:
+            Retriable: the coordinator is away, or a transaction of the group stays open.
+            UsageError: not authorized.
+        """
+        return self._retry(lambda: self.cluster.committed(group, None))
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]) -> None:
+        """Commit offsets for a group without members, which is created where it is missing.
+
+        Trying again after a lost answer writes the same once more.
+
+        Raises:
+            HasMembers: nothing was written: somebody consumes.
+            Retriable: the coordinator is away; it may have been written.
+            UsageError: not authorized.
+            NeedsOperator: the broker refuses a partition, which may not exist any more.
+        """
+        self._retry(lambda: self._commit(group, offsets))
+
+    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what a group without members has committed for partitions.
+
+        Raises:
+            As ``commit``.
+        """
+        wanted = list(partitions)
+        self._retry(lambda: self._delete(group, wanted))
+
+    # ---- one try each
+
+    def _list(self, node: int) -> list[ListedGroup]:
+        connection = self.cluster.control(node)
+        if self._version is None:
+            self._version = groupcalls.list_groups_version(connection)
+        code, groups = groupcalls.list_groups(connection, self._version)
+        action = classify(Api.LIST_GROUPS, code)
+        if action is not Action.OK:
+            raise failure(self.cluster.alias, Api.LIST_GROUPS, action, code, f"broker {node}")
+        return groups
+
+    def _commit(self, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]) -> None:
+        connection = self.cluster.coordinator(group, calls.GROUP)
+        answer = groupcalls.offset_commit(connection, group, offsets)
+        for tp, code in answer.items():
+            self._check(Api.OFFSET_COMMIT, code, group, f"group {group}, {tp}")
+
+    def _delete(self, group: str, partitions: list[TopicPartition]) -> None:
+        connection = self.cluster.coordinator(group, calls.GROUP)
+        code, answer = groupcalls.offset_delete(connection, group, partitions)
+        if code in _NO_GROUP:
+            return
+        for each in (code, *answer.values()):
+            self._check(Api.OFFSET_DELETE, each, group, f"group {group}")
+
+    def _check(self, api: Api, code: int, group: str, subject: str) -> None:
+        if code in _HAS_MEMBERS:
+            raise HasMembers(
+                f"group {group} has members on {self.cluster.alias}",
+                code="HAS_MEMBERS",
+                where=subject,
+                resolve="stop its consumers there, then run again",
+            )
+        action = classify(api, code)
+        if action is Action.REFRESH_AND_RETRY:
+            self.cluster.forget_coordinator(group, calls.GROUP)
+        if action is not Action.OK:
+            raise failure(self.cluster.alias, api, action, code, subject)
+
+    def _retry(self, attempt: Callable[[], T]) -> T:
+        return self.cluster.retry(attempt, Deadline(self._retry_s))
