@@ -225,9 +225,17 @@ class FlowProcess:
 
 
 def assert_same(
-    source: Mapping[str, str], target: Mapping[str, str], topics: list[str], *, timeout_s: float = 60.0
+    source: Mapping[str, str],
+    target: Mapping[str, str],
+    topics: list[str] | Mapping[str, str],
+    *,
+    timeout_s: float = 60.0,
 ) -> None:
-    """Fail unless the independent judge finds both sides equal, record by record."""
+    """Fail unless the independent judge finds both sides equal, record by record.
+
+    Args:
+        topics: names, or source names with what their copies are called.
+    """
     verdict = compare_topics(dict(source), dict(target), topics, timeout_s=timeout_s)
     if not verdict.ok:
         raise AssertionError(verdict.explain())
