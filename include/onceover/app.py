@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from onceover.config.clients import resolve_clients
@@ -20,7 +21,7 @@ from onceover.engine.scope import Rules
 from onceover.engine.supervisor import Scope, Supervisor
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
-from onceover.treatments import treatment_of
+from onceover.treatments import dead_letter_specs, target_partitions, treatment_of
 
 log = logging.getLogger(__name__)
 
@@ -85,33 +86,44 @@ def identity(flow: Flow) -> FlowIdentity:
     return FlowIdentity(flow.flow, flow.lanes, flow.sha256, flow.delivery)
 
 
-def rules(flow: Flow, *, run: Flow | None = None) -> Rules:
+def rules(
+    flow: Flow, *, run: Flow | None = None, target_partitions: Callable[[int], int] | None = None
+) -> Rules:
     """Return what decides which topics are in.
 
     Args:
         flow: the flow file as it is now.
         run: the flow file as it was when the run began: naming and the clusters' names stay as they were.
+        target_partitions: what the flow's handler says; None where only names are asked for.
     """
     begun = run or flow
     naming = Naming(begun.topics.naming, begun.source.alias, begun.target.alias)
-    return Rules(flow.topics.include, flow.topics.exclude, naming)
+    if target_partitions is None:
+        return Rules(flow.topics.include, flow.topics.exclude, naming)
+    return Rules(flow.topics.include, flow.topics.exclude, naming, target_partitions)
 
 
 def supervisor(watch: FlowWatch, source: Cluster, target: Cluster) -> Supervisor:
-    """Return the supervisor of a new run."""
+    """Return the supervisor of a new run.
+
+    Raises:
+        UsageError: the flow's handler cannot be loaded here.
+    """
     flow = watch.flow
+    counts = target_partitions(flow, watch.run)
 
     def scope() -> Scope:
         topics = watch.current().topics
         start = topics.start_timestamp_ms
         return Scope(
-            rules=rules(watch.current(), run=flow),
+            rules=rules(watch.current(), run=flow, target_partitions=counts),
             start=topics.start if start is None else start,
             interval_s=topics.discovery_interval_ms / 1000,
             sync_configs=topics.sync_configs,
         )
 
-    state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms)
+    letters = tuple(dead_letter_specs(watch.run))
+    state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms, letters)
     acls = AclSync(source, target, lambda: watch.current().topics.sync_acls)
     return Supervisor(identity(flow), source, target, scope, state, acls)
 

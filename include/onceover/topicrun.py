@@ -7,16 +7,19 @@ from collections.abc import Callable
 from onceover.app import open_clusters, rules
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
+from onceover.config.runsettings import RunSettings
 from onceover.engine.flowtopics import StateSettings
 from onceover.engine.journal import Journal
 from onceover.engine.topicsync import Applied, SyncPlan, TopicSync, Wish
 from onceover.kafka.cluster import Cluster
+from onceover.treatments import target_partitions
 
 
 def topic_sync(flow: Flow, source: Cluster, target: Cluster) -> TopicSync:
     """Return what plans and applies the flow's topics from outside, whether it runs or not."""
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms)
-    wish = Wish(rules(flow), flow.topics.sync_configs, flow.topics.sync_acls, state)
+    counts = target_partitions(flow, RunSettings.of(flow))
+    wish = Wish(rules(flow, target_partitions=counts), flow.topics.sync_configs, flow.topics.sync_acls, state)
     return TopicSync(flow.flow, wish, source, target)
 
 

@@ -113,7 +113,10 @@ class Enroller:
         if not targets:
             return {}
         deadline, backoff = Deadline(_CREATED_WITHIN_S), Backoff()
-        counts = {target: len(view.source[source].partitions) for source, target in targets.items()}
+        counts = {
+            target: view.rules.target_partitions(len(view.source[source].partitions))
+            for source, target in targets.items()
+        }
         while True:
             found = self.target.topics(sorted(counts))
             missing = [name for name, count in counts.items() if not _is_ready(found.get(name), count)]

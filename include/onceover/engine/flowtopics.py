@@ -12,10 +12,11 @@ from onceover.kafka.cluster import Cluster
 
 @dataclass(frozen=True)
 class StateSettings:
-    """How the flow's own topics are created."""
+    """How the flow's own topics are created; ``dead_letter`` holds the topic of its bad records, if any."""
 
     replication_factor: int
     map_retention_ms: int
+    dead_letter: tuple[TopicSpec, ...] = ()
 
 
 def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: StateSettings) -> None:
@@ -32,9 +33,11 @@ def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: State
         [
             TopicSpec(state, names.STATE_PARTITIONS, factor, {"cleanup.policy": "compact"}),
             TopicSpec(offsets, names.MAP_PARTITIONS, factor, retention),
+            *settings.dead_letter,
         ]
     )
-    target.retry(lambda: _check_ready(target, [state, offsets]))
+    wanted = [state, offsets, *(spec.name for spec in settings.dead_letter)]
+    target.retry(lambda: _check_ready(target, wanted))
 
 
 def _check_ready(target: Cluster, wanted: list[str]) -> None:

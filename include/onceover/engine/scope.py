@@ -7,8 +7,8 @@ internal; never on what has been copied so far. Every answer has its reason.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from typing import Final
 
 from onceover.engine.naming import PREFIX, Naming
@@ -22,6 +22,10 @@ INTERNAL: Final = (
 _HEARTBEATS: Final = "heartbeats"
 
 
+def _same_count(source_partitions: int) -> int:
+    return source_partitions
+
+
 @dataclass(frozen=True)
 class Rules:
     """What decides; two that are equal decide the same.
@@ -29,11 +33,14 @@ class Rules:
     Args:
         include: anchored regular expressions; ``exclude`` likewise, and it wins.
         naming: names on the target, and hop detection.
+        target_partitions: partitions of a copy for so many of its source; more than those only where a
+            handler wants it. Raises ``UsageError`` for fewer.
     """
 
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     naming: Naming
+    target_partitions: Callable[[int], int] = field(default=_same_count, compare=False)
 
 
 @dataclass(frozen=True)

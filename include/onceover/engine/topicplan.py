@@ -26,6 +26,7 @@ from onceover.engine.topicsteps import (
     TopicStep,
     diff,
 )
+from onceover.errors import UsageError
 from onceover.kafka.admin import TopicSpec
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
@@ -162,7 +163,7 @@ class _Planning:
         if wanted is not old.active:
             self._turn.append(replace(old, active=wanted))
         if wanted and info is not None:
-            self._grow(info, old)
+            self._grow(verdict, info, old)
             self._configure(verdict, old)
 
     def _gives_way(self, old: Enrolment, loop: Loop) -> bool:
@@ -172,17 +173,33 @@ class _Planning:
         """
         return not old.active or (loop.at_ms, loop.flow) < (old.at_ms, self._view.flow)
 
-    def _grow(self, info: TopicInfo, old: Enrolment) -> None:
+    def _grow(self, verdict: Verdict, info: TopicInfo, old: Enrolment) -> None:
         existing = self._view.target.get(old.target)
         # Recreated, deleted or shrunk topics are the lanes' business: they stop the partitions (G5).
-        if len(info.partitions) <= len(old.start) or info.topic_id != old.source_id:
+        if len(info.partitions) < len(old.start) or info.topic_id != old.source_id:
             return
         if existing is None or existing.topic_id != old.target_id:
             return
-        if len(existing.partitions) < len(info.partitions):
-            counts = len(existing.partitions), len(info.partitions)
+        wanted = self._wanted_partitions(verdict, info)
+        if wanted is None:
+            return
+        grown = len(info.partitions) > len(old.start)
+        ours = self._view.adopt or existing.name in self._view.managed
+        # Without growth on the source, a new handler may want more.
+        if len(existing.partitions) < wanted and (grown or ours):
+            counts = len(existing.partitions), wanted
             self._steps.append(AddPartitions(info.name, old.target, *counts))
-        self._enrol.append(info.name)
+        if grown:
+            self._enrol.append(info.name)
+
+    def _wanted_partitions(self, verdict: Verdict, info: TopicInfo) -> int | None:
+        """Return how many partitions the copy has; None where the flow's handler wants too few."""
+        try:
+            return self._view.rules.target_partitions(len(info.partitions))
+        except UsageError as error:
+            fix = error.resolve or "correct the handler"
+            self._refuse(verdict, "TARGET_PARTITIONS", f"{error.message} (seen: {error.seen})", fix)
+            return None
 
     def _configure(self, verdict: Verdict, old: Enrolment) -> None:
         existing = self._view.target.get(old.target)
@@ -203,10 +220,13 @@ class _Planning:
         for check in (self._check_name, self._check_others, self._check_leaders):
             if not check(verdict, info):
                 return
+        wanted = self._wanted_partitions(verdict, info)
+        if wanted is None:
+            return
         if verdict.target_topic in self._view.target:
-            self._take(verdict, info)
+            self._take(verdict, wanted)
         elif not self._view.sync_configs or info.name in self._view.overrides:
-            self._create(verdict, info)
+            self._create(verdict, wanted)
 
     def _check_name(self, verdict: Verdict, _: TopicInfo) -> bool:
         name = verdict.target_topic
@@ -254,17 +274,17 @@ class _Planning:
                 return False
         return True
 
-    def _create(self, verdict: Verdict, info: TopicInfo) -> None:
+    def _create(self, verdict: Verdict, partitions: int) -> None:
         wanted = self._wanted(verdict)
         config = {key: value for key, value in wanted.items() if self._understood(verdict, key, value)}
-        spec = TopicSpec(verdict.target_topic, len(info.partitions), -1, config)
+        spec = TopicSpec(verdict.target_topic, partitions, -1, config)
         self._steps.append(CreateTopic(verdict.topic, spec))
         self._enrol.append(verdict.topic)
 
-    def _take(self, verdict: Verdict, info: TopicInfo) -> None:
-        """Take a target topic that is there already, if it is empty and as large as the source's."""
+    def _take(self, verdict: Verdict, here: int) -> None:
+        """Take a target topic that is there already, if it is empty and has ``here`` partitions."""
         existing = self._view.target[verdict.target_topic]
-        here, there = len(info.partitions), len(existing.partitions)
+        there = len(existing.partitions)
         ours = self._view.adopt or existing.name in self._view.managed
         if any(self._view.target_ends.get(TopicPartition(existing.name, p), 1) for p in existing.partitions):
             self._refuse(
@@ -291,7 +311,7 @@ class _Planning:
         self._refuse(
             verdict,
             "PARTITION_COUNT",
-            f"target topic {existing.name} has {there} partitions, the source {wanted}",
+            f"target topic {existing.name} has {there} partitions, the flow needs {wanted}",
             fix,
         )
 
