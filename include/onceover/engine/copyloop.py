@@ -293,6 +293,9 @@ class CopyLoop:
             return True
         if time.monotonic() - self._begun_s >= current.max_interval_s:
             return True
+        if not self.producer.visible_at_commit:
+            # Readers wait for nothing: each commit more would only cost both sides.
+            return False
         # Dry: everything that readers may see now is in hand, so waiting would only add latency.
         return all(p.caught_up for p in self.partitions.values()) and not self.fetcher.answered()
 

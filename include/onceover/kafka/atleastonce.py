@@ -145,6 +145,8 @@ class AtLeastOnceProducer:
         self._own = own
         self._data = data
 
+    visible_at_commit: Final = False
+
     @property
     def in_transaction(self) -> bool:
         """True when something of the lane's own was added since the last end of a transaction."""

@@ -57,6 +57,10 @@ class TxnProducer(Protocol):
     def in_transaction(self) -> bool:
         """True when something was added since the last end of a transaction."""
 
+    @property
+    def visible_at_commit(self) -> bool:
+        """True when readers see what was sent only after ``commit``: waiting with it costs latency."""
+
     def init(self) -> bool:
         """Try InitProducerId once; False means "not yet", look at the layout before trying again."""
 

@@ -52,6 +52,8 @@ class TransactionalProducer:
         self._link = ProduceLink(cluster, transactional_id, self._answered)
         self._acks: list[Acknowledged] = []
 
+    visible_at_commit: Final = True
+
     @property
     def in_transaction(self) -> bool:
         """True when something was added since the last end of a transaction."""

@@ -67,6 +67,7 @@ class FakeProducer:
     """TransactionalProducer, by transactional.id."""
 
     in_transaction = False
+    visible_at_commit = True
 
     def __init__(self, world: World, transactional_id: str) -> None:
         self._world, self._id = world, transactional_id.rsplit(".", 1)[1]

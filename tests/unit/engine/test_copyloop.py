@@ -97,6 +97,13 @@ def test_commits_when_dry_and_goes_on_while_more_is_there() -> None:
     assert [(r.source_start, r.source_end) for r in setting.run({A: 3, B: 0})] == [(0, 2), (2, 3)]
 
 
+def test_commits_at_its_interval_only_where_readers_do_not_wait_for_it() -> None:
+    """At least once, what is sent can be read: committing whenever the source is dry would only cost."""
+    script = [[(A, answer([stored(n)], lso=n + 1))] for n in range(3)]
+    setting = Setting(script, FakeProducer(visible_at_commit=False))
+    assert [(r.source_start, r.source_end) for r in setting.run({A: 3, B: 0})] == [(0, 3)]
+
+
 def test_commits_when_enough_bytes_are_sent() -> None:
     """max_bytes bounds a transaction although more is waiting."""
     script = [[(A, answer([stored(n)], lso=9))] for n in range(3)]

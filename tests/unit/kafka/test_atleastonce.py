@@ -169,6 +169,12 @@ def test_topic_recreated_before_its_progress_is_noticed_where_produce_goes_by_na
     never_committed(made, cluster)
 
 
+def test_readers_wait_for_the_commit_of_a_transaction_and_for_nothing_else(cluster: FakeCluster) -> None:
+    """So a lane commits when it runs dry in the one mode, and at its interval in the other."""
+    assert producer(cluster).visible_at_commit
+    assert not both(cluster).visible_at_commit
+
+
 def test_abort_asks_nothing_of_the_data_and_close_drops_every_connection(cluster: FakeCluster) -> None:
     """The data stays, as it does after a crash."""
     made = both(cluster)
