@@ -163,9 +163,8 @@ def test_without_authorizer_the_copy_goes_on_and_says_so(
         topic = replica.topic()
         replica.source.plain(topic, 0, replica.source.records(20), Codec.LZ4)
         with replica.flow.running() as (lead, layout):
-            assert [(r["code"], r["blocks"]) for r in state_of(replica)["heartbeat"]["refused"]] == [
-                ("NO_AUTHORIZER", False)
-            ]
-            assert {p["state"] for p in replica.flow.status()["partitions"]} <= {"copying", "caught_up"}
+            status = replica.flow.status()
+            assert [(note["code"], note["object"]) for note in status["notes"]] == [("NO_AUTHORIZER", "acls")]
+            assert {p["state"] for p in status["partitions"]} <= {"copying", "caught_up"}
             replica.flow.finish(lead, layout)
         replica.assert_same()
