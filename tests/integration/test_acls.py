@@ -154,6 +154,37 @@ def test_acls_go_round_with_no_more_rights_than_documented(
     replica.assert_same()
 
 
+def test_the_command_brings_acls_in_line_without_a_running_flow(
+    replica: Replica,
+    superusers: tuple[AclAdmin, AclAdmin],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Created once, left alone, followed when the source's goes; the same records as a running flow's."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "home"))
+    source, target = superusers
+    topic = replica.topic()
+    reads = acl(topic, "READ")
+    source.create([reads])
+
+    def topics(action: str) -> list[str]:
+        code, document = replica.command(capsys, "topics", action, str(replica.flow.path))
+        assert code == 0, document
+        return [change["object"] for change in document["changes"] if OWN not in change["object"]]
+
+    assert topics("plan") == [topic, f"ALLOW READ to User:ann from * on topic {topic}"]
+    assert reads not in target.topic_acls()
+    topics("apply")
+    assert reads in target.topic_acls()
+    assert reads in owned(replica)
+    assert topics("apply") == []
+    source.delete([reads])
+    assert topics("apply") == [f"ALLOW READ to User:ann from * on topic {topic}"]
+    assert reads not in target.topic_acls()
+    assert topics("plan") == []
+
+
 def test_without_authorizer_the_copy_goes_on_and_says_so(
     tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
 ) -> None:
