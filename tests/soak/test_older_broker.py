@@ -28,6 +28,7 @@ from tests.support.flowcase import (
     duel,
     lane_threads,
 )
+from tests.support.repeats import count_repeats
 
 VERSION = "3.9.1"
 KILLS = [
@@ -87,6 +88,20 @@ def test_older_set_is_chosen_and_copies(case: FlowCase, monkeypatch: pytest.Monk
     case.converge()
     assert chosen == {RequestSet.V3}
     assert assert_one_generation_after_the_other(case) == {1, 2}
+
+
+def test_at_least_once_needs_nothing_newer(case: FlowCase) -> None:
+    """Data by topic name, progress in a transaction of the older set."""
+    case.flow(delivery="at_least_once").copy()
+    case.assert_complete()
+    case.feed()
+    case.kill(Step.PROGRESS_SENT, 2)
+    case.flow().copy()
+    repeats = count_repeats(case.source, case.target, [case.topic])
+    assert repeats > 0
+    case.feed()
+    case.flow().copy()
+    assert count_repeats(case.source, case.target, [case.topic]) == repeats
 
 
 def test_older_source_is_copied_to_a_newer_target(
