@@ -40,7 +40,7 @@ def source_rights(flow: str) -> list[Right]:
 def target_rights(flow: str) -> list[Right]:
     """Return the rights on the target, those for ``topics.sync_acls`` included."""
     return [
-        (TOPIC, flow, True, "WRITE READ DESCRIBE CREATE ALTER"),
+        (TOPIC, flow, True, "WRITE READ DESCRIBE CREATE ALTER DESCRIBE_CONFIGS ALTER_CONFIGS"),
         (TOPIC, "__onceover.", True, "READ WRITE DESCRIBE CREATE"),
         (GROUP, f"onceover.{flow}", False, "READ"),
         (TRANSACTIONAL_ID, f"onceover.{flow}.", True, "WRITE DESCRIBE"),

@@ -136,7 +136,7 @@ class TopicReader:
         # Any topic tells which keys the target knows; the flow's own is there from the first start on.
         own = [name for name in (names.state_topic(self.flow),) if name in view.target]
         here = self._source_admin.topic_configs(v.topic for v in wanted)
-        there = self._target_admin.topic_configs(own + copies)
+        there = _without(own, self._target_admin.topic_configs(own + copies))
         if not everything:
             here, there = (_merged(old, new) for old, new in zip(self._configs, (here, there), strict=True))
         else:
@@ -159,6 +159,12 @@ def _merged(old: TopicConfigs, new: TopicConfigs) -> TopicConfigs:
     return TopicConfigs(
         {**old.overrides, **new.overrides}, new.keys or old.keys, {**old.failures, **new.failures}
     )
+
+
+def _without(own: Collection[str], configs: TopicConfigs) -> TopicConfigs:
+    """Leave out the flow's own topics: they were asked for the sake of the keys, where that is allowed."""
+    failures = {topic: error for topic, error in configs.failures.items() if topic not in own}
+    return replace(configs, failures=failures)
 
 
 def _unreadable(configs: TopicConfigs, alias: str, new: Collection[str]) -> Iterator[Refusal]:

@@ -13,6 +13,7 @@ from onceover.engine.obstacles import Obstacle
 from onceover.engine.reading import Throttle
 from onceover.engine.stops import Stop
 from onceover.errors import MustReset, Retriable
+from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import DivergingEpoch, FetchedPartition
@@ -242,6 +243,16 @@ def test_claim_writes_the_instance_beside_every_position_and_stops_in_one_transa
     [batch] = setting.producer.sent
     written = {r.key: r.value is None for r in decode(batch.header, memoryview(batch.batch))}
     assert written == {b"stop/t/0": True, b"stop/t/2": False}
+
+
+def test_claim_renews_the_progress_of_what_is_not_copied() -> None:
+    """Stopped partitions and topics that left the filter: as it is, or it would expire after seven days."""
+    resting = TopicPartition("left", 0)
+    setting = Setting([])
+    setting.loop.resting = {resting: OffsetToCommit(7, 3, "as it was")}
+    setting.loop.claim()
+    assert setting.producer.committed[0][resting] == OffsetToCommit(7, 3, "as it was")
+    assert set(setting.producer.committed[0]) == {A, B, resting}
 
 
 def test_claim_of_a_lane_without_partitions_commits_nothing() -> None:

@@ -1,0 +1,218 @@
+"""Flows in both directions: with prefix naming they work, with identity naming they are refused."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from onceover.app import open_clusters, supervisor
+from onceover.engine import names
+from onceover.errors import UsageError
+from tests.support.adversary import Adversary
+from tests.support.clusters import SharedCluster
+from tests.support.flows import InlineFlow, assert_same, write_flow
+from tests.support.replica import Live, delete_topics
+from tests.support.wait import wait_until
+
+_TIMEOUT_S = 30.0
+_POLL_S = 0.2
+EAST, WEST = {"alias": "east"}, {"alias": "west"}
+
+
+class Pair:
+    """Flows ``there`` from east to west and ``back`` from west to east, over the same topic names."""
+
+    def __init__(self, folder: Path, name: str, east: SharedCluster, west: SharedCluster) -> None:
+        self._folder = folder
+        self.name = name
+        self.east, self.west = dict(east.client), dict(west.client)
+        self.on_east = Adversary(east.bootstrap, seed=1)
+        self.on_west = Adversary(west.bootstrap, seed=2)
+
+    def there(self, **topics: Any) -> InlineFlow:
+        """Return the flow from east to west."""
+        return self._flow(f"{self.name}-there", self.east, self.west, EAST, WEST, topics)
+
+    def back(self, **topics: Any) -> InlineFlow:
+        """Return the flow from west to east."""
+        return self._flow(f"{self.name}-back", self.west, self.east, WEST, EAST, topics)
+
+    def _flow(
+        self,
+        name: str,
+        source: Mapping[str, str],
+        target: Mapping[str, str],
+        source_side: Mapping[str, str],
+        target_side: Mapping[str, str],
+        topics: Mapping[str, Any],
+    ) -> InlineFlow:
+        path = write_flow(
+            self._folder,
+            name,
+            source,
+            target,
+            # The super-topic pattern: local topics and copies of other clusters' alike.
+            [rf".*{self.name}[.].*"],
+            source=source_side,
+            target=target_side,
+            topics=topics,
+        )
+        return InlineFlow(path)
+
+    def topic(self, suffix: str, *, on_west: bool = False, records: int = 0) -> str:
+        """Create a topic on one side, with some records."""
+        side = self.on_west if on_west else self.on_east
+        topic = side.create_topic(f"{self.name}.{suffix}", 1)
+        if records:
+            side.plain(topic, 0, side.records(records))
+        return topic
+
+    def close(self) -> None:
+        """Drop the connections."""
+        self.on_east.close()
+        self.on_west.close()
+
+
+@pytest.fixture
+def pair(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> Iterator[Pair]:
+    pair = Pair(tmp_path, unique_name, source_cluster, target_cluster)
+    yield pair
+    pair.close()
+
+
+@contextmanager
+def running(*flows: InlineFlow) -> Iterator[None]:
+    """Let flows run side by side meanwhile."""
+    with ExitStack() as stack:
+        for flow in flows:
+            live = Live(flow, 120.0)
+            live.start()
+            stack.callback(live.stop)
+        yield
+
+
+def topics_of(client: Mapping[str, str], name: str) -> set[str]:
+    """Return the topics of a cluster that carry a test's name, the flows' own left out."""
+    admin = AdminClient(dict(client))
+    return {t for t in admin.list_topics(timeout=_TIMEOUT_S).topics if name in t and not t.startswith("__")}
+
+
+def caught_up(flow: InlineFlow, topics: int) -> bool:
+    """Tell whether so many topics are copied to their ends."""
+    partitions = flow.status()["partitions"]
+    return len(partitions) == topics and all(p["lag_offsets"] == 0 for p in partitions)
+
+
+def read_by_pattern(client: Mapping[str, str], pattern: str, count: int) -> Counter[str]:
+    """Return how many records of each topic a consumer reads that subscribes to a pattern."""
+    consumer = Consumer(
+        {
+            **client,
+            "group.id": f"{pattern}-reader",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    found: Counter[str] = Counter()
+    try:
+        consumer.subscribe([pattern])
+
+        def enough() -> bool:
+            found.update(m.topic() or "" for m in consumer.consume(100, 0.2) if m.error() is None)
+            return found.total() >= count
+
+        wait_until(enough, _TIMEOUT_S, f"{count} records are read")
+    finally:
+        consumer.close()
+    return found
+
+
+def test_both_directions_with_prefix_naming(pair: Pair) -> None:
+    """Both sides have everything, nothing goes round, and a consumer of ``.*orders`` sees it all."""
+    orders = pair.topic("orders", records=20)
+    pair.topic("orders", on_west=True, records=30)
+    there, back = pair.there(naming="prefix"), pair.back(naming="prefix")
+    with running(there, back):
+        for side in (pair.on_east, pair.on_west):
+            side.plain(orders, 0, side.records(5))
+        wait_until(
+            lambda: caught_up(there, 1) and caught_up(back, 1), _TIMEOUT_S, "all is copied", poll_s=_POLL_S
+        )
+        reasons = {t["topic"]: t["reason"] for t in back.status()["topics"]}
+    assert "carries east" in reasons[f"east.{orders}"]
+    assert topics_of(pair.east, pair.name) == {orders, f"west.{orders}"}
+    assert topics_of(pair.west, pair.name) == {orders, f"east.{orders}"}
+    assert_same(pair.east, pair.west, {orders: f"east.{orders}"})
+    assert_same(pair.west, pair.east, {orders: f"west.{orders}"})
+    pattern = rf"^.*{pair.name}[.]orders"
+    assert read_by_pattern(pair.east, pattern, 60) == {orders: 25, f"west.{orders}": 35}
+    assert read_by_pattern(pair.west, pattern, 60) == {orders: 35, f"east.{orders}": 25}
+
+
+def test_a_new_flow_that_would_copy_back_does_not_start(pair: Pair) -> None:
+    """Exit 2, nothing is created; the message names the other flow and the ways out."""
+    orders = pair.topic("orders", records=3)
+    there = pair.there()
+    assert there.copy().records == 3
+    back = pair.back()
+    with pytest.raises(UsageError, match=f"{there.name} copies target topic") as refused:
+        back.copy()
+    assert (refused.value.code, refused.value.exit_code) == ("TWO_WAY", 2)
+    assert orders in str(refused.value.where)
+    assert all(
+        word in str(refused.value.resolve) for word in ("prefix", "exclude", names.state_topic(there.name))
+    )
+    own = AdminClient(pair.east).list_topics(timeout=_TIMEOUT_S).topics
+    assert not [topic for topic in own if back.name in topic]
+
+
+def test_a_flow_that_runs_leaves_out_what_another_copies_back(pair: Pair) -> None:
+    """Topic by topic: each flow goes on with what is its own."""
+    mine = pair.topic("mine", records=3)
+    yours = pair.topic("yours", on_west=True, records=4)
+    there, back = pair.there(exclude=[".*yours"]), pair.back(exclude=[".*mine"])
+    assert (there.copy().records, back.copy().records) == (3, 4)
+    back = pair.back()
+    assert back.copy().records == 0
+    (refused,) = [p for p in back.status()["partitions"] if p["stop"]]
+    assert (refused["topic"], refused["stop"]["code"]) == (mine, "TWO_WAY")
+    assert (there.copy().records, topics_of(pair.east, pair.name)) == (0, {mine, yours})
+    # Once the other flow has left the topic for good, it is refused for its records only.
+    delete_topics(pair.west, [names.state_topic(there.name)])
+    back.copy()
+    assert {p["stop"]["code"] for p in back.status()["partitions"] if p["stop"]} == {"TARGET_NOT_EMPTY"}
+
+
+def test_two_flows_that_start_at_once_settle_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither sees the other's enrolment: the later one gives way at its next discovery."""
+    orders = pair.topic("orders")
+    pair.topic("orders", on_west=True)
+    there, back = pair.there(), pair.back()
+    leads = []
+    with ExitStack() as stack:
+        for flow in (there, back):
+            clusters = [stack.enter_context(cluster) for cluster in open_clusters(flow.watch.flow)]
+            lead = supervisor(flow.watch, *clusters)
+            stack.callback(lead.close)
+            lead.start()
+            leads.append(lead)
+        blind = monkeypatch.context()
+        with blind as patch:
+            patch.setattr("onceover.engine.topicview.loops", lambda *_: {})
+            for lead in leads:
+                lead.discover()
+        plans = [lead.discover() for lead in leads for _ in range(2)]
+        assert [[e.active for e in plan.turn] for plan in plans] == [[], [], [False], []]
+        assert [r.code for r in plans[-1].refused] == ["TWO_WAY"]
+        for lead in leads:
+            lead.end()
+    assert [p["topic"] for p in there.status()["partitions"]] == [orders]
