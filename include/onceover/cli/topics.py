@@ -50,7 +50,10 @@ def register(subparsers: Subparsers) -> None:
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     planned = plan_topics(load_flow(args.flow))
-    return CommandResult(planned.document(), planned.describe(), planned.exit_code)
+    text = planned.describe()
+    if not planned.is_empty:
+        text += f"\nnothing was changed; `onceover topics apply {args.flow}` does it"
+    return CommandResult(planned.document(), text, planned.exit_code)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:

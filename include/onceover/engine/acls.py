@@ -146,14 +146,14 @@ def _refusal(acl: Acl, own_principal: str | None) -> Refusal:
 
 def creation(acl: Acl) -> Change:
     """Return what the plan shows of a new ACL."""
-    return Change("create acl", str(acl), None, f"{acl.permission} {acl.operation}", "as on the source")
+    return Change("create acl", acl.name, None, acl.rule, "as on the source")
 
 
 def deletion(acl: Acl) -> Change:
     """Return what the plan shows of an ACL that goes."""
     reason = "created by this flow, and the source has it no more"
     # Without risk to records; and a running flow does the same without asking.
-    return Change("delete acl", str(acl), f"{acl.permission} {acl.operation}", None, reason)
+    return Change("delete acl", acl.name, acl.rule, None, reason)
 
 
 # ---- ownership records

@@ -156,7 +156,7 @@ class AclSync:
         plan = plan_acls(read_view(self._topics, state.catch_up(), source, target, principal))
         apply_acls(plan, target, notes)
         for change in plan.changes():
-            log.info("%s: %s; %s", change.what, change.object, change.reason)
+            log.info("%s of %s: %s; %s", change.what, change.object, change.to or change.from_, change.reason)
         return list(plan.refused)
 
     def _report(self, refused: list[Refusal]) -> None:

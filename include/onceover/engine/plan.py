@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-_RISKS: Final = {"repeat": "repeats", "skip": "skips", "destructive": "removes"}
+_RISKS: Final = {"repeat": "repeat", "skip": "skip", "destructive": "remove"}
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ class Change:
         """Return it as lines of text."""
         lines = [f"  {self.what} {self.object}: {_shown(self.from_)} -> {_shown(self.to)}  ({self.reason})"]
         if self.risk != "none":
-            count = "an unknown number of" if self.records is None else str(self.records)
-            lines.append(f"    {_RISKS[self.risk]} {count} offsets")
+            verb = _RISKS[self.risk]
+            known = self.records is not None
+            lines.append(f"    {verb}s {self.records} offsets" if known else f"    may {verb} records")
         return lines
 
 

@@ -55,11 +55,14 @@ class Acl(NamedTuple):
     operation: str
     permission: str
 
+    @property
+    def rule(self) -> str:
+        """Who may or may not do what, without saying where."""
+        return f"{self.permission} {self.operation} to {self.principal} from {self.host}"
+
     def __str__(self) -> str:
         kind = "topics beginning with" if self.pattern == PREFIXED else "topic"
-        return (
-            f"{self.permission} {self.operation} to {self.principal} from {self.host} on {kind} {self.name}"
-        )
+        return f"{self.rule} on {kind} {self.name}"
 
 
 class NoAuthorizer(UsageError):

@@ -186,8 +186,8 @@ def test_changes_are_told_with_their_reasons() -> None:
     ours = acl("DESCRIBE", name="east.flights")
     plan = plan_acls(view({acl()}, target=frozenset({ours}), owned=frozenset({ours})))
     create, delete = plan.changes()
-    assert create.object == "ALLOW READ to User:ann from * on topic east.flights"
-    assert (delete.what, delete.from_, delete.to) == ("delete acl", "ALLOW DESCRIBE", None)
+    assert (create.object, create.to) == ("east.flights", "ALLOW READ to User:ann from *")
+    assert (delete.what, delete.from_, delete.to) == ("delete acl", "ALLOW DESCRIBE to User:ann from *", None)
 
 
 def test_a_record_round_trips_and_another_version_is_refused() -> None:
