@@ -1,0 +1,273 @@
+"""Handlers on real brokers: their output is there exactly once, whatever kills the copy (DESIGN 6, KIP-3).
+
+What the target has to hold is computed from the source by an ordinary consumer and the handler's meaning
+written down once more; nothing of the copy is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover.engine.steps import Step
+from onceover.errors import UsageError
+from onceover.model import TopicPartition
+from onceover.wire.offsetmap import MapRecord
+from tests.support.clusters import SharedCluster
+from tests.support.handled import HandledCase, handler_keys, read_all
+from tests.support.rawkafka import RawRecord
+from tests.support.replica import Replica
+from tests.unit.handlers import samples
+
+FORMS = ["spread", "spread_batch"]
+COMMIT_STEPS = [step for step in Step if step.name.startswith(("DATA", "MAP", "PROGRESS", "COMMIT"))]
+T0_MS = 1_704_067_200_000
+Capture = pytest.CaptureFixture[str]
+Cases = Callable[..., HandledCase]
+
+
+@pytest.fixture
+def cases(
+    tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster
+) -> Iterator[Cases]:
+    made: list[HandledCase] = []
+
+    def make(form: str, **changes: Any) -> HandledCase:
+        made.append(HandledCase(tmp_path, unique_name, source_cluster, target_cluster, form, **changes))
+        return made[-1]
+
+    yield make
+    for case in made:
+        case.close()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_output_is_there_once_in_order_and_the_map_says_where(cases: Cases, form: str) -> None:
+    """Zero, one and two records for one, over more partitions than the source has, in two runs."""
+    case = cases(form)
+    records = case.copy()
+    case.feed()
+    records += case.copy()
+    assert case.held() == case.expected()
+    check_map(case, records)
+
+
+def check_map(case: HandledCase, records: list[MapRecord]) -> None:
+    """Every record on the target is in the map, once, with the offsets of both sides."""
+    source = read_all(case.source, case.topic, 3)
+    target = read_all(case.target, case.topic, 5)
+    mapped = [
+        (r.source.partition, segment.source + n, r.target.partition, segment.target + n)
+        for r in records
+        for segment in r.segments
+        for n in range(segment.count)
+    ]
+    for number, offset, at, there in mapped:
+        assert source[number][offset].timestamp_ms == target[at][there].timestamp_ms
+    places = [(at, there) for _, _, at, there in mapped]
+    assert sorted(places) == sorted((p, offset) for p, seen in target.items() for offset in seen)
+    own = sorted((r.source, r.source_start, r.source_end) for r in records if r.source == r.target)
+    for number in range(3):
+        ranges = [(start, end) for tp, start, end in own if tp.partition == number]
+        assert ranges[0][0] == 0 and all(a[1] == b[0] for a, b in pairwise(ranges))
+
+
+@pytest.mark.parametrize(
+    ("form", "step", "count"),
+    [("spread", Step.MAP_SENT, 2), ("spread_batch", Step.COMMIT, 2)],
+)
+def test_killed_in_the_middle_nothing_is_lost_or_repeated(
+    cases: Cases, form: str, step: Step, count: int
+) -> None:
+    """The output is in the same transaction as the position."""
+    case = cases(form)
+    case.kill(step, count)
+    case.feed()
+    case.copy()
+    assert case.held() == case.expected()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("step", COMMIT_STEPS, ids=lambda step: step.name)
+@pytest.mark.parametrize("form", FORMS)
+def test_killed_at_every_step(cases: Cases, form: str, step: Step, count: int) -> None:
+    """The whole matrix of the commit's steps."""
+    case = cases(form)
+    case.feed()
+    case.kill(step, count)
+    case.copy()
+    assert case.held() == case.expected()
+
+
+def failing(form: str) -> dict[str, Any]:
+    """Return the keys of a flow whose handler fails on values that begin with ``bad``."""
+    return handler_keys(form, partitions=5, bad="bad")
+
+
+def values(offset: int, bad: set[int]) -> RawRecord:
+    value = b"bad" if offset in bad else b"good"
+    return RawRecord(b"k", value, ((b"h", b"1"),), T0_MS + offset)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_handler_error_stops_the_partition_there(replica: Replica, form: str, capsys: Capture) -> None:
+    """What comes before it is copied, the other topic goes on; skipping the record resolves it."""
+    replica.configure(**failing(form))
+    topic, other = replica.topic("a"), replica.topic("b")
+    replica.source.plain(topic, 0, [values(offset, {4, 6}) for offset in range(9)])
+    replica.source.plain(other, 0, [values(offset, set()) for offset in range(9)])
+    replica.copy()
+    assert copied_offsets(replica, other) == expected_offsets(range(9))
+    assert copied_offsets(replica, topic) == expected_offsets(range(4))
+    stop = replica.stop_of(topic)
+    assert stop["code"] == "HANDLER_FAILED" and "source offset 4" in stop["message"]
+    assert "ValueError at samples.py:" in stop["seen"]
+    assert samples.SECRET.decode() not in str(stop)
+    flow = str(replica.flow.path)
+    for offset in (5, 7):
+        code, _ = replica.command(capsys, "partition", "skip-to", flow, f"{topic}:0", str(offset), "--apply")
+        assert code == 0
+        replica.copy()
+    assert copied_offsets(replica, topic) == expected_offsets(set(range(9)) - {4, 6})
+
+
+def expected_offsets(kept: Any) -> list[int]:
+    return sorted(offset for offset in kept for _ in range(offset % 3))
+
+
+def copied_offsets(replica: Replica, topic: str) -> list[int]:
+    """Return which source offsets the records on the target come from, by their timestamps."""
+    records = read_all(replica.target_client, topic, 5)
+    return sorted(s.timestamp_ms - T0_MS for seen in records.values() for s in seen.values())
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_dead_letter_takes_what_the_handler_fails_on(replica: Replica, form: str) -> None:
+    """As it was on the source, with the reason and the place in headers; everything else is copied."""
+    letters = f"{replica.name}-letters"
+    replica.configure(**failing(form), on_bad_record=f"dead_letter:{letters}")
+    topic = replica.topic("a", 2)
+    for partition in (0, 1):
+        replica.source.plain(topic, partition, [values(offset, {0, 4, 5}) for offset in range(9)])
+    outcome = replica.copy()
+    assert copied_offsets(replica, topic) == sorted(2 * expected_offsets(set(range(9)) - {0, 4, 5}))
+    found = list(replica.target_records(letters).values())
+    assert [(s.key, s.value) for s in found] == [(b"k", b"bad")] * 6
+    headers = [dict(seen.headers) for seen in found]
+    names = ("onceover.source.partition", "onceover.source.offset", "onceover.source.timestamp")
+    places = sorted(tuple(header[name] or b"" for name in names) for header in headers)
+    assert places == [(b"%d" % p, b"%d" % o, b"%d" % (T0_MS + o)) for p in (0, 1) for o in (0, 4, 5)]
+    for header in headers:
+        assert header["h"] == b"1"
+        assert header["onceover.error.code"] == b"HANDLER_FAILED"
+        assert (header["onceover.error.message"] or b"").startswith(b"ValueError at samples.py:")
+        assert samples.SECRET not in (header["onceover.error.message"] or b"")
+        assert header["onceover.flow"] == replica.name.encode()
+        assert header["onceover.source.cluster"] == b"east"
+        assert header["onceover.source.topic"] == topic.encode()
+    assert not replica.stop_of(topic, 0) and not replica.stop_of(topic, 1)
+    kept = [r for r in outcome.receipts if r.target.topic == letters]
+    assert sum(r.records for r in kept) == 6 and {r.source.partition for r in kept} == {0, 1}
+
+
+REFUSED = {
+    "RECORD_TOO_LARGE": (
+        {"max.message.bytes": "50000"},
+        RawRecord(b"k", bytes(60_000), (), T0_MS),
+    ),
+    "timestamp": (
+        {"message.timestamp.after.max.ms": "1000"},
+        RawRecord(b"k", b"late", (), 33_000_000_000_000),
+    ),
+    "null key": ({"cleanup.policy": "compact"}, RawRecord(None, b"v", (), T0_MS)),
+}
+
+
+@pytest.mark.parametrize("form", ["", *FORMS])
+@pytest.mark.parametrize("kind", REFUSED)
+def test_dead_letter_takes_what_the_target_refuses(replica: Replica, kind: str, form: str) -> None:
+    """Too large, a refused timestamp, no key for a compacted topic: the others of the batch are copied."""
+    letters = f"{replica.name}-letters"
+    keys = handler_keys(form, partitions=1) if form else {}
+    replica.configure(**keys, on_bad_record=f"dead_letter:{letters}", topics={"sync_configs": False})
+    config, bad = REFUSED[kind]
+    topic = replica.topic("a", 1, {"message.timestamp.after.max.ms": str((1 << 63) - 1)})
+    replica.target_topic(topic, 5 if form else 1, config)
+    good = [RawRecord(b"k", b"good", (), T0_MS + n) for n in range(7)]
+    # Under the sample handlers offset 2 becomes two records: it is diverted whole, once.
+    replica.source.plain(topic, 0, [*good[:2], bad, *good[2:]])
+    replica.source.plain(topic, 0, good)
+    replica.copy()
+    assert not replica.stop_of(topic)
+    [letter] = replica.target_records(letters).values()
+    assert (letter.key, letter.value) == (bad.key, bad.value)
+    headers = dict(letter.headers)
+    assert headers["onceover.source.offset"] == b"2"
+    expected = "RECORD_TOO_LARGE" if kind == "RECORD_TOO_LARGE" else "RECORD_REFUSED"
+    assert headers["onceover.error.code"] == expected.encode()
+    copied = read_all(replica.target_client, topic, 5 if form else 1)
+    assert sum(map(len, copied.values())) == (14 if not form else sum(o % 3 for o in range(15)) - 2)
+    assert all(seen.value == b"good" for records in copied.values() for seen in records.values())
+
+
+def test_dead_letter_that_refuses_as_well_stops_the_partition(replica: Replica) -> None:
+    """Nothing is dropped: the position stays at the record."""
+    letters = f"{replica.name}-letters"
+    replica.configure(on_bad_record=f"dead_letter:{letters}", topics={"sync_configs": False})
+    topic = replica.topic("a")
+    for name in (topic, letters):
+        replica.target_topic(name, 1, {"max.message.bytes": "50000"})
+    good = RawRecord(b"k", b"good", (), T0_MS)
+    replica.source.plain(topic, 0, [good, good, RawRecord(b"k", bytes(60_000), (), T0_MS), good])
+    replica.copy()
+    stop = replica.stop_of(topic)
+    assert stop["code"] == "DEAD_LETTER_REFUSED" and "offset 2" in stop["message"]
+    assert len(replica.target_records(topic)) == 2 and not replica.target_records(letters)
+
+
+def test_handler_that_wants_fewer_partitions_is_refused(replica: Replica) -> None:
+    """Progress is kept per target partition of the same number."""
+    replica.configure(**handler_keys("Wider", partitions=2))
+    topic = replica.topic("a", 3)
+    with replica.flow.running() as (lead, _):
+        [refusal] = lead.refused
+    assert (refusal.object, refusal.code) == (topic, "TARGET_PARTITIONS")
+    assert "seen: 2" in refusal.message
+
+
+def test_handler_that_cannot_be_loaded_ends_the_start(replica: Replica) -> None:
+    """Before anything is fenced or created; exit code 2."""
+    replica.configure(handler="no_such_module_anywhere:f")
+    replica.topic("a")
+    with pytest.raises(UsageError, match="there is no module no_such_module_anywhere"):
+        replica.copy()
+
+
+def test_listener_hears_of_partitions_after_they_came_and_when_the_task_ends(replica: Replica) -> None:
+    """KIP-3: once for what a lane gains, once for what it loses."""
+    samples.Wider.told.clear()
+    replica.configure(**handler_keys("Wider", partitions=4))
+    topic = replica.topic("a", 3)
+    for partition in range(3):
+        replica.source.plain(topic, partition, [values(0, set())])
+    replica.copy()
+    for what in ("gained", "lost"):
+        told = [tp for kind, partitions in samples.Wider.told if kind == what for tp in partitions]
+        assert sorted(told) == [TopicPartition(topic, partition) for partition in range(3)]
+    assert len(replica.target_records(topic, 3)) == 3
+
+
+def test_listener_that_fails_stops_the_partitions_it_was_told_of(replica: Replica) -> None:
+    """Its exception is a handler error; type and place are shown, its text is not."""
+    replica.configure(**handler_keys("Wider", partitions=1, fail_on="gained"))
+    topic = replica.topic("a")
+    replica.source.plain(topic, 0, [values(0, set())])
+    assert replica.copy().records == 0
+    stop = replica.stop_of(topic)
+    assert stop["code"] == "HANDLER_FAILED" and "partitions_gained" in stop["message"]
+    assert stop["seen"].startswith("RuntimeError at samples.py:")
