@@ -127,18 +127,19 @@ class AclSync:
         self._topics: Mapping[str, str] = {}
         self._last_s = -math.inf
 
-    def tick(self, topics: Mapping[str, str], state: StateLog, notes: Notes) -> None:
+    def tick(self, read_topics: Callable[[], Mapping[str, str]], state: StateLog, notes: Notes) -> None:
         """Bring the ACLs in line if it is time for it, or if the flow's topics have changed.
 
         Args:
-            topics: the flow's topics, source name to target name.
+            read_topics: tells the flow's topics, source name to target name; asked only where ACLs are
+                synced, because with thousands of topics the answer is not for nothing.
             state: second partition of the flow's state.
             notes: writes into it.
         """
         if not self._enabled():
             self.refused = []
             return
-        now_s = time.monotonic()
+        topics, now_s = read_topics(), time.monotonic()
         if now_s < self._last_s + INTERVAL_S and topics == self._topics:
             return
         self._topics = dict(topics)

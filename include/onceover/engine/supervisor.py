@@ -141,7 +141,7 @@ class Supervisor:
         now = time.monotonic()
         if self._discovery_is_due(now):
             self.discover()
-        self._acls.tick(self._copied(), self._requests, self._notes)
+        self._acls.tick(self._copied, self._requests, self._notes)
         if now >= self._next_heartbeat_s:
             self._beat()
             self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S

@@ -346,7 +346,7 @@ class Beside:
 
     def tick(self, **topics: str) -> None:
         state: Any = self.notes
-        self.sync.tick(topics, state, self.notes)
+        self.sync.tick(lambda: topics, state, self.notes)
 
 
 def test_acls_follow_each_minute_and_at_once_when_the_topics_change(monkeypatch: pytest.MonkeyPatch) -> None:
