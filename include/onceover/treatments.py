@@ -10,9 +10,11 @@ from onceover.config.faults import Invalid
 from onceover.config.flowfile import Flow
 from onceover.config.runsettings import RunSettings
 from onceover.engine.deadletter import topic_spec
+from onceover.engine.handling import Handling
 from onceover.engine.treatment import Treatment
 from onceover.errors import UsageError
 from onceover.kafka.admin import TopicSpec
+from onceover.model import TopicPartition
 
 # A group of batches is decompressed, made columns, handled and encoded: about five copies of it exist at
 # the same time, beside the fetched bytes. Below the least, calls cost more than they carry.
@@ -65,6 +67,19 @@ def treatment_of(flow: Flow, run: RunSettings) -> Treatment:
         handler = load_handler(run.handler, _arguments(flow, run), str(flow.path))
         use = handler_use(handler, flow.flow, group_bytes(flow))
     return Treatment(flow.flow, flow.source.alias, use, dead_letter_of(run.on_bad_record))
+
+
+def sample_handling(flow: Flow, run: RunSettings) -> Callable[[TopicPartition, int], Handling]:
+    """Return the way through the handler of a partition whose source topic has so many partitions.
+
+    Raises:
+        UsageError: the flow has no handler, or it cannot be loaded.
+    """
+    use, counts = treatment_of(flow, run).use, target_partitions(flow, run)
+    if use is None:
+        raise UsageError("the flow has no handler", code="NO_HANDLER", where=str(flow.path))
+    form = use.form
+    return lambda source, partitions: form(source, counts(partitions))
 
 
 def _arguments(flow: Flow, run: RunSettings) -> dict[str, object]:

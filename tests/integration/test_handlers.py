@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from onceover.engine.steps import Step
 from onceover.errors import UsageError
@@ -271,3 +272,22 @@ def test_listener_that_fails_stops_the_partitions_it_was_told_of(replica: Replic
     stop = replica.stop_of(topic)
     assert stop["code"] == "HANDLER_FAILED" and "partitions_gained" in stop["message"]
     assert stop["seen"].startswith("RuntimeError at samples.py:")
+
+
+def test_sample_shows_what_the_handler_would_do_and_writes_nothing(replica: Replica, capsys: Capture) -> None:
+    """Live records of the source, markers and aborted ones aside; exit code 1 when one of them fails."""
+    replica.configure(**failing("spread_batch"))
+    topic = replica.topic("a", 2)
+    for partition in (0, 1):
+        replica.source.plain(topic, partition, [values(offset, {4}) for offset in range(9)])
+        replica.source.interleaved(topic, partition)
+    flow = str(replica.write_flow())
+    code, document = replica.command(capsys, "flow", "check", flow, "--sample", "100")
+    counted = document["sample"]
+    assert code == 1 and counted["failed"] == 2
+    assert counted["records"] == sum(map(len, read_all(replica.source_client, topic, 2).values()))
+    assert counted["changed"] and counted["removed"] and counted["multiplied"]
+    assert "good" not in str(document) and samples.SECRET.decode() not in str(document)
+    assert topic not in AdminClient(replica.target_client).list_topics(timeout=30).topics
+    code, document = replica.command(capsys, "flow", "check", flow, "--sample", "5")
+    assert code in (0, 1) and document["sample"]["records"] <= 5

@@ -1,9 +1,10 @@
-"""``onceover flow check`` and ``onceover flow import``: look at flow files, touch no cluster."""
+"""``onceover flow check`` and ``onceover flow import``: look at flow files; only a sample reads a cluster."""
 
 from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,24 +12,34 @@ from typing import Any
 
 from onceover.app import rules
 from onceover.cli.output import CommandResult
+from onceover.cli.sample import document as sample_document
+from onceover.cli.sample import lines as sample_lines
+from onceover.cli.sample import take_sample
 from onceover.config.advice import advise
 from onceover.config.clients import ClientConfig, resolve_clients
 from onceover.config.faults import BadConfig, Fault
 from onceover.config.flowfile import ClusterSpec, Flow
 from onceover.config.load import flows_dir, load_flow
 from onceover.config.mm2 import Mm2Import, import_mm2
+from onceover.config.runsettings import RunSettings
 from onceover.engine.scope import explain
+from onceover.treatments import treatment_of
 
 _EXAMPLES = """examples:
   onceover flow check flights-dr
   onceover flow import mm2.properties
 """
+VIOLATION = 1
+# What a person looks at; the whole topic is what the copy is for.
+_MAX_SAMPLE = 10_000
 _CHECK_EXAMPLES = """examples:
   onceover flow check flights-dr            the file include/flows/flights-dr.yaml
   onceover flow check ./orders.yaml --json  any file; the result as JSON
   onceover flow check flights-dr --explain flights.jfk    is this topic copied, and why
+  onceover flow check flights-dr --sample 100    what the handler does to 100 live records; reads only
 
-Exit code 0: in order. 2: every fault in a line of its own, with file, key and fix."""
+Exit code 0: in order. 1: the handler fails on a record of the sample. 2: every fault in a line of its
+own, with file, key and fix."""
 
 _IMPORT_EXAMPLES = """examples:
   onceover flow import mm2.properties                 into the flows directory
@@ -41,15 +52,18 @@ Passwords are replaced by ${NAME}; the variables to set are listed."""
 def check(ref: str, topics: Sequence[str] = ()) -> dict[str, Any]:
     """Return what the flow file ``ref`` says, secrets as ``***``. Connects to nothing.
 
+    A handler is imported and made as the workers do it.
+
     Args:
         ref: name or path of the flow file.
         topics: source topics to explain: whether each is part of the flow, and why.
 
     Raises:
-        UsageError: the file, a Connection or a client file is not in order.
+        UsageError: the file, a Connection, a client file or the handler is not in order.
     """
     flow = load_flow(ref)
     source, target = resolve_clients(flow)
+    treatment_of(flow, RunSettings.of(flow))
     return {
         "flow": flow.flow,
         "path": str(flow.path),
@@ -57,6 +71,7 @@ def check(ref: str, topics: Sequence[str] = ()) -> dict[str, Any]:
         "source": _side(flow.source, source),
         "target": _side(flow.target, target),
         "lanes": flow.lanes,
+        "handler": flow.handler,
         "warnings": advise(flow, source, target),
         "topics": [explain_topic(topic, flow) for topic in topics],
     }
@@ -126,6 +141,12 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         default=[],
         help="say whether this source topic is copied, and why (may be given several times)",
     )
+    checker.add_argument(
+        "--sample",
+        metavar="N",
+        type=_count,
+        help="run the flow's handler over up to N live records of the source and show what it changes",
+    )
     checker.add_argument("--json", action="store_true", help="print one JSON document")
     checker.set_defaults(func=_run_check)
     importer = commands.add_parser(
@@ -149,11 +170,26 @@ def _run_check(args: argparse.Namespace) -> CommandResult:
         servers = cluster["client"]["bootstrap.servers"]
         lines.append(f"  {side}  {cluster['alias']} at {servers} (from {cluster['from']})")
     lines.append(f"  lanes   {document['lanes']}")
+    if document["handler"]:
+        lines.append(f"  handler {document['handler']}")
     lines += [f"  warning: {warning}" for warning in document["warnings"]]
     for topic in document["topics"]:
         fate = f"in, as {topic['target_topic']}" if topic["in"] else "out"
         lines.append(f"  topic {topic['topic']}: {fate} ({topic['reason']})")
-    return CommandResult(document, "\n".join(lines))
+    if args.sample is None:
+        return CommandResult(document, "\n".join(lines))
+    outcomes = take_sample(load_flow(args.flow), args.sample)
+    document["sample"] = sample_document(outcomes)
+    lines += sample_lines(outcomes, payload=sys.stdout.isatty())
+    failed = document["sample"]["failed"]
+    return CommandResult(document, "\n".join(lines), VIOLATION if failed else 0)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 1 <= number <= _MAX_SAMPLE:
+        raise argparse.ArgumentTypeError(f"expected 1 to {_MAX_SAMPLE}")
+    return number
 
 
 def _run_import(args: argparse.Namespace) -> CommandResult:

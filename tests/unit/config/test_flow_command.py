@@ -11,6 +11,7 @@ import pytest
 from onceover.cli import flow as command
 from onceover.cli.output import CommandResult
 from onceover.config.faults import BadConfig
+from onceover.errors import UsageError
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 from tests.unit.config.test_mm2 import FULL
 
@@ -30,6 +31,19 @@ def _run(*arguments: str) -> CommandResult:
     assert isinstance(result, CommandResult)
     assert SECRET not in result.text + json.dumps(result.document)
     return result
+
+
+def test_check_makes_the_handler_as_the_workers_do(write_flow: FlowWriter) -> None:
+    """A handler that cannot be loaded is found before anything runs; its arguments are resolved, not shown."""
+    args = {"fields": ["card"], "replacement": "${PASSWORD}"}
+    write_flow({"handler": "onceover.handlers.mask:MaskFields", "handler_args": args})
+    assert _run("check", "orders-dr").document["handler"] == "onceover.handlers.mask:MaskFields"
+    write_flow({"handler": "onceover.handlers.mask:MaskField"})
+    with pytest.raises(UsageError, match=r"has no MaskField.*one of .*MaskFields"):
+        _run("check", "orders-dr")
+    write_flow()
+    with pytest.raises(UsageError, match="a sample needs a handler"):
+        _run("check", "orders-dr", "--sample", "3")
 
 
 def test_check_reports_the_flow_and_what_deserves_a_second_look(write_flow: FlowWriter) -> None:
