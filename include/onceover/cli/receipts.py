@@ -9,7 +9,7 @@ from typing import Final
 from onceover.app import open_clusters
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow, run_dir
-from onceover.engine.mapreader import read_map
+from onceover.engine.mapindex import read_map
 
 _EXAMPLES: Final = """examples:
   onceover receipts rebuild flights-dr

@@ -7,7 +7,7 @@ a partition that is enrolled but has no progress has lost it, and nobody may gue
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
@@ -30,6 +30,8 @@ class Enrolment:
         start: first source offset of each partition, by number; its length is the partition count.
         at_ms: when it was enrolled.
         active: False when the topic has left the filter: it is not copied, and keeps its progress.
+        since: generation of a partition's ``reseed`` into or from another topic of the same name: what
+            older generations wrote into the offset map is about topics that are gone.
     """
 
     source: str
@@ -39,6 +41,7 @@ class Enrolment:
     start: Mapping[int, int]
     at_ms: int
     active: bool = True
+    since: Mapping[int, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``topic/<target>``."""
@@ -52,6 +55,7 @@ class Enrolment:
             "start": {str(p): offset for p, offset in sorted(self.start.items())},
             "at_ms": self.at_ms,
             "active": self.active,
+            "since": {str(p): generation for p, generation in sorted(self.since.items())},
         }
 
     @classmethod
@@ -76,6 +80,7 @@ class Enrolment:
             {int(p): offset for p, offset in value["start"].items()},
             value["at_ms"],
             value.get("active", True),
+            {int(p): generation for p, generation in value.get("since", {}).items()},
         )
 
     def sources(self) -> list[TopicPartition]:

@@ -1,73 +1,186 @@
-"""Reading a flow's offset map from its topic (DESIGN 4): what the receipts and translation stand on."""
+"""Reading a flow's offset map from its topic (DESIGN 4): what receipts, translation and upkeep stand on.
+
+Invariant: a partition's entries come in log order, so that whoever applies them one after the other has
+what the topic says, whether old records were merged meanwhile or not.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+from uuid import UUID
 
 from onceover.engine import names
 from onceover.errors import Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.backoff import Deadline
+from onceover.kafka.cluster import Cluster, TopicInfo, failure
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
+from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_key, decode_map_value
 from onceover.wire.records import control_type, decode
 from onceover.wire.visibility import visible_batches
 
-_MAX_BYTES = 8 << 20
-_WAIT_S = 10.0
+# One answer is decoded and applied as a whole: a quarter of a second of work, a few MB of memory.
+_MAX_BYTES: Final = 1 << 20
+_FETCH_WAIT_MS: Final = 100
+_ANSWER_WAIT_S: Final = 10.0
+# A killed lane's open transaction holds the LSO until the target aborts it, after 15 s.
+_SETTLE_S: Final = 30.0
 
 
-def read_map(target: Cluster, flow: str) -> Iterator[list[MapRecord]]:
-    """Yield every committed map record that the topic held when the call began, a fetch at a time.
+class MapEntry(NamedTuple):
+    """One record of the topic; ``record`` None removes what stands under the key."""
 
-    Records of one pair of partitions come in commit order; pairs are interleaved.
+    offset: int
+    key: MapKey
+    record: MapRecord | None
 
-    Raises:
-        Retriable: a broker is away; begin again.
-        NeedsOperator: a record cannot be read.
+
+class Chunk(NamedTuple):
+    """What one answer brought of one partition.
+
+    ``next_offset`` and ``epoch`` are where reading goes on and the leader epoch of what came before it.
     """
-    topic = names.map_topic(flow)
-    info = target.topics([topic]).get(topic)
-    if info is None:
-        return
-    partitions = [TopicPartition(topic, p) for p in info.partitions]
-    ends = target.list_offsets(partitions, calls.LATEST)
-    starts = target.list_offsets(partitions, calls.EARLIEST)
-    fetcher = Fetcher(
-        target, isolation=calls.READ_COMMITTED, max_bytes=_MAX_BYTES, partition_max_bytes=_MAX_BYTES // 4
-    )
-    try:
-        for tp in partitions:
-            leader = info.partitions[tp.partition]
-            position = Position(info.topic_id, starts[tp], leader.leader, leader.leader_epoch)
-            if position.offset < ends[tp]:
-                fetcher.assign(tp, position)
-        while fetcher.positions:
-            fetcher.request(max_wait_ms=100, min_bytes=1)
-            for tp, answer in fetcher.poll(_WAIT_S):
-                yield _read(target, fetcher.positions[tp], tp, answer)
-                if fetcher.positions[tp].offset >= ends[tp]:
-                    fetcher.remove(tp)
-    finally:
-        fetcher.close()
+
+    partition: int
+    entries: list[MapEntry]
+    next_offset: int
+    epoch: int
 
 
-def _read(
-    target: Cluster, position: Position, tp: TopicPartition, answer: FetchedPartition
-) -> list[MapRecord]:
-    action = classify(Api.FETCH, answer.error_code)
-    if action in (Action.OUT_OF_RANGE, Action.RETRY, Action.REFRESH_AND_RETRY):
-        raise Retriable(f"{tp} cannot be read at the moment (error {answer.error_code})")
-    if action is not Action.OK:
-        raise failure(target.alias, Api.FETCH, action, answer.error_code, str(tp))
-    found: list[MapRecord] = []
-    for visible in visible_batches(answer.records, answer.aborted, position.offset, control_type):
-        if visible.batch is not None:
-            for record in decode(visible.header, visible.batch):
-                if record.offset >= position.offset and record.key is not None and record.value is not None:
-                    found.append(decode_map_value(decode_map_key(record.key), record.value))
-        position.offset = visible.header.next_offset
-    return found
+class Point(NamedTuple):
+    """Where a partition was read to, and the leader epoch of the last batch; ``NO_EPOCH``: not known."""
+
+    offset: int
+    epoch: int = calls.NO_EPOCH
+
+
+class MapChanged(Exception):
+    """The topic's log is no longer the one that was read before: begin this partition anew.
+
+    Args:
+        partition: its number.
+    """
+
+    def __init__(self, partition: int) -> None:
+        super().__init__(f"the log of the offset map's partition {partition} has changed")
+        self.partition = partition
+
+
+@dataclass(frozen=True)
+class MapTopic:
+    """The topic of a flow's map, as it is now.
+
+    Args:
+        target: where it is.
+        info: its metadata.
+    """
+
+    target: Cluster
+    info: TopicInfo
+
+    @classmethod
+    def find(cls, target: Cluster, flow: str) -> MapTopic | None:
+        """Return the topic, None when there is none.
+
+        Raises:
+            Retriable: the target is away.
+        """
+        name = names.map_topic(flow)
+        info = target.topics([name]).get(name)
+        return None if info is None else cls(target, info)
+
+    @property
+    def topic_id(self) -> UUID:
+        """Another one after the topic was deleted and created anew."""
+        return self.info.topic_id
+
+    def starts(self, partitions: list[int]) -> dict[int, int]:
+        """Return the first offset that the log still has, by partition."""
+        return self._offsets(partitions, calls.EARLIEST, calls.READ_COMMITTED)
+
+    def ends(self, partitions: list[int], *, settled: bool = False) -> dict[int, int]:
+        """Return up to where to read, by partition.
+
+        Args:
+            settled: the high watermark instead of the LSO: reading to it waits for open transactions.
+        """
+        isolation = calls.READ_UNCOMMITTED if settled else calls.READ_COMMITTED
+        return self._offsets(partitions, calls.LATEST, isolation)
+
+    def _offsets(self, partitions: list[int], what: int, isolation: int) -> dict[int, int]:
+        tps = [TopicPartition(self.info.name, p) for p in partitions]
+        return {tp.partition: o for tp, o in self.target.list_offsets(tps, what, isolation).items()}
+
+    def holds(self, partition: int, point: Point) -> bool:
+        """Tell whether the log before ``point`` is still the one that was read (KIP-320)."""
+        tp = TopicPartition(self.info.name, partition)
+        epoch, end = self.target.retry(lambda: self.target.epoch_ends({tp: point.epoch}))[tp]
+        return epoch == point.epoch and end >= point.offset
+
+    def read(self, points: Mapping[int, Point], ends: Mapping[int, int]) -> Iterator[Chunk]:
+        """Yield what is committed, from ``points`` to at least ``ends``, an answer at a time.
+
+        Raises:
+            MapChanged: a point is not in the log any more, or the log before it is another one (KIP-320).
+            Retriable: a broker is away, or a transaction stays open before an end; begin again.
+            NeedsOperator: a record cannot be read.
+        """
+        fetcher = Fetcher(
+            self.target,
+            isolation=calls.READ_COMMITTED,
+            max_bytes=_MAX_BYTES,
+            partition_max_bytes=_MAX_BYTES,
+        )
+        deadline = Deadline(_SETTLE_S)
+        try:
+            for partition, point in points.items():
+                if point.offset < ends[partition]:
+                    self._assign(fetcher, partition, point)
+            while fetcher.positions:
+                fetcher.request(max_wait_ms=_FETCH_WAIT_MS, min_bytes=1)
+                for tp, answer in fetcher.poll(_ANSWER_WAIT_S):
+                    position = fetcher.positions[tp]
+                    before = position.offset
+                    entries = self._entries(position, tp, answer)
+                    if position.offset > before:
+                        yield Chunk(tp.partition, entries, position.offset, position.last_fetched_epoch)
+                        deadline = Deadline(_SETTLE_S)
+                    if position.offset >= ends[tp.partition]:
+                        fetcher.remove(tp)
+                if deadline.passed:
+                    waiting = ", ".join(map(str, fetcher.positions))
+                    raise Retriable(f"{waiting} cannot be read to the end: a transaction is open")
+        finally:
+            fetcher.close()
+
+    def _assign(self, fetcher: Fetcher, partition: int, point: Point) -> None:
+        leader = self.info.partitions[partition]
+        position = Position(
+            self.topic_id, point.offset, leader.leader, leader.leader_epoch, last_fetched_epoch=point.epoch
+        )
+        fetcher.assign(TopicPartition(self.info.name, partition), position)
+
+    def _entries(self, position: Position, tp: TopicPartition, answer: FetchedPartition) -> list[MapEntry]:
+        action = classify(Api.FETCH, answer.error_code)
+        if answer.diverging is not None or action in (Action.OUT_OF_RANGE, Action.MISSING):
+            raise MapChanged(tp.partition)
+        if action in (Action.RETRY, Action.REFRESH_AND_RETRY):
+            raise Retriable(f"{tp} cannot be read at the moment (error {answer.error_code})")
+        if action is not Action.OK:
+            raise failure(self.target.alias, Api.FETCH, action, answer.error_code, str(tp))
+        found: list[MapEntry] = []
+        for visible in visible_batches(answer.records, answer.aborted, position.offset, control_type):
+            if visible.batch is not None:
+                for record in decode(visible.header, visible.batch):
+                    if record.offset >= position.offset and record.key is not None:
+                        key = decode_map_key(record.key)
+                        value = None if record.value is None else decode_map_value(key, record.value)
+                        found.append(MapEntry(record.offset, key, value))
+            position.offset = visible.header.next_offset
+            position.last_fetched_epoch = visible.header.leader_epoch
+        return found

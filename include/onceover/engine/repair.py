@@ -26,12 +26,16 @@ from onceover.wire.progress import ProgressMeta
 
 @dataclass(frozen=True, kw_only=True)
 class Repair(Plan):
-    """A plan for one partition, computed from live state."""
+    """A plan for one partition, computed from live state.
+
+    ``anew``: the partition was copied from or into a topic that is gone, so its offset map is void.
+    """
 
     source: TopicPartition
     enrolment: Enrolment | None = None
     position: int | None = None
     target_end: int = 0
+    anew: bool = False
 
     @property
     def title(self) -> str:
@@ -138,6 +142,7 @@ def plan_reseed(flow: str, source: Cluster, target: Cluster, tp: TopicPartition)
         enrolment=enrolment,
         position=start,
         target_end=target_end,
+        anew=_copied_between(situation) != (str(enrolment.source_id), str(enrolment.target_id)),
     )
 
 
@@ -165,6 +170,9 @@ def apply(identity: FlowIdentity, source: Cluster, target: Cluster, plan: Repair
             generation=layout.generation,
             instance=(0, 0),
         )
+        if plan.anew:
+            since = {**enrolment.since, plan.source.partition: layout.generation}
+            enrolment = replace(enrolment, since=since)
         leader.enrol([enrolment], {_target_of(plan): first_progress(plan.position, meta)})
         return layout.generation
     finally:
@@ -204,6 +212,14 @@ def _situation(flow: str, target: Cluster, source: TopicPartition) -> _Situation
         expected="an enrolled source partition",
         resolve=f"`onceover status {flow}` lists them",
     )
+
+
+def _copied_between(situation: _Situation) -> tuple[str, str]:
+    """Return the ids of the topics that the partition was copied between until now."""
+    meta, enrolment = situation.meta, situation.enrolment
+    if meta is None:
+        return str(enrolment.source_id), str(enrolment.target_id)
+    return meta.source_topic_id, meta.target_topic_id
 
 
 def _committed(target: Cluster, flow: str, tp: TopicPartition) -> CommittedOffset | None:

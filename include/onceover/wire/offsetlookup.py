@@ -9,7 +9,7 @@ All functions take the map records of *one* pair of partitions, in the order :fu
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple, TypeAlias
 
@@ -27,10 +27,12 @@ class NotCovered(NamedTuple):
     """The map does not know the offset; ``start`` to ``end`` (exclusive) spans what it knows, if anything.
 
     Inside that span an offset can still be uncovered: records were dropped or an operator skipped ahead.
+    ``why`` tells when the reason is another than the span.
     """
 
     start: int | None
     end: int | None
+    why: str = ""
 
 
 Translation: TypeAlias = Translated | NotCovered
@@ -128,20 +130,17 @@ def _end_before(records: Sequence[MapRecord], index: int, position: int, there: 
 
 
 def arrange(records: Iterable[MapRecord]) -> list[MapRecord]:
-    """Return the records of one pair in offset order, without those that newer ones contradict.
+    """Return the records of one pair in offset order, without what newer ones contradict.
 
-    Within a generation ranges only grow on both sides. After ``reseed`` or ``skip-to``, which make a new
+    Within a generation ranges only grow on both sides, and a merged record holds its parts whole: parts
+    that are still there beside it are dropped. After ``reseed`` or ``skip-to``, which make a new
     generation, source or target offsets can start again from lower ones; what an older generation says
-    about such ranges is no longer what a reader finds, so the older record is dropped whole.
+    about such ranges is no longer what a reader finds, so the older record is cut there.
 
     Raises:
         Fatal: records of more than one pair.
     """
-    newest_first = sorted(
-        records,
-        key=lambda r: (r.generation, r.source_start, r.target_start, r.batch, r.attempt),
-        reverse=True,
-    )
+    newest_first = sorted(records, key=lambda r: (r.generation, r.source_end, -r.source_start), reverse=True)
     kept: list[MapRecord] = []
     for record in newest_first:
         if not kept:
@@ -154,32 +153,126 @@ def arrange(records: Iterable[MapRecord]) -> list[MapRecord]:
                 expected=f"{following.source} -> {following.target}",
                 seen=f"{record.source} -> {record.target}",
             )
-        if record.source_end <= following.source_start and record.target_end <= following.target_start:
-            kept.append(record)
+        remaining = cut(record, following.source_start, following.target_start)
+        if remaining is not None:
+            kept.append(remaining)
     kept.reverse()
     return kept
 
 
-def merge(records: Sequence[MapRecord], *, max_segments: int = MAX_SEGMENTS) -> list[MapRecord]:
-    """Join neighbours that are joined in the log, up to ``max_segments`` a record. Answers stay the same.
+def cut(record: MapRecord, source_limit: int, target_limit: int) -> MapRecord | None:
+    """Return what ``record`` says of offsets below both limits, None when that is nothing.
 
-    A merged record takes generation, lane and instance of its newest part; times span all parts.
+    The result keeps the record's key. Where the target's limit cuts, it ends before the first source
+    record that is not whole below it.
     """
-    merged: list[MapRecord] = []
+    if record.source_end <= source_limit and record.target_end <= target_limit:
+        return record
+    end = min(record.source_end, source_limit)
+    kept: list[Segment] = []
+    for segment in record.segments:
+        count = min(segment.count, source_limit - segment.source, target_limit - segment.target)
+        if count < segment.count:
+            end = min(end, segment.source + max(0, count))
+            kept.append(segment)
+            break
+        kept.append(segment)
+    # Also the earlier records that a handler made of the source record at which the cut falls.
+    while kept and kept[-1].source_end > end:
+        last = kept.pop()
+        if last.source < end:
+            kept.append(last._replace(count=end - last.source))
+    if end <= record.source_start or record.target_start > target_limit:
+        return None
+    written = sum(segment.count for segment in kept)
+    size_bytes = record.bytes * written // record.records if record.records else record.bytes
+    return replace(record, source_end=end, segments=tuple(kept), bytes=size_bytes)
+
+
+class Covered(NamedTuple):
+    """Source offsets ``start`` to ``end`` (exclusive) that one generation covers without a gap."""
+
+    start: int
+    end: int
+    generation: int
+
+
+def bridge(records: Sequence[MapRecord], runs: Sequence[Covered]) -> list[MapRecord]:
+    """Return the records of a further pair, completed by what its source partition's own pair covers.
+
+    A pair other than that of the same partition number is written only where it received something; where
+    the own pair covers the source, everything between is known to have brought it nothing. What the own
+    pair does not cover any more, or a newer generation copied anew, is left out here as well.
+
+    Args:
+        records: of the further pair, in any order.
+        runs: of the own pair, in offset order.
+    """
+    found: list[MapRecord] = []
+    ordered = arrange(records)
+    for run in runs:
+        at = run.start
+        for record in ordered:
+            if record.generation != run.generation or not run.start <= record.source_start < run.end:
+                continue
+            inside = cut(record, run.end, record.target_end)
+            if inside is None:
+                continue
+            if at < inside.source_start:
+                found.append(_nothing(inside, at, inside.source_start, found))
+            found.append(inside)
+            at = inside.source_end
+        if at < run.end and found and found[-1].source_end == at:
+            found.append(_nothing(found[-1], at, run.end, found))
+    return found
+
+
+def _nothing(like: MapRecord, start: int, end: int, before: Sequence[MapRecord]) -> MapRecord:
+    """Return a record that says: of these source offsets nothing came here."""
+    joined = before and before[-1].source_end == start
+    target = before[-1].target_end if joined else like.target_start
+    return replace(like, source_start=start, source_end=end, target_start=target, segments=(), bytes=0)
+
+
+def merge(records: Sequence[MapRecord], *, max_segments: int = MAX_SEGMENTS) -> list[MapRecord]:
+    """Join neighbours that are joined in the log, up to ``max_segments`` a record. Answers stay the same."""
+    return [join(run) for run in mergeable(records, max_segments=max_segments)]
+
+
+def mergeable(
+    records: Iterable[MapRecord], *, max_segments: int = MAX_SEGMENTS, max_span_ms: int | None = None
+) -> Iterator[list[MapRecord]]:
+    """Yield the records in runs, each to become one record; a run of one stays as it is.
+
+    Generations are never mixed: which records a newer one contradicts must stay visible.
+
+    Args:
+        max_span_ms: from a run's first begin to its last commit.
+    """
     run: list[MapRecord] = []
     segments = 0
     for record in records:
-        if run and (segments + len(record.segments) > max_segments or not run[-1].joins(record)):
-            merged.append(_join(run))
+        fits = run and segments + len(record.segments) <= max_segments and _continues(run, record)
+        if fits and max_span_ms is not None:
+            fits = record.commit_ms - run[0].begin_ms <= max_span_ms
+        if run and not fits:
+            yield run
             run, segments = [], 0
         run.append(record)
         segments += len(record.segments)
     if run:
-        merged.append(_join(run))
-    return merged
+        yield run
 
 
-def _join(run: Sequence[MapRecord]) -> MapRecord:
+def _continues(run: Sequence[MapRecord], record: MapRecord) -> bool:
+    return run[-1].joins(record) and run[-1].generation == record.generation
+
+
+def join(run: Sequence[MapRecord]) -> MapRecord:
+    """Return one record for a run of joined ones, under the key of the first.
+
+    It takes generation, lane and instance of its newest part; times span all parts.
+    """
     if len(run) == 1:
         return run[0]
     builder = SegmentBuilder()

@@ -1,0 +1,199 @@
+"""A flow's offset map at hand: the local store, brought up to date from the topic.
+
+Invariant: what the store answers is what the topic says up to the point that was read. It is built anew
+when the topic is another one (topic id), when the topic's log is another one (leader epochs, KIP-320) and
+when the file is damaged; deleting it costs reading the topic again.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+from uuid import UUID
+
+from onceover.engine.mapreader import MapChanged, MapTopic, Point
+from onceover.engine.mapstore import MapStore, StoreDamaged
+from onceover.errors import Retriable, UsageError
+from onceover.kafka.cluster import Cluster
+from onceover.wire.offsetmap import MapRecord
+
+log = logging.getLogger(__name__)
+
+FOLDER: Final = "map"
+# Part of the file's name: another format is another file.
+_FORMAT: Final = 1
+_SUFFIX: Final = ".sqlite3"
+_PORTION: Final = 1000
+# Retention may pass the start while the topic is being read, once or twice; a log cannot change for ever.
+_ATTEMPTS: Final = 5
+
+
+def read_map(target: Cluster, flow: str) -> Iterator[list[MapRecord]]:
+    """Yield what the map says about what is on the target, in portions, pair by pair in offset order.
+
+    Merged records come as one; what was copied again after ``reseed`` or ``skip-to`` comes once.
+
+    Raises:
+        Retriable: a broker is away; begin again.
+        NeedsOperator: a record cannot be read.
+    """
+    with MapIndex(target, flow, None) as index:
+        index.refresh()
+        store = index.store
+        if store is None:
+            return
+        for pair in store.pairs():
+            records = store.records(pair)
+            while portion := list(islice(records, _PORTION)):
+                yield portion
+
+
+class MapIndex:
+    """The offset map of one flow. Not thread-safe; several processes may use the same ``home`` at once.
+
+    Args:
+        target: the flow's target; belongs to the caller.
+        flow: its name.
+        home: folder of the flow's files (``ONCEOVER_HOME/<flow>``); None keeps what was read for this
+            object alone.
+
+    Attributes:
+        store: what was read; None before the first ``refresh`` and while the flow has no map.
+    """
+
+    def __init__(self, target: Cluster, flow: str, home: Path | None) -> None:
+        self._target = target
+        self._flow = flow
+        self._folder = None if home is None else home / FOLDER
+        self._topic_id: UUID | None = None
+        self._path: Path | None = None
+        self.store: MapStore | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self.store is not None:
+            self.store.close()
+            self.store = None
+
+    def refresh(self, partitions: list[int] | None = None, *, settled: bool = False) -> None:
+        """Read what is new in partitions of the topic (None: all of them).
+
+        Args:
+            settled: read everything that was in the log when the call began, waiting for transactions
+                that are being decided; otherwise up to the LSO.
+
+        Raises:
+            Retriable: the target is away, or a transaction does not end.
+            UsageError: the index cannot be kept in ``home``.
+        """
+        for _ in self.refreshing(partitions, settled=settled):
+            pass
+
+    def refreshing(self, partitions: list[int] | None = None, *, settled: bool = False) -> Iterator[None]:
+        """Do the same in steps of well below a second."""
+        damage: StoreDamaged | None = None
+        for _ in range(_ATTEMPTS):
+            try:
+                yield from self._read(partitions, settled=settled)
+            except MapChanged as changed:
+                log.info("%s", changed)
+                if self.store is not None:
+                    self.store.forget(changed.partition)
+            except StoreDamaged as seen:
+                if damage is not None:
+                    raise self._unusable(seen) from seen
+                damage = seen
+                self.discard(seen)
+            else:
+                return
+        raise Retriable(f"the log of the offset map of {self._flow} changes again and again")
+
+    def discard(self, damage: StoreDamaged) -> None:
+        """Remove the store; the next ``refresh`` builds another one."""
+        log.warning("the index of the offset map of %s is built anew: %s", self._flow, damage)
+        self.close()
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
+
+    def _read(self, partitions: list[int] | None, *, settled: bool) -> Iterator[None]:
+        topic = self._target.retry(lambda: MapTopic.find(self._target, self._flow))
+        if topic is None:
+            self.close()
+            return
+        store = self._open(topic.topic_id)
+        known = topic.info.partitions
+        wanted = [p for p in (sorted(known) if partitions is None else partitions) if p in known]
+        ends = self._target.retry(lambda: topic.ends(wanted, settled=settled))
+        starts = self._target.retry(lambda: topic.starts(wanted))
+        for partition in wanted:
+            yield from _follow(store, topic, partition, starts[partition], ends[partition])
+
+    # ---- files
+
+    def _open(self, topic_id: UUID) -> MapStore:
+        if self.store is None or topic_id != self._topic_id:
+            self.close()
+            self._path = None if self._folder is None else self._choose(self._folder, topic_id)
+            self.store, self._topic_id = MapStore(self._path), topic_id
+        return self.store
+
+    def _choose(self, folder: Path, topic_id: UUID) -> Path:
+        """Return the file to use: of several that were begun at the same time, all take the first.
+
+        Names are never used twice: SQLite finds the journal of a killed process by its file's name, and
+        would play one that belongs to a removed file into its successor.
+        """
+        prefix = f"v{_FORMAT}-{topic_id}-"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            files = sorted(folder.glob(f"*{_SUFFIX}"))
+            mine = [path for path in files if path.name.startswith(prefix)]
+            chosen = mine[0] if mine else folder / f"{prefix}{secrets.token_hex(8)}{_SUFFIX}"
+            for path in files:
+                if path != chosen:
+                    path.unlink(missing_ok=True)
+        except OSError as error:
+            raise self._unusable(error) from error
+        return chosen
+
+    def _unusable(self, error: Exception) -> UsageError:
+        return UsageError(
+            f"the index of the offset map of {self._flow} cannot be kept",
+            code="INDEX_UNUSABLE",
+            where=str(self._folder or "a temporary file"),
+            seen=str(error),
+            resolve="make the folder writable, or set ONCEOVER_HOME to another one",
+        )
+
+
+def _follow(store: MapStore, topic: MapTopic, partition: int, start: int, end: int) -> Iterator[None]:
+    """Apply what is new in one partition of the topic."""
+    at = store.point(partition)
+    if at is not None and at.offset < start:
+        # Everything that was applied has expired from the topic.
+        store.forget(partition)
+        at = None
+    if at is not None and at.offset >= end and not topic.holds(partition, at):
+        # Where there is something to fetch, the fetch itself compares the logs.
+        raise MapChanged(partition)
+    while (begin := at or Point(start)).offset < end:
+        for chunk in topic.read({partition: begin}, {partition: end}):
+            if not store.apply(chunk, at):
+                break  # another process has applied it
+            at = Point(chunk.next_offset, chunk.epoch)
+            yield
+        at = store.point(partition)
+    store.expire(partition, start)

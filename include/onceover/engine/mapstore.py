@@ -1,0 +1,368 @@
+"""The offset map in a local SQLite file: applied in log order, looked up in milliseconds.
+
+Invariant: the rows of a pair do not contradict each other and are in order on both sides, whichever form
+of the topic's records they were built from: single ones, merged ones, or both while old parts wait for
+the broker's compaction. A row that is damaged is never answered from (``StoreDamaged``).
+
+The file is a hint (G4): the topic holds everything that is in it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from onceover.engine.mapreader import Chunk, MapEntry, Point
+from onceover.errors import NeedsOperator, Retriable
+from onceover.model import TopicPartition
+from onceover.wire.offsetlookup import Covered, cut
+from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_value, encode_map_value
+
+# Two processes bring the same file up to date at once: one waits for the other's write.
+_BUSY_S: Final = 30.0
+_PRIVATE: Final = ""  # SQLite's name for a database of this connection alone, on disk when it grows
+
+_SCHEMA: Final = """
+BEGIN IMMEDIATE;
+CREATE TABLE IF NOT EXISTS point (partition INTEGER PRIMARY KEY, next_offset INTEGER, epoch INTEGER);
+CREATE TABLE IF NOT EXISTS pair (
+    id INTEGER PRIMARY KEY, partition INTEGER,
+    source_topic TEXT, source_partition INTEGER, target_topic TEXT, target_partition INTEGER,
+    UNIQUE (source_topic, source_partition, target_topic, target_partition)
+);
+CREATE INDEX IF NOT EXISTS pair_target ON pair (target_topic, target_partition);
+CREATE TABLE IF NOT EXISTS record (
+    pair INTEGER, partition INTEGER, log_offset INTEGER, generation INTEGER,
+    source_start INTEGER, source_end INTEGER, target_start INTEGER, target_end INTEGER,
+    value BLOB, crc INTEGER,
+    UNIQUE (pair, source_start)
+);
+CREATE INDEX IF NOT EXISTS record_source_end ON record (pair, source_end);
+CREATE INDEX IF NOT EXISTS record_target_end ON record (pair, target_end, source_end);
+CREATE INDEX IF NOT EXISTS record_generation ON record (pair, generation);
+CREATE INDEX IF NOT EXISTS record_log ON record (partition, log_offset);
+PRAGMA user_version = 1;
+COMMIT;
+"""
+_INSERT: Final = """
+INSERT INTO record (pair, partition, log_offset, generation,
+    source_start, source_end, target_start, target_end, value, crc)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+# +generation: by offset, where there is hardly ever anything, not through all records of older generations.
+_CONTRADICTED: Final = """
+SELECT log_offset, source_start, source_end, target_start, target_end, value, crc FROM record
+WHERE pair = ? AND +generation < ? AND source_end > ?
+UNION
+SELECT log_offset, source_start, source_end, target_start, target_end, value, crc FROM record
+WHERE pair = ? AND +generation < ? AND target_end > ?
+"""
+_PAIRS: Final = """
+SELECT id, source_topic, source_partition, target_topic, target_partition FROM pair
+WHERE (?1 IS NULL OR (source_topic = ?1 AND source_partition = ?2))
+  AND (?3 IS NULL OR (target_topic = ?3 AND target_partition = ?4))
+  AND EXISTS (SELECT 1 FROM record WHERE pair = id)
+ORDER BY id
+"""
+_ALL: Final = """
+SELECT source_start, source_end, target_start, target_end, value, crc FROM record
+WHERE pair = ? AND +generation >= ? AND source_end > ? ORDER BY source_end
+"""
+
+
+class _Walks(NamedTuple):
+    """Queries for the records of a pair that end above an offset, and at or below it, the nearest first."""
+
+    above: str
+    below: str
+
+
+_BY_SOURCE: Final = _Walks(
+    _ALL,
+    """
+SELECT source_start, source_end, target_start, target_end, value, crc FROM record
+WHERE pair = ? AND +generation >= ? AND source_end <= ? ORDER BY source_end DESC
+""",
+)
+_BY_TARGET: Final = _Walks(
+    """
+SELECT source_start, source_end, target_start, target_end, value, crc FROM record
+WHERE pair = ? AND +generation >= ? AND target_end > ? ORDER BY target_end, source_end
+""",
+    """
+SELECT source_start, source_end, target_start, target_end, value, crc FROM record
+WHERE pair = ? AND +generation >= ? AND target_end <= ? ORDER BY target_end DESC, source_end DESC
+""",
+)
+
+
+class StoreDamaged(Exception):
+    """The file does not hold what was written to it: build it anew."""
+
+
+class PairRow(NamedTuple):
+    """A pair of partitions and its number in the store.
+
+    ``since``: the first generation that speaks of the topics as they are now; older ones are left out.
+    """
+
+    id: int
+    source: TopicPartition
+    target: TopicPartition
+    since: int = 0
+
+
+class MapStore:
+    """One SQLite database. Not thread-safe; other processes may use the same file at the same time.
+
+    Args:
+        path: the file, created when missing; None for a private one that is gone with the connection.
+
+    Raises:
+        StoreDamaged: the file is no such database.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        name = _PRIVATE if path is None else str(path)
+        self._db = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None)
+        self._pairs: dict[tuple[TopicPartition, TopicPartition], int] = {}
+        try:
+            if self._one("PRAGMA user_version") == (0,):
+                with _checked():
+                    self._db.executescript(_SCHEMA)
+        except StoreDamaged:
+            self._db.close()
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    # ---- bringing it up to date
+
+    def point(self, partition: int) -> Point | None:
+        """Return up to where a partition of the topic was applied, None when it was never."""
+        row = self._one("SELECT next_offset, epoch FROM point WHERE partition = ?", partition)
+        return None if row is None else Point(*row)
+
+    def apply(self, chunk: Chunk, after: Point | None) -> bool:
+        """Apply what one answer brought, whole or, on any failure, not at all.
+
+        Args:
+            after: the point that the chunk follows.
+
+        Returns:
+            False when another process was faster: read on from the new point.
+        """
+        with self._transaction():
+            if self.point(chunk.partition) != after:
+                return False
+            for entry in chunk.entries:
+                self._apply(chunk.partition, entry)
+            self._db.execute(
+                "INSERT OR REPLACE INTO point VALUES (?, ?, ?)",
+                (chunk.partition, chunk.next_offset, chunk.epoch),
+            )
+        return True
+
+    def expire(self, partition: int, log_start: int) -> None:
+        """Forget what the topic has forgotten: records before its first offset."""
+        first = self._one("SELECT min(log_offset) FROM record WHERE partition = ?", partition)
+        if first is not None and first[0] is not None and first[0] < log_start:
+            with self._transaction():
+                self._db.execute(
+                    "DELETE FROM record WHERE partition = ? AND log_offset < ?", (partition, log_start)
+                )
+
+    def forget(self, partition: int) -> None:
+        """Begin a partition of the topic anew."""
+        with self._transaction():
+            self._db.execute("DELETE FROM record WHERE partition = ?", (partition,))
+            self._db.execute("DELETE FROM point WHERE partition = ?", (partition,))
+
+    def _apply(self, partition: int, entry: MapEntry) -> None:
+        pair = self._pair_id(entry.key, partition)
+        start = entry.key.source_start
+        self._db.execute("DELETE FROM record WHERE pair = ? AND source_start = ?", (pair, start))
+        record = entry.record
+        if record is None:
+            return
+        # The parts of a merged record, also those whose removal the topic itself has forgotten.
+        self._db.execute(
+            "DELETE FROM record WHERE pair = ? AND source_start > ? AND source_start < ? AND generation = ?",
+            (pair, start, record.source_end, record.generation),
+        )
+        self._cut_older(pair, partition, record)
+        kept = self._cut_by_newer(pair, record)
+        if kept is not None:
+            self._put(pair, partition, entry.offset, kept)
+
+    def _cut_older(self, pair: int, partition: int, record: MapRecord) -> None:
+        """Cut what older generations say of offsets that ``record`` begins again (``arrange``)."""
+        older = (pair, record.generation)
+        for log_offset, *row in self._all(
+            _CONTRADICTED, *older, record.source_start, *older, record.target_start
+        ):
+            old = _decoded(record.source, record.target, row)
+            self._db.execute(
+                "DELETE FROM record WHERE pair = ? AND source_start = ?", (pair, old.source_start)
+            )
+            left = cut(old, record.source_start, record.target_start)
+            if left is not None:
+                self._put(pair, partition, log_offset, left)
+
+    def _cut_by_newer(self, pair: int, record: MapRecord) -> MapRecord | None:
+        row = self._one(
+            "SELECT min(source_start), min(target_start) FROM record WHERE pair = ? AND generation > ?",
+            pair,
+            record.generation,
+        )
+        return record if row is None or row[0] is None else cut(record, row[0], row[1])
+
+    def _put(self, pair: int, partition: int, log_offset: int, record: MapRecord) -> None:
+        value = encode_map_value(record)
+        shape = (record.source_start, record.source_end, record.target_start, record.target_end)
+        at = (pair, partition, log_offset, record.generation)
+        self._db.execute(_INSERT, (*at, *shape, value, _crc(shape, value)))
+
+    def _pair_id(self, key: MapKey, partition: int) -> int:
+        known = self._pairs.get((key.source, key.target))
+        if known is not None:
+            return known
+        names = (*key.source, *key.target)
+        self._db.execute("INSERT OR IGNORE INTO pair VALUES (NULL, ?, ?, ?, ?, ?)", (partition, *names))
+        row = self._one(
+            "SELECT id FROM pair WHERE source_topic = ? AND source_partition = ? "
+            "AND target_topic = ? AND target_partition = ?",
+            *names,
+        )
+        if row is None:
+            raise StoreDamaged("a pair is missing that was just written")
+        self._pairs[key.source, key.target] = row[0]
+        return row[0]
+
+    # ---- looking up
+
+    def pairs(
+        self, *, source: TopicPartition | None = None, target: TopicPartition | None = None
+    ) -> list[PairRow]:
+        """Return the pairs that have records, of a source or target partition where one is named."""
+        rows = self._all(_PAIRS, *(source or (None, None)), *(target or (None, None)))
+        return [PairRow(i, TopicPartition(s, sp), TopicPartition(t, tp)) for i, s, sp, t, tp in rows]
+
+    def around(self, pair: PairRow, offset: int, *, back: bool) -> list[MapRecord]:
+        """Return the neighbouring records that decide what ``offset`` translates to, in order.
+
+        Args:
+            back: ``offset`` is the target's.
+        """
+        walks = _BY_TARGET if back else _BY_SOURCE
+        above: list[MapRecord] = []
+        for record in self._walk(pair, walks.above, offset):
+            broken = bool(above) and not above[-1].joins(record)
+            above.append(record)
+            last = record.segments[-1] if record.segments else None
+            if broken or (last and (last.target_end if back else last.source_end) > offset):
+                break
+        below: list[MapRecord] = []
+        for record in self._walk(pair, walks.below, offset):
+            following = below[-1] if below else above[0] if above else None
+            below.append(record)
+            if record.segments or (following is not None and not record.joins(following)):
+                break
+        return [*reversed(below), *above]
+
+    def records(self, pair: PairRow) -> Iterator[MapRecord]:
+        """Yield all records of a pair, in order."""
+        yield from self._walk(pair, _ALL, -1)
+
+    def span(self, pair: PairRow) -> tuple[int, int, int, int] | None:
+        """Return first source, end source, first target and end target offset; None without records."""
+        row = self._one(
+            "SELECT min(source_start), max(source_end), min(target_start), max(target_end) "
+            "FROM record WHERE pair = ? AND +generation >= ?",
+            pair.id,
+            pair.since,
+        )
+        return None if row is None or row[0] is None else (row[0], row[1], row[2], row[3])
+
+    def runs(self, pair: PairRow) -> list[Covered]:
+        """Return what the pair covers of its source, a run for each stretch of one generation."""
+        found: list[Covered] = []
+        for start, end, generation in self._all(
+            "SELECT source_start, source_end, generation FROM record "
+            "WHERE pair = ? AND +generation >= ? ORDER BY source_end",
+            pair.id,
+            pair.since,
+        ):
+            if found and found[-1].end == start and found[-1].generation == generation:
+                found[-1] = found[-1]._replace(end=end)
+            else:
+                found.append(Covered(start, end, generation))
+        return found
+
+    def _walk(self, pair: PairRow, query: str, offset: int) -> Iterator[MapRecord]:
+        with _checked():
+            cursor = self._db.execute(query, (pair.id, pair.since, offset))
+            while (row := cursor.fetchone()) is not None:
+                yield _decoded(pair.source, pair.target, row)
+
+    # ---- SQLite
+
+    def _one(self, query: str, *values: object) -> tuple[int, ...] | None:
+        with _checked():
+            row: tuple[int, ...] | None = self._db.execute(query, values).fetchone()
+            return row
+
+    def _all(self, query: str, *values: object) -> list[Any]:
+        with _checked():
+            return self._db.execute(query, values).fetchall()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with _checked():
+            # IMMEDIATE: the write lock first, so that what is read inside is what is written upon.
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                # Numbers of pairs that were new in it are not valid any more.
+                self._pairs.clear()
+                self._db.execute("ROLLBACK")
+                raise
+            self._db.execute("COMMIT")
+
+
+def _decoded(source: TopicPartition, target: TopicPartition, row: Sequence[Any]) -> MapRecord:
+    *shape, value, crc = row
+    if crc != _crc(shape, value):
+        raise StoreDamaged(f"a row of {source} -> {target} is not what was written")
+    try:
+        return decode_map_value(MapKey(source, target, shape[0]), value)
+    except NeedsOperator as error:
+        raise StoreDamaged(str(error)) from error
+
+
+def _crc(shape: Sequence[int], value: bytes) -> int:
+    return zlib.crc32(value, zlib.crc32(repr(tuple(shape)).encode()))
+
+
+@contextmanager
+def _checked() -> Iterator[None]:
+    """Turn SQLite's errors into ours.
+
+    Raises:
+        Retriable: another process writes for longer than anybody should.
+        StoreDamaged: anything else: damaged, removed meanwhile, no space.
+    """
+    try:
+        yield
+    except sqlite3.Error as error:
+        name = getattr(error, "sqlite_errorname", "")
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            raise Retriable(f"another process is writing the index of the offset map ({name})") from error
+        raise StoreDamaged(f"{name or type(error).__name__}: {error}") from error

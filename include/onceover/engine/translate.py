@@ -1,0 +1,321 @@
+"""Translating offsets between source and target (DESIGN 8): exact, or "not covered"; never a guess (G7).
+
+A source partition's own pair is the target partition of the same number. With a handler its records may be
+in others as well: each pair then has an answer of its own, and what a reader of a shared target partition
+meets besides are records of other source partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Protocol, Self, TypeVar
+
+from onceover.engine import names
+from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.layout import Layout
+from onceover.engine.mapindex import MapIndex
+from onceover.engine.mapstore import MapStore, PairRow, StoreDamaged
+from onceover.engine.statelog import StateLog
+from onceover.errors import UsageError
+from onceover.kafka import calls
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.model import TopicPartition, lane_of
+from onceover.wire.offsetlookup import (
+    NotCovered,
+    Translated,
+    Translation,
+    bridge,
+    translate,
+    translate_back,
+)
+from onceover.wire.progress import ProgressMeta
+
+T = TypeVar("T")
+
+NO_MAP: Final = "the offset map holds nothing about this partition"
+RECREATED: Final = "the target topic was deleted and created anew since it was copied"
+_EXACTLY_ONCE: Final = "exactly_once"
+_NAMED: Final = 5
+BEYOND: Final = "the target's log does not reach it, or a transaction is open there"
+
+
+class OffsetTranslation(Protocol):
+    """What knows how offsets of one flow correspond; the offset map is one way, equal offsets another."""
+
+    def to_target(self, source: TopicPartition, offset: int) -> Translation:
+        """Return where a target reader begins in order to meet what a source reader at ``offset`` would."""
+
+    def to_source(self, target: TopicPartition, offset: int) -> Translation:
+        """Return the same for a reader that goes back to the source."""
+
+
+class Translator:
+    """Translation by the flow's offset map. Not thread-safe.
+
+    Answers are as of the last ``refresh``; the first question, and one that is not covered, refresh what
+    they need by themselves.
+
+    Args:
+        target: the flow's target; belongs to the caller. The source is not needed, and may be gone.
+        flow: its name.
+        home: folder of the flow's files, where the index is kept (``ONCEOVER_HOME/<flow>``); None reads the
+            one partition of the map topic that is needed, each time a translator is made.
+    """
+
+    def __init__(self, target: Cluster, flow: str, home: Path | None) -> None:
+        self._target = target
+        self._flow = flow
+        self._index = MapIndex(target, flow, home)
+        self._fresh: set[int] = set()
+        self._enrolments: dict[str, Enrolment] = {}
+        self._progress: dict[TopicPartition, CommittedOffset] = {}
+        self._topics: Mapping[str, TopicInfo] = {}
+        self._layout: Layout | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the index."""
+        self._index.close()
+
+    def refresh(self) -> None:
+        """Read the flow's state, its topics and all that is new in the map.
+
+        Raises:
+            UsageError: the flow was never started, or the index cannot be kept.
+            Retriable: the target is away.
+        """
+        self._read_state()
+        self._index.refresh()
+        self._fresh = set(range(names.MAP_PARTITIONS))
+
+    # ---- answers
+
+    def to_target(
+        self, source: TopicPartition, offset: int, *, target: TopicPartition | None = None
+    ) -> Translation:
+        """Return the smallest target offset from which a reader first meets what a source reader would.
+
+        Args:
+            source: partition of the source.
+            offset: next offset that a source reader would read.
+            target: another target partition than that of the same number (handlers): the answer for the
+                records that went there.
+
+        Raises:
+            UsageError: the partition is not part of the flow, or ``offset`` is negative.
+            Retriable: the target is away.
+        """
+        enrolment = self.enrolment(source=source)
+        _check(offset)
+        own = enrolment.target_of(source)
+        refused = self._refused(enrolment, own)
+        if refused is not None:
+            return refused
+        return self._asked(source, lambda: self._look_up(source, own, target or own, offset, back=False))
+
+    def to_source(
+        self, target: TopicPartition, offset: int, *, source: TopicPartition | None = None
+    ) -> Translation:
+        """Return the smallest source offset for a target offset.
+
+        Behind the last copied record, up to the end of the target's log, there are only markers and aborted
+        attempts: offsets there translate to where the map ends. Not with ``at_least_once``, where records
+        that no map record speaks of yet can be there.
+
+        Args:
+            target: partition of the target.
+            offset: next offset that a target reader would read.
+            source: another source partition than that of the same number (handlers).
+
+        Raises:
+            UsageError: the partition is not part of the flow, or ``offset`` is negative.
+            Retriable: the target is away, or a transaction does not end.
+        """
+        enrolment = self.enrolment(target=target)
+        _check(offset)
+        own = TopicPartition(enrolment.source, target.partition)
+        refused = self._refused(enrolment, target)
+        if refused is not None:
+            return refused
+        asked = source or own
+        pair_of = enrolment.target_of(asked)
+        found = self._asked(asked, lambda: self._look_up(asked, pair_of, target, offset, back=True))
+        if isinstance(found, NotCovered) and found.end is not None and offset > found.end:
+            return self._behind_the_end(asked, pair_of, target, offset)
+        return found
+
+    def targets_of(self, source: TopicPartition) -> list[TopicPartition]:
+        """Return the target partitions with records of ``source``: its own first, then others (handlers)."""
+        own = self.enrolment(source=source).target_of(source)
+        self._refresh(lane_of(source, names.MAP_PARTITIONS))
+        found = self._stored(lambda store: store.pairs(source=source)) or []
+        return [own, *sorted(pair.target for pair in found if pair.target != own)]
+
+    def sources_of(self, target: TopicPartition) -> list[TopicPartition]:
+        """Return the source partitions with records in ``target``: that of the same number first."""
+        own = TopicPartition(self.enrolment(target=target).source, target.partition)
+        for partition in range(names.MAP_PARTITIONS):
+            self._refresh(partition)
+        found = self._stored(lambda store: store.pairs(target=target)) or []
+        return [own, *sorted(pair.source for pair in found if pair.source != own)]
+
+    def enrolment(
+        self, *, source: TopicPartition | None = None, target: TopicPartition | None = None
+    ) -> Enrolment:
+        """Return the topic that a partition belongs to.
+
+        Raises:
+            UsageError: the flow does not copy it.
+        """
+        if self._layout is None:
+            self._read_state()
+        asked = source or target
+        for enrolment in self._enrolments.values():
+            name = enrolment.source if source else enrolment.target
+            if asked is not None and asked.topic == name and asked.partition in enrolment.start:
+                return enrolment
+        raise self._unknown(asked, "source" if source else "target")
+
+    # ---- looking up
+
+    def _look_up(
+        self, source: TopicPartition, own: TopicPartition, target: TopicPartition, offset: int, *, back: bool
+    ) -> Translation:
+        since = self.enrolment(source=source).since.get(source.partition, 0)
+
+        def look(store: MapStore) -> Translation | None:
+            pairs = {pair.target: pair._replace(since=since) for pair in store.pairs(source=source)}
+            own_pair, pair = pairs.get(own), pairs.get(target)
+            if pair is None or own_pair is None:
+                return None
+            if pair == own_pair:
+                return _of_own_pair(store, pair, offset, back=back)
+            records = bridge(list(store.records(pair)), store.runs(own_pair))
+            return (translate_back if back else translate)(records, offset)
+
+        return self._stored(look) or NotCovered(None, None, NO_MAP)
+
+    def _asked(self, source: TopicPartition, look_up: Callable[[], Translation]) -> Translation:
+        """Look up in what is at hand; read what is new when that does not cover it."""
+        partition = lane_of(source, names.MAP_PARTITIONS)
+        read_now = partition not in self._fresh
+        self._refresh(partition)
+        found = look_up()
+        if isinstance(found, NotCovered) and not read_now:
+            self._index.refresh([partition])
+            found = look_up()
+        return found
+
+    def _behind_the_end(
+        self, source: TopicPartition, own: TopicPartition, target: TopicPartition, offset: int
+    ) -> Translation:
+        """Answer for an offset behind the last record of the map, if the target's log reaches it."""
+        # In this order: of every transaction whose end this LSO has passed, the map record is in the log
+        # already, and reading to the high watermark waits until it can be read.
+        lso = self._target.retry(lambda: self._target.list_offsets([target], calls.LATEST))[target]
+        self._index.refresh([lane_of(source, names.MAP_PARTITIONS)], settled=True)
+        found = self._look_up(source, own, target, offset, back=True)
+        if not isinstance(found, NotCovered) or found.end is None or offset <= found.end:
+            return found
+        if offset > lso:
+            return found._replace(why=BEYOND)
+        if self._layout is None or self._layout.delivery != _EXACTLY_ONCE:
+            return found
+        return self._look_up(source, own, target, found.end, back=True)
+
+    def _refused(self, enrolment: Enrolment, target: TopicPartition) -> NotCovered | None:
+        """Tell whether what the map says is about another topic of the same name."""
+        info = self._topics.get(target.topic)
+        committed = self._progress.get(
+            enrolment.target_of(TopicPartition(enrolment.source, target.partition))
+        )
+        meta = None if committed is None else ProgressMeta.decode(committed.metadata)
+        copied_into = str(enrolment.target_id) if meta is None else meta.target_topic_id
+        if info is not None and str(info.topic_id) == copied_into:
+            return None
+        return NotCovered(None, None, RECREATED)
+
+    # ---- reading
+
+    def _refresh(self, partition: int) -> None:
+        if partition not in self._fresh:
+            self._index.refresh([partition])
+            self._fresh.add(partition)
+
+    def _stored(self, look: Callable[[MapStore], T]) -> T | None:
+        """Ask the store; a damaged one is built anew and asked again. None without a map."""
+        try:
+            return None if self._index.store is None else look(self._index.store)
+        except StoreDamaged as damage:
+            self._index.discard(damage)
+            self._index.refresh(sorted(self._fresh))
+            return None if self._index.store is None else look(self._index.store)
+
+    def _read_state(self) -> None:
+        topic, group = names.state_topic(self._flow), names.progress_group(self._flow)
+        target = self._target
+        if topic not in target.retry(lambda: target.topics([topic])):
+            raise self._never_started()
+        state = StateLog(target, topic, names.STATE_LEADER)
+        try:
+            values = target.retry(lambda: state.catch_up(wait=False))
+        finally:
+            state.close()
+        if names.LAYOUT not in values:
+            raise self._never_started()
+        self._layout = Layout.from_json(values[names.LAYOUT])
+        self._enrolments = read_enrolments(values)
+        self._progress = target.retry(lambda: target.committed(group, None, stable=False))
+        wanted = sorted(self._enrolments)
+        self._topics = target.retry(lambda: target.topics(wanted)) if wanted else {}
+
+    def _never_started(self) -> UsageError:
+        return UsageError(
+            f"flow {self._flow} has never been started on {self._target.alias}",
+            code="NOT_STARTED",
+            resolve=f"`onceover replicate {self._flow}` starts it",
+        )
+
+    def _unknown(self, asked: TopicPartition | None, side: str) -> UsageError:
+        topics = {e.source if side == "source" else e.target: e for e in self._enrolments.values()}
+        known = topics.get(asked.topic) if asked else None
+        if known is not None:
+            expected = f"a partition from 0 to {max(known.start)}"
+        else:
+            expected = f"one of {len(topics)} {side} topics: {_shown(sorted(topics))}"
+        return UsageError(
+            f"{asked} is not part of flow {self._flow} on its {side}",
+            code="NOT_ENROLLED",
+            expected=expected,
+            resolve=f"`onceover status {self._flow}` lists what is copied",
+        )
+
+
+def _of_own_pair(store: MapStore, pair: PairRow, offset: int, *, back: bool) -> Translation:
+    records = store.around(pair, offset, back=back)
+    found = (translate_back if back else translate)(records, offset)
+    if isinstance(found, Translated):
+        return found
+    span = store.span(pair)
+    if span is None:
+        return NotCovered(None, None, NO_MAP)
+    return NotCovered(*(span[2:] if back else span[:2]))
+
+
+def _check(offset: int) -> None:
+    if offset < 0:
+        raise UsageError(f"{offset} is no offset", expected="0 or more")
+
+
+def _shown(topics: list[str]) -> str:
+    return ", ".join(topics[:_NAMED]) + (", ..." if len(topics) > _NAMED else "")
