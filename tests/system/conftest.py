@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ PARTITIONS = 3
 # The password of a real cluster: the run cannot succeed without it, so it is really handed over.
 PLANTED = "planted-4d1f0c9ab2e75836"
 CONNECTION_ID = "kafka_secured"
+LOST_CLIENT = "lost-client.yaml"
 _ADMIN_TIMEOUT_S = 30.0
 
 
@@ -71,8 +73,14 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
     # Slow and in small transactions, so that a test can look at the running driver and kill it midway.
     slow = {"limits": {"bytes_per_second": "150KiB"}, "transaction": {"max_bytes": "64KiB"}}
     documents: dict[str, dict[str, object]] = {
+        "sys-topics": {"source": source, "target": target},
         "sys-flights": {"source": source, "target": target, **slow},
         "sys-broken": {"source": source, "tarket": target},
+        # In both directions at once, and one whose password is wrong: its client file comes with the test.
+        "sys-one": {"source": source, "target": target},
+        "sys-two": {"source": source, "target": target, "delivery": "at_least_once"},
+        "sys-back": {"source": target, "target": source},
+        "sys-lost": {"source": {"alias": "secured", "client_file": LOST_CLIENT}, "target": target},
     }
     for name, document in documents.items():
         topics = {"include": [f"{name}[.].*"], "discovery_interval": "1s"}
@@ -96,3 +104,13 @@ def airflow(session_home: Path, flows: Path) -> Iterator[AirflowStandalone]:
 def var(session_home: Path) -> Path:
     """ONCEOVER_HOME of the runs."""
     return session_home / "var"
+
+
+@pytest.fixture(scope="module")
+def connection(airflow: AirflowStandalone, secured_cluster: KafkaCluster) -> Iterator[None]:
+    """The secured cluster as a Connection, stored in Airflow as an administrator would."""
+    extra = json.dumps(secured_cluster.client)
+    body = {"connection_id": CONNECTION_ID, "conn_type": "kafka", "extra": extra}
+    airflow.call("POST", "/api/v2/connections", body)
+    yield
+    airflow.call("DELETE", f"/api/v2/connections/{CONNECTION_ID}")

@@ -6,7 +6,7 @@ import http.client
 import json
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -67,16 +67,6 @@ def stable_offsets(client: dict[str, str], topic: str) -> int:
         return sum(end for _, end in ends)
     finally:
         consumer.close()
-
-
-@pytest.fixture(scope="module")
-def connection(airflow: AirflowStandalone, secured_cluster: KafkaCluster) -> Iterator[None]:
-    """The secured cluster as a Connection, stored in Airflow as an administrator would."""
-    extra = json.dumps(secured_cluster.client)
-    body = {"connection_id": CONNECTION_ID, "conn_type": "kafka", "extra": extra}
-    airflow.call("POST", "/api/v2/connections", body)
-    yield
-    airflow.call("DELETE", f"/api/v2/connections/{CONNECTION_ID}")
 
 
 def spark_pages(ui: str) -> str:
