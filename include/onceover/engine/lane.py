@@ -52,7 +52,7 @@ _PARTITION_MAX_BYTES = 2 << 20
 
 
 class EnrolmentsChanged(Retriable):
-    """Topics or partitions have come: begin again to take them in. Not a failure."""
+    """Topics or partitions have come, left or returned: begin again with what is there now. Not a failure."""
 
 
 @dataclass
@@ -107,7 +107,7 @@ class LaneTask:
                 log.info("lane %d ends: %s", self.me.lane, error)
                 return
             except EnrolmentsChanged:
-                log.info("lane %d takes in new partitions", self.me.lane)
+                log.info("lane %d begins again: its partitions have changed", self.me.lane)
             except (MustReset, Retriable) as error:
                 log.info("lane %d begins again: %s", self.me.lane, error)
                 self.source.close()

@@ -234,7 +234,8 @@ def refused_record(
             f"the record at source offset {offset} is larger than the target topic allows",
             "a record within the target's max.message.bytes",
             f"error {code}",
-            f"raise max.message.bytes of {source.topic} on the target, then {_resume(flow, source)}; {skip}",
+            f"raise max.message.bytes of the copy of {source.topic} on the target, "
+            f"then {_resume(flow, source)}; {skip}",
             offset,
         )
     return Stop(
