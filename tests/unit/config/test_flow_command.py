@@ -34,7 +34,7 @@ def _run(*arguments: str) -> CommandResult:
 
 
 def test_check_makes_the_handler_as_the_workers_do(write_flow: FlowWriter) -> None:
-    """A handler that cannot be loaded is found before anything runs; its arguments are resolved, not shown."""
+    """A handler that cannot be loaded is found before anything runs; arguments are resolved, not shown."""
     args = {"fields": ["card"], "replacement": "${PASSWORD}"}
     write_flow({"handler": "onceover.handlers.mask:MaskFields", "handler_args": args})
     assert _run("check", "orders-dr").document["handler"] == "onceover.handlers.mask:MaskFields"
