@@ -8,7 +8,19 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
-from onceover.cli import bench, clusters, demo, flow, partition, receipts, replicate, status, stop, topics
+from onceover.cli import (
+    bench,
+    clusters,
+    demo,
+    flow,
+    partition,
+    receipts,
+    replicate,
+    status,
+    stop,
+    topics,
+    translate,
+)
 from onceover.cli.output import CommandResult
 from onceover.errors import OnceoverError, UsageError
 from onceover.logs import configure
@@ -41,7 +53,8 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (flow, topics, replicate, stop, status, partition, receipts, clusters, demo, bench):
+    commands = (flow, topics, replicate, stop, status, partition, translate, receipts, clusters, demo, bench)
+    for module in commands:
         module.register(subparsers)
     return parser
 

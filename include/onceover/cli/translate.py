@@ -1,0 +1,108 @@
+"""``onceover translate``: which offset on the other side a reader continues at, exactly."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Final
+
+from onceover.app import open_clusters
+from onceover.cli.output import CommandResult, Subparsers
+from onceover.config.load import load_flow, run_dir
+from onceover.engine.translate import Translator
+from onceover.model import TopicPartition
+from onceover.wire.offsetlookup import Translated, Translation
+
+TARGET: Final = "target"
+SOURCE: Final = "source"
+_EXAMPLES: Final = """examples:
+  onceover translate flights-dr flights.jfk 3 8812                 where readers of the source go on
+  onceover translate flights-dr flights.jfk 3 8800 8812 --to source  where readers of the target go back to
+  onceover translate flights-dr flights.jfk 3 8812 --all           with a handler: each target partition
+
+TOPIC and PARTITION are those of the side that the offset is from. "not covered" is an answer: the offset
+map holds nothing about that offset, and nothing is guessed.
+"""
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "translate",
+        help="translate offsets between source and target, exactly",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("flow", metavar="FLOW", help="name or path")
+    parser.add_argument("topic", metavar="TOPIC", help="topic that the offsets are of")
+    parser.add_argument("partition", type=int, metavar="PARTITION", help="its partition")
+    parser.add_argument("offsets", type=int, nargs="+", metavar="OFFSET", help="next offset to read")
+    parser.add_argument("--to", choices=(TARGET, SOURCE), default=TARGET, help="side to translate to")
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="each partition of the other side, not only that of the same number",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> CommandResult:
+    """Translate; "not covered" is an answer like any other and ends with 0."""
+    flow = load_flow(args.flow)
+    asked = TopicPartition(args.topic, args.partition)
+    to_source = args.to == SOURCE
+    source, target = open_clusters(flow)
+    with source, target, Translator(target, flow.flow, run_dir(flow)) as translator:
+        found = translator.sources_of(asked) if to_source else translator.targets_of(asked)
+        others = found if args.all else found[:1]
+        answers = [
+            _answer(offset, other, _translated(translator, asked, offset, other, to_source=to_source))
+            for offset in args.offsets
+            for other in others
+        ]
+    document = {
+        "flow": flow.flow,
+        "to": args.to,
+        "topic": asked.topic,
+        "partition": asked.partition,
+        "answers": answers,
+        "other_pairs": [str(tp) for tp in found[1:]],
+    }
+    lines = [_line(asked, answer) for answer in answers]
+    if len(found) > 1 and not args.all:
+        lines.append(f"records of {asked} are also in {len(found) - 1} other partitions: see --all")
+    return CommandResult(document, "\n".join(lines))
+
+
+def _translated(
+    translator: Translator, asked: TopicPartition, offset: int, other: TopicPartition, *, to_source: bool
+) -> Translation:
+    if to_source:
+        return translator.to_source(asked, offset, source=other)
+    return translator.to_target(asked, offset, target=other)
+
+
+def _answer(offset: int, other: TopicPartition, found: Translation) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "offset": offset,
+        "to_topic": other.topic,
+        "to_partition": other.partition,
+        "covered": isinstance(found, Translated),
+    }
+    if isinstance(found, Translated):
+        return {**answer, "translated": found.offset}
+    return {**answer, "covered_from": found.start, "covered_to": found.end, "why": found.why or None}
+
+
+def _line(asked: TopicPartition, answer: dict[str, Any]) -> str:
+    here = f"{asked} offset {answer['offset']}"
+    there = f"{answer['to_topic']}:{answer['to_partition']}"
+    if answer["covered"]:
+        return f"{here} -> {there} offset {answer['translated']}"
+    known = (
+        "nothing is covered"
+        if answer["covered_from"] is None
+        else f"covered: {answer['covered_from']} to {answer['covered_to']}"
+    )
+    why = f" ({answer['why']})" if answer["why"] else ""
+    return f"{here} -> {there} not covered; {known}{why}"
