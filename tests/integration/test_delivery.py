@@ -143,3 +143,20 @@ def test_a_refused_record_stops_its_partition_and_the_others_go_on(replica: Repl
     assert replica.partition_status(good)["state"] == "caught_up"
     # What was sent together with the refused record came again.
     assert len(replica.target_records(bad)) >= refused
+
+
+def test_a_refused_record_goes_to_the_dead_letter_topic(replica: Replica) -> None:
+    """And its partition goes on: `on_bad_record` holds in both modes."""
+    letters = f"{replica.name}-letters"
+    replica.configure(delivery=ALO, on_bad_record=f"dead_letter:{letters}", topics={"sync_configs": False})
+    topic = replica.topic()
+    replica.target_topic(topic, 1, {"max.message.bytes": "50000"})
+    for _ in range(2):
+        replica.source.plain(topic, 0, replica.source.records(3))
+        replica.source.batch_of_size(topic, 0, 60_000)
+    replica.copy()
+    assert replica.partition_status(topic)["state"] == "caught_up"
+    source, target = replica.source_records(topic), replica.target_records(topic).values()
+    small = [seen for seen in source.values() if len(seen.value or b"") < 50_000]
+    assert set(target) == set(small)
+    assert {len(seen.value or b"") > 50_000 for seen in replica.target_records(letters).values()} == {True}
