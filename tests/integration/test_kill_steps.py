@@ -26,8 +26,9 @@ REPEATED = (
     Step.COMMIT,
     Step.COMMITTED,
 )
-# Reached when topics grow or their configuration changes: test_topics_command.py kills there.
-ELSEWHERE = (Step.TOPIC_GROW, Step.TOPIC_CONFIG)
+# Reached when topics grow or their configuration changes, and when groups are moved: test_topics_command.py
+# and test_groups.py kill there.
+ELSEWHERE = (Step.TOPIC_GROW, Step.TOPIC_CONFIG, Step.GROUP_REMEMBER, Step.GROUP_COMMIT)
 STEPS = [step for step in Step if step not in ELSEWHERE]
 STARTING = list(Step)[: list(Step).index(Step.READY_COMMIT) + 1]
 ONCE = [(step, 2 if step in REPEATED else 1) for step in STEPS]

@@ -35,7 +35,8 @@ class Journal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
-        self._plan: Plan | None = None
+        # Of the plan that is being applied: its operation and id, which is a hash over all its changes.
+        self._applying: tuple[str, str] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -47,12 +48,12 @@ class Journal:
 
     def planned(self, plan: Plan) -> None:
         """Write down every change of a plan that is about to be applied."""
-        self._plan = plan
+        self._applying = plan.operation, plan.plan_id
         self._write(self._line(change, PLANNED) for change in plan.changes)
 
-    def done(self, change: Change) -> None:
-        """Write down that a change was made."""
-        self._write([self._line(change, DONE)])
+    def done(self, *changes: Change) -> None:
+        """Write down that changes were made."""
+        self._write(self._line(change, DONE) for change in changes)
 
     def refused(self, refusals: Iterable[Refusal]) -> None:
         """Write down what a cluster did not do."""
@@ -69,10 +70,11 @@ class Journal:
             self._descriptor = None
 
     def _line(self, change: Change | None, outcome: str) -> dict[str, Any]:
+        operation, plan_id = self._applying or (None, None)
         return {
             "at_ms": time.time_ns() // 1_000_000,
-            "operation": None if self._plan is None else self._plan.operation,
-            "plan_id": None if self._plan is None else self._plan.plan_id,
+            "operation": operation,
+            "plan_id": plan_id,
             "change": None if change is None else change.document(),
             "outcome": outcome,
         }

@@ -32,6 +32,11 @@ def map_topic(flow: str) -> str:
     return f"{PREFIX}{flow}.offsets"
 
 
+def groups_topic(flow: str) -> str:
+    """Topic with what was written for consumer groups."""
+    return f"{PREFIX}{flow}.groups"
+
+
 def progress_group(flow: str) -> str:
     """Group on the target whose committed offsets are the next source offsets (KIP-656)."""
     return f"onceover.{flow}"

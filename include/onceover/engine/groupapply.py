@@ -1,0 +1,232 @@
+"""Writing what a plan for groups says, and doing so again and again.
+
+Invariant: a group is written only as it was when the decision was made. Right before each write its offsets
+on the receiving side are read again, somebody else's moved commit leaves it alone, and the coordinator itself
+refuses the write when members have joined meanwhile. What is about to be written is remembered before it is
+written, so an interrupted run is simply run again (G8).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from onceover.engine.groupmemory import entries
+from onceover.engine.groupplan import GroupPlan, GroupSteps, Row, exit_code, plan_groups, summary
+from onceover.engine.groups import Allowed, Kind
+from onceover.engine.groupview import GroupReader
+from onceover.engine.journal import Journal
+from onceover.engine.plan import Change, Refusal
+from onceover.engine.steps import Step, reached
+from onceover.errors import OnceoverError, Retriable
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
+from onceover.kafka.groupadmin import HasMembers
+from onceover.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+# Longer than the 5 s at which consumers commit by default: whoever commits with assign() while its group is
+# empty is seen to move between two looks so far apart.
+WATCH_S: Final = 6.0
+
+Announce = Callable[[GroupPlan], None]
+# Waits so many seconds; True when it was asked to stop meanwhile.
+Pause = Callable[[float], bool]
+
+
+@dataclass
+class Applied:
+    """What one ``apply`` did.
+
+    Args:
+        plan: what it did.
+        done: the changes that were made, in their order.
+        refused: what was left alone at the last moment, beside what the plan leaves alone.
+        temporary: True when running it again may help.
+        delay_s: longest time from the look at a group to the acknowledged write of it; None without writes.
+        since_s: the same from the look before that one: no commit waited longer. None at the first look.
+    """
+
+    plan: GroupPlan
+    done: list[Change] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    temporary: bool = False
+    delay_s: float | None = None
+    since_s: float | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """5 when running it again may help, 3 when somebody has to decide, else 0."""
+        everything = [*self.plan.refused, *self.refused]
+        return exit_code(everything, temporary=self.temporary or self.plan.temporary)
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan, and what became of it."""
+        document = self.plan.document()
+        return {
+            **document,
+            "applied": True,
+            "changes_made": len(self.done),
+            "refused": document["refused"] + [refusal.document() for refusal in self.refused],
+            "delay_ms": None if self.delay_s is None else round(self.delay_s * 1000),
+        }
+
+    def describe(self) -> str:
+        """Return the end as text; the plan was shown before."""
+        lines = [f"written: {summary(self.done, ())}" if self.done else "nothing was written"]
+        lines += [f"  left alone: {r.object}: {r.message}; {r.resolve}" for r in self.refused]
+        return "\n".join(lines)
+
+
+class GroupSync:
+    """Plans and applies, once or again and again. Not thread-safe; the reader belongs to the caller.
+
+    Args:
+        reader: looks at the clusters.
+        allowed: what is allowed beyond moving forward.
+        journal: everything is written down there.
+        replication_factor: of the topic that remembers what was written, should it have to be created.
+    """
+
+    def __init__(
+        self, reader: GroupReader, allowed: Allowed, journal: Journal, replication_factor: int
+    ) -> None:
+        self._reader = reader
+        self._allowed = allowed
+        self._journal = journal
+        self._replication_factor = replication_factor
+        self._prepared = False
+        self._looks: dict[str, float] = {}
+
+    def plan(self) -> GroupPlan:
+        """Return what would be done now. Changes nothing.
+
+        Raises:
+            As ``GroupReader.read``.
+        """
+        return plan_groups(self._reader.read(), self._allowed)
+
+    def apply(self, announce: Announce, pause: Pause) -> Applied:
+        """Plan, and write it.
+
+        Args:
+            announce: shown the plan before anything is done.
+            pause: waits between the two looks at commits of somebody else, where there are any.
+
+        Raises:
+            As ``plan``; running it again goes on from what was done.
+        """
+        plan = self.plan()
+        announce(plan)
+        applied = Applied(plan)
+        if plan.steps and not (plan.watched and pause(WATCH_S)):
+            self._do(applied)
+        self._looks = {group.name: group.seen_s for group in plan.view.groups}
+        return applied
+
+    def _do(self, applied: Applied) -> None:
+        self._journal.planned(applied.plan)
+        try:
+            self._prepare()
+            self._remember(applied.plan)
+            for steps in applied.plan.steps:
+                self._write(steps, applied)
+        except OnceoverError as error:
+            self._journal.failed(error)
+            raise
+        self._journal.refused(applied.refused)
+
+    def _prepare(self) -> None:
+        if not self._prepared:
+            self._reader.memory.prepare(self._replication_factor)
+            self._prepared = True
+
+    def _remember(self, plan: GroupPlan) -> None:
+        """Remember everything that is about to be written, all groups at once: one answer to wait for."""
+        changes = {}
+        for steps in plan.steps:
+            rows = [row for row in (*steps.writes, *steps.keeps) if row.decision.kind is not Kind.DELETE]
+            changes[steps.group] = entries((_entry(row) for row in rows), plan.view.now_ms)
+        reached(Step.GROUP_REMEMBER)
+        self._reader.memory.write(plan.view.direction, changes)
+
+    # ---- one group
+
+    def _write(self, steps: GroupSteps, applied: Applied) -> None:
+        try:
+            writes = self._unmoved(steps, applied)
+            self._commit(steps.group, writes)
+        except HasMembers as error:
+            resolve = error.resolve or ""
+            applied.refused.append(Refusal(steps.group, "HAS_MEMBERS", error.message, resolve, False))
+        except OnceoverError as error:
+            applied.refused.append(
+                Refusal(steps.group, error.code, error.message, error.resolve or "run again")
+            )
+            applied.temporary |= isinstance(error, Retriable)
+        else:
+            self._done(steps, writes, applied)
+
+    def _unmoved(self, steps: GroupSteps, applied: Applied) -> list[Row]:
+        """Return the writes whose partition still holds what the decision was made for."""
+        if not steps.writes:
+            return []
+        now = self._reader.receiving.committed(steps.group)
+        kept = []
+        for row in steps.writes:
+            if _offset(now, row.facts.receiving) == row.facts.current:
+                kept.append(row)
+            else:
+                applied.refused.append(_moving(row, now))
+        return kept
+
+    def _commit(self, group: str, writes: list[Row]) -> None:
+        commits = {
+            # Leader epochs count within one cluster: the giving side's would make a reader of the receiving
+            # one believe that its log was truncated.
+            row.facts.receiving: OffsetToCommit(row.decision.to, NO_EPOCH, row.facts.metadata)
+            for row in writes
+            if row.decision.to is not None
+        }
+        deletions = [row.facts.receiving for row in writes if row.decision.kind is Kind.DELETE]
+        reached(Step.GROUP_COMMIT)
+        if commits:
+            self._reader.receiving.commit(group, commits)
+        if deletions:
+            self._reader.receiving.delete_offsets(group, deletions)
+            self._reader.memory.write(self._reader.direction, {group: dict.fromkeys(deletions)})
+
+    def _done(self, steps: GroupSteps, writes: list[Row], applied: Applied) -> None:
+        changes = [row.change for row in writes]
+        self._journal.done(*changes)
+        applied.done += changes
+        if writes:
+            now_s = time.monotonic()
+            applied.delay_s = max(applied.delay_s or 0.0, now_s - steps.seen_s)
+            before_s = self._looks.get(steps.group)
+            if before_s is not None:
+                applied.since_s = max(applied.since_s or 0.0, now_s - before_s)
+
+
+def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartition) -> int | None:
+    found = committed.get(tp)
+    return None if found is None else found.offset
+
+
+def _entry(row: Row) -> tuple[TopicPartition, int, list[int]]:
+    ours = [offset for offset in (row.facts.current, row.decision.to) if offset is not None]
+    return row.facts.receiving, row.facts.committed or 0, ours
+
+
+def _moving(row: Row, now: Mapping[TopicPartition, CommittedOffset]) -> Refusal:
+    seen = _offset(now, row.facts.receiving)
+    return Refusal(
+        f"{row.group} {row.facts.receiving}",
+        "COMMITS_MOVE",
+        f"somebody commits without being a member: {row.facts.current} became {seen} between two looks",
+        "nothing, if it consumes there with assign(); otherwise run again",
+        False,
+    )

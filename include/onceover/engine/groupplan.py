@@ -1,0 +1,288 @@
+"""What ``onceover groups plan`` shows and ``apply`` does: decisions, group by group. Pure.
+
+Invariant: a group with members on the receiving side, or of which anything is not known, has no step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from onceover.engine.groups import UNREADABLE, Allowed, Decision, Direction, Facts, Kind, decide
+from onceover.engine.plan import Change, Plan, Refusal
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.wire.offsetlookup import Translated
+
+_EMPTY: Final = frozenset({"empty", "dead"})
+# Their state is not a committed offset: share groups keep what was acknowledged record by record, streams
+# groups (KIP-1071) keep tasks and state stores that offsets alone would contradict.
+_NOT_MOVED: Final = {
+    "share": "a share group keeps acknowledgements record by record, not offsets",
+    "streams": "a streams group keeps state that offsets alone would contradict",
+}
+_PAIR_HEADERS: Final = ("partition", "committed", "lag", "translated", "there", "new", "decision")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupFacts:
+    """What is known about one group.
+
+    Args:
+        name: of the group.
+        type: ``classic``, ``consumer``, ``share`` or ``streams``, on the giving side.
+        there_type: on the receiving side, None where it does not exist; ``there_state`` likewise.
+        partitions: what it has committed in topics of the flow.
+        error: why nothing more is known; nothing is done then.
+        seen_s: monotonic time just before its offsets were read on the giving side.
+    """
+
+    name: str
+    type: str
+    there_type: str | None = None
+    there_state: str | None = None
+    partitions: tuple[Facts, ...] = ()
+    error: OnceoverError | None = None
+    seen_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """Both clusters at one moment.
+
+    Args:
+        flow: name of the flow.
+        direction: which way groups are moved.
+        giving: alias of that side; ``receiving`` likewise.
+        groups: those that the flow and the command line select.
+        errors: what could not be listed.
+        now_ms: time of the look.
+    """
+
+    flow: str
+    direction: Direction
+    giving: str
+    receiving: str
+    groups: tuple[GroupFacts, ...]
+    errors: tuple[OnceoverError, ...]
+    now_ms: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """One partition of one group in the plan."""
+
+    group: str
+    facts: Facts
+    decision: Decision
+
+    @property
+    def change(self) -> Change:
+        """What is done, in the form of every plan."""
+        d = self.decision
+        to = None if d.kind is Kind.DELETE else d.to
+        object_ = f"{self.group} {self.facts.receiving}"
+        return Change(f"{d.kind} group", object_, self.facts.current, to, d.reason, d.risk, d.records)
+
+    @property
+    def refusal(self) -> Refusal:
+        """Why nothing is done."""
+        d = self.decision
+        return Refusal(f"{self.group} {self.facts.receiving}", d.code, d.reason, d.resolve, d.blocks)
+
+    def document(self) -> dict[str, Any]:
+        """Return one entry of ``positions``."""
+        f, d = self.facts, self.decision
+        return {
+            "group": self.group,
+            "topic": f.giving.topic,
+            "partition": f.giving.partition,
+            "to_topic": f.receiving.topic,
+            "committed": f.committed,
+            "lag": f.lag,
+            "translated": f.translation.offset if isinstance(f.translation, Translated) else None,
+            "to_copy": f.uncopied,
+            "current": f.current,
+            "new": d.to,
+            "decision": str(d.kind),
+            "code": d.code or None,
+            "reason": d.reason,
+        }
+
+    def cells(self) -> tuple[str, ...]:
+        """Return its line of the table; the reason comes last."""
+        entry = self.document()
+        keys = ("committed", "lag", "translated", "current", "new")
+        shown = ["-" if entry[key] is None else str(entry[key]) for key in keys]
+        return (str(self.facts.giving), *shown, f"{self.decision.kind}: {self.decision.reason}")
+
+
+@dataclass(frozen=True)
+class GroupSteps:
+    """What is written for one group: rows whose decision writes, and those to remember as they are."""
+
+    group: str
+    writes: tuple[Row, ...]
+    keeps: tuple[Row, ...]
+    seen_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupPlan(Plan):
+    """The plan for groups.
+
+    Args:
+        view: what it was computed from.
+        rows: every partition of every group, with its decision.
+        steps: what is written, by group.
+        temporary: True when something could not be read now and may be later.
+    """
+
+    view: GroupView = field(compare=False)
+    rows: tuple[Row, ...] = ()
+    steps: tuple[GroupSteps, ...] = ()
+    temporary: bool = False
+
+    @property
+    def title(self) -> str:
+        """First line of the text."""
+        v = self.view
+        return f"groups of flow {v.flow}, {v.direction}: {v.giving} -> {v.receiving}"
+
+    @property
+    def watched(self) -> bool:
+        """True when somebody else's commits would be replaced."""
+        return any(row.decision.watch for step in self.steps for row in step.writes)
+
+    @property
+    def risky(self) -> bool:
+        """True when a person should look first: a group is moved back, skips, or loses what it had."""
+        return any(
+            row.decision.kind is Kind.REWIND or row.decision.risk in ("skip", "destructive")
+            for step in self.steps
+            for row in step.writes
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """5 when something could not be read, 3 when somebody has to decide, else 0."""
+        return exit_code(self.refused, temporary=self.temporary)
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan's JSON, with every position."""
+        v = self.view
+        positions = [row.document() for row in self.rows]
+        return {
+            **super().document(),
+            "direction": str(v.direction),
+            "giving": v.giving,
+            "receiving": v.receiving,
+            "positions": positions,
+        }
+
+    def describe(self) -> str:
+        """Return a table for each group, what is refused, and what would be done in all."""
+        lines = [self.title]
+        by_group: dict[str, list[Row]] = {}
+        for row in self.rows:
+            by_group.setdefault(row.group, []).append(row)
+        for facts in self.view.groups:
+            if facts.name in by_group:
+                lines += ["", f"group {facts.name} ({facts.type})", *_table(by_group[facts.name])]
+        remarks = [r for r in self.refused if r.code not in {row.decision.code for row in self.rows}]
+        lines += (
+            ["", *(f"left alone: {r.object}: {r.message}; {r.resolve}" for r in remarks)] if remarks else []
+        )
+        lines += ["", summary(self.changes, self.refused)]
+        return "\n".join(lines)
+
+
+def plan_groups(view: GroupView, allowed: Allowed) -> GroupPlan:
+    """Return what is done about every group of the view."""
+    rows: list[Row] = []
+    steps: list[GroupSteps] = []
+    refused = [_unknown(view.giving, error) for error in view.errors]
+    for group in view.groups:
+        blocked = _blocked(group, view)
+        mine = [Row(group.name, f, d) for f in group.partitions if (d := decide(f, allowed, view.now_ms))]
+        if blocked is not None:
+            if group.error is not None or mine or group.type in _NOT_MOVED:
+                refused.append(blocked)
+            mine = [
+                Row(r.group, r.facts, Decision(Kind.LEFT, blocked.message, code=blocked.code)) for r in mine
+            ]
+        else:
+            refused += [row.refusal for row in mine if row.decision.code]
+            writes = tuple(row for row in mine if row.decision.kind.writes)
+            keeps = tuple(row for row in mine if row.decision.kind is Kind.IN_PLACE and _is_news(row.facts))
+            if writes or keeps:
+                steps.append(GroupSteps(group.name, writes, keeps, group.seen_s))
+        rows += mine
+    errors = [*view.errors, *(group.error for group in view.groups if group.error is not None)]
+    return GroupPlan(
+        operation=f"groups {view.direction}",
+        flow=view.flow,
+        changes=tuple(row.change for step in steps for row in step.writes),
+        refused=tuple(refused),
+        computed_at_ms=view.now_ms,
+        view=view,
+        rows=tuple(rows),
+        steps=tuple(steps),
+        temporary=any(isinstance(error, Retriable) for error in errors)
+        or any(row.decision.code == UNREADABLE for row in rows),
+    )
+
+
+def exit_code(refused: Iterable[Refusal], *, temporary: bool) -> int:
+    """Return 5 when running it again may help, 3 when somebody has to decide, else 0."""
+    if temporary:
+        return Retriable.exit_code
+    return NeedsOperator.exit_code if any(r.blocks for r in refused) else 0
+
+
+def summary(changes: Iterable[Change], refused: Iterable[Refusal]) -> str:
+    """Return one line: how much of what."""
+    counts: dict[str, int] = {}
+    for change in changes:
+        counts[change.what] = counts.get(change.what, 0) + 1
+    for refusal in refused:
+        counts[f"left alone {refusal.code}"] = counts.get(f"left alone {refusal.code}", 0) + 1
+    return ", ".join(f"{what}: {count}" for what, count in counts.items()) or "nothing to do"
+
+
+def _is_news(facts: Facts) -> bool:
+    """Tell whether a position that is in place already has to be remembered: nothing of ours says so."""
+    return facts.held is None or not facts.is_known or facts.held.given != facts.committed
+
+
+def _blocked(group: GroupFacts, view: GroupView) -> Refusal | None:
+    for kind in (group.type, group.there_type):
+        if kind in _NOT_MOVED:
+            return Refusal(group.name, "NOT_MOVED", _NOT_MOVED[kind], "move its readers by hand", False)
+    if group.error is not None:
+        return _unknown(group.name, group.error)
+    if group.there_state is not None and group.there_state not in _EMPTY:
+        return Refusal(
+            group.name,
+            "HAS_MEMBERS",
+            f"it has members on {view.receiving} (state {group.there_state})",
+            "nothing, if it consumes there; otherwise stop its consumers there, then run again",
+            False,
+        )
+    return None
+
+
+def _unknown(what: str, error: OnceoverError) -> Refusal:
+    resolve = error.resolve or "run again"
+    return Refusal(what, "UNKNOWN", f"nothing is done, because it is not known: {error.message}", resolve)
+
+
+def _table(rows: list[Row]) -> list[str]:
+    lines = [_PAIR_HEADERS, *(row.cells() for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(_PAIR_HEADERS) - 1)]
+    return ["  " + "  ".join(_padded(line, widths)) for line in lines]
+
+
+def _padded(line: tuple[str, ...], widths: list[int]) -> list[str]:
+    numbers = [cell.rjust(width) for cell, width in zip(line[1:-1], widths[1:], strict=True)]
+    return [line[0].ljust(widths[0]), *numbers, line[-1]]

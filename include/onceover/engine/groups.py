@@ -1,0 +1,291 @@
+"""Where a consumer group goes on after it has moved to the other cluster: one decision per partition. Pure.
+
+Invariant (G6), for every input: a decision to write never moves a group backwards unless that was asked for,
+never past the end of the receiving log, never below its start, and never onto what the map does not cover.
+New position = max(log start, min(translation of what is committed, log end)).
+
+Two sides: the *giving* cluster, where the group has consumed, and the *receiving* one, where it goes on.
+``failover`` gives from the flow's source to its target, ``failback`` the other way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from onceover.model import TopicPartition
+from onceover.wire.offsetlookup import NotCovered, Translation
+
+# Brokers forget a group's offset after 7 days without a commit (offsets.retention.minutes); a group that
+# stands still on a cluster where nobody consumes would be lost there.
+RENEW_AFTER_MS: Final = 24 * 3600 * 1000
+# Code of a partition that could not be read, and may be the next time.
+UNREADABLE: Final = "UNREADABLE"
+_DAYS_TOLD: Final = "so that it does not expire"
+
+
+class Direction(StrEnum):
+    """Which way groups are moved."""
+
+    FAILOVER = "failover"
+    FAILBACK = "failback"
+
+    @property
+    def opposite(self) -> Direction:
+        """The other way."""
+        return Direction.FAILBACK if self is Direction.FAILOVER else Direction.FAILOVER
+
+
+class Kind(StrEnum):
+    """What is done about one partition of a group."""
+
+    MOVE = "move"
+    REWIND = "rewind"
+    RENEW = "renew"
+    DELETE = "delete"
+    IN_PLACE = "in place"
+    LEFT = "left alone"
+
+    @property
+    def writes(self) -> bool:
+        """True when the receiving cluster is changed."""
+        return self in (Kind.MOVE, Kind.REWIND, Kind.RENEW, Kind.DELETE)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """What an operator has asked for beyond moving forward.
+
+    Args:
+        rewind: move groups backwards, records are read again.
+        follow_rewinds: move backwards where the group was moved backwards on the giving side.
+        follow_deletions: delete what we wrote where the group or its offset is gone on the giving side.
+        take_over: move groups forward although somebody else commits for them on the receiving side.
+    """
+
+    rewind: bool = False
+    follow_rewinds: bool = False
+    follow_deletions: bool = False
+    take_over: bool = False
+
+
+@dataclass(frozen=True)
+class Remembered:
+    """What was written for a partition of a group the last time, kept on the target.
+
+    Args:
+        given: what was committed on the giving side then.
+        known: what the receiving side may hold if nobody else has committed since: the position that was
+            written, and the one it replaced, should the writer have been killed in between.
+        at_ms: when.
+    """
+
+    given: int
+    known: frozenset[int]
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """All that is known about one group and partition.
+
+    Args:
+        giving: partition that the group consumes now; ``receiving`` its counterpart.
+        committed: next offset to read on the giving side, None when nothing is committed there any more.
+        metadata: text committed beside it, carried over.
+        giving_end: LSO of the giving partition; None when it is not needed.
+        copied: giving offset up to which records are on the other side; None where all are.
+        translation: exact counterpart of ``committed``, or of ``copied`` where that is smaller.
+        current: what the group has committed on the receiving side; ``current_metadata`` beside it.
+        start: first offset of the receiving log; ``end`` its high watermark.
+        last: what was written in this direction, ``opposite`` in the other one.
+        problem: why this partition cannot be translated at all: code and text.
+    """
+
+    giving: TopicPartition
+    receiving: TopicPartition
+    committed: int | None
+    metadata: str = ""
+    giving_end: int | None = None
+    copied: int | None = None
+    translation: Translation | None = None
+    current: int | None = None
+    current_metadata: str = ""
+    start: int = 0
+    end: int = 0
+    last: Remembered | None = None
+    opposite: Remembered | None = None
+    problem: tuple[str, str] | None = None
+
+    @property
+    def lag(self) -> int | None:
+        """Offsets between the group and the giving log's end."""
+        if self.committed is None or self.giving_end is None:
+            return None
+        return max(0, self.giving_end - self.committed)
+
+    @property
+    def uncopied(self) -> int:
+        """Offsets that the group has read and that are not on the other side yet."""
+        if self.committed is None or self.copied is None:
+            return 0
+        return max(0, self.committed - self.copied)
+
+    @property
+    def held(self) -> Remembered | None:
+        """What we wrote, while this direction was the last one in use; a group that has been home since
+        has moved on its own and is looked at afresh."""
+        if self.last is None or (self.opposite is not None and self.opposite.at_ms > self.last.at_ms):
+            return None
+        return self.last
+
+    @property
+    def is_known(self) -> bool:
+        """True when what the receiving side holds was written, or seen there, by us."""
+        seen = frozenset[int]() if self.opposite is None else frozenset({self.opposite.given})
+        known = seen if self.last is None else seen | self.last.known
+        return self.current in known
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What is done about one partition, and why.
+
+    Args:
+        kind: what is done.
+        to: next offset to read on the receiving side; None unless something is committed.
+        reason: one sentence.
+        code: name of the reason where nothing is written; empty when all is well.
+        risk: ``none``, ``repeat``, ``skip`` or ``destructive``; ``records`` how many offsets it concerns.
+        resolve: what resolves it, where something does.
+        blocks: True when the group does not go on where it should until somebody decides.
+        watch: True when somebody else's commit is replaced, which is looked at twice before.
+    """
+
+    kind: Kind
+    reason: str
+    to: int | None = None
+    code: str = ""
+    risk: str = "none"
+    records: int | None = None
+    resolve: str = ""
+    blocks: bool = False
+    watch: bool = False
+
+
+def decide(facts: Facts, allowed: Allowed, now_ms: int) -> Decision | None:
+    """Return the decision about one partition; None when it does not concern us (any more)."""
+    if facts.problem is not None:
+        code, text = facts.problem
+        unreadable = code == UNREADABLE
+        resolve = "run again" if unreadable else "see `onceover status`: the partition needs an operator"
+        return _left(code, text, resolve, blocks=True)
+    if facts.committed is None:
+        return _decide_deleted(facts, allowed)
+    if facts.translation is None or isinstance(facts.translation, NotCovered):
+        return _not_covered(facts)
+    wanted = max(facts.start, min(facts.translation.offset, facts.end))
+    if facts.current is None:
+        return _forward(facts, wanted, f"not committed there yet{_uncopied(facts)}")
+    if wanted == facts.current:
+        return _decide_in_place(facts, wanted, now_ms)
+    if wanted > facts.current:
+        return _decide_forward(facts, wanted, facts.current, allowed)
+    return _decide_backward(facts, wanted, facts.current, facts.committed, allowed)
+
+
+def _decide_deleted(facts: Facts, allowed: Allowed) -> Decision | None:
+    if facts.last is None or facts.current is None:
+        return None
+    gone = "nothing is committed for it on the giving side any more"
+    if not facts.is_known:
+        return _left("COMMITTED_ELSEWHERE", f"{gone}, but somebody else has committed on the receiving side")
+    if allowed.follow_deletions:
+        return Decision(Kind.DELETE, gone, risk="destructive")
+    resolve = "--follow-deletions deletes it on the receiving side too"
+    return _left("DELETED", f"{gone}: deleted, or expired", resolve)
+
+
+def _not_covered(facts: Facts) -> Decision:
+    known = facts.translation
+    why = "the offset map knows nothing of this partition"
+    if isinstance(known, NotCovered):
+        why = known.why or why
+        if known.start is not None:
+            why = f"the offset map covers {known.start} to {known.end}"
+    return _left(
+        "NOT_COVERED",
+        f"{why}: where offset {facts.committed} is on the other side is not known",
+        "set the group's position there by hand, for example by timestamp",
+        blocks=True,
+    )
+
+
+def _decide_in_place(facts: Facts, wanted: int, now_ms: int) -> Decision:
+    ours = facts.held is not None and facts.is_known
+    if ours and facts.metadata != facts.current_metadata:
+        return Decision(Kind.MOVE, "its metadata has changed", wanted)
+    if ours and facts.held is not None and now_ms - facts.held.at_ms >= RENEW_AFTER_MS:
+        return Decision(Kind.RENEW, f"unchanged for a day: committed again {_DAYS_TOLD}", wanted)
+    return Decision(Kind.IN_PLACE, f"in place{_uncopied(facts)}", wanted)
+
+
+def _decide_forward(facts: Facts, wanted: int, current: int, allowed: Allowed) -> Decision:
+    if facts.is_known:
+        return _forward(facts, wanted, f"follows{_uncopied(facts)}")
+    if facts.held is not None and not allowed.take_over:
+        return _left(
+            "COMMITTED_ELSEWHERE",
+            f"somebody else has committed {current} on the receiving side since we wrote there",
+            "stop the consumer that uses assign(), then run again with --take-over",
+            blocks=True,
+        )
+    return Decision(
+        Kind.MOVE,
+        f"replaces what somebody else committed there{_uncopied(facts)}",
+        wanted,
+        risk="skip",
+        records=wanted - current,
+        watch=True,
+    )
+
+
+def _forward(facts: Facts, wanted: int, reason: str) -> Decision:
+    translated = wanted if isinstance(facts.translation, NotCovered | None) else facts.translation.offset
+    if wanted > translated:
+        missing = wanted - translated
+        text = f"{reason}; {missing} offsets before it are no longer in the receiving log"
+        return Decision(Kind.MOVE, text, wanted, risk="skip", records=missing)
+    if facts.uncopied:
+        return Decision(Kind.MOVE, reason, wanted, risk="repeat", records=facts.uncopied)
+    return Decision(Kind.MOVE, reason, wanted)
+
+
+def _decide_backward(facts: Facts, wanted: int, current: int, committed: int, allowed: Allowed) -> Decision:
+    given = facts.held.given if facts.held is not None and facts.is_known else None
+    rewound = given is not None and committed < given
+    if allowed.rewind or (rewound and allowed.follow_rewinds):
+        reason = "moved back on the giving side" if rewound else "moved back because that was asked for"
+        records = current - wanted
+        return Decision(Kind.REWIND, reason, wanted, risk="repeat", records=records, watch=not facts.is_known)
+    if rewound:
+        return _left(
+            "REWOUND",
+            f"it was moved back on the giving side, from {given} to {committed}",
+            "--follow-rewinds moves it back here too",
+            blocks=True,
+        )
+    return _left(
+        "AHEAD",
+        f"it has read up to {current} on the receiving side, {current - wanted} offsets further",
+        "nothing, if it consumes there; --allow-rewind moves it back",
+    )
+
+
+def _uncopied(facts: Facts) -> str:
+    return f"; {facts.uncopied} offsets still to copy" if facts.uncopied else ""
+
+
+def _left(code: str, reason: str, resolve: str = "", *, blocks: bool = False) -> Decision:
+    return Decision(Kind.LEFT, reason, code=code, resolve=resolve, blocks=blocks)

@@ -1,0 +1,103 @@
+"""A flow's consumer groups, planned, applied and followed: what the command line and the DAG call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from onceover.app import FlowWatch, open_clusters
+from onceover.config.flowfile import Flow
+from onceover.config.load import run_dir
+from onceover.engine.groupapply import Announce, Applied, GroupSync, Pause
+from onceover.engine.groupfollow import Followed, follow
+from onceover.engine.groupmap import GroupMap
+from onceover.engine.groupplan import GroupPlan
+from onceover.engine.groups import Allowed, Direction
+from onceover.engine.groupview import GroupReader
+from onceover.engine.journal import Journal
+from onceover.engine.translate import Translator
+from onceover.errors import UsageError
+
+
+@dataclass(frozen=True)
+class GroupWish:
+    """What a person asks for beside the flow file.
+
+    Args:
+        direction: which way groups are moved.
+        patterns: anchored regular expressions; only groups that one of them matches. Empty: all of the flow.
+        allowed: what is allowed beyond moving forward.
+    """
+
+    direction: Direction = Direction.FAILOVER
+    patterns: Sequence[str] = ()
+    allowed: Allowed = field(default_factory=Allowed)
+
+    def selects(self) -> Callable[[str], bool]:
+        """Return what tells whether a group was asked for.
+
+        Raises:
+            UsageError: a pattern is no regular expression.
+        """
+        try:
+            compiled = [re.compile(pattern) for pattern in self.patterns]
+        except re.error as error:
+            raise UsageError(
+                f"--group {error.pattern!r} is no regular expression: {error.msg}",
+                resolve="give a whole name, or a pattern such as 'billing-.*'",
+            ) from error
+        return lambda name: not compiled or any(pattern.fullmatch(name) for pattern in compiled)
+
+
+def plan_groups(flow: Flow, wish: GroupWish) -> GroupPlan:
+    """Return what ``groups apply`` would do. Changes nothing."""
+    with _opened(flow, wish) as sync:
+        return sync.plan()
+
+
+def apply_groups(flow: Flow, wish: GroupWish, announce: Announce, pause: Pause) -> Applied:
+    """Put the flow's groups in place on the other side, once.
+
+    Args:
+        announce: shown the plan before anything is done.
+        pause: waits so many seconds; True when it was asked to stop meanwhile.
+    """
+    with _opened(flow, wish) as sync:
+        return sync.apply(announce, pause)
+
+
+def follow_groups(
+    flow: Flow, wish: GroupWish, interval_s: float, pause: Pause, tell: Callable[[str], None]
+) -> Followed:
+    """Keep the flow's groups in place on the other side until ``pause`` returns True."""
+    with _opened(flow, wish) as sync:
+        return follow(sync, interval_s, pause, tell)
+
+
+@contextmanager
+def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
+    asked = wish.selects()
+    # The filter of the flow file is followed while a continuous sync runs.
+    watch = FlowWatch(flow.path)
+    home = run_dir(flow)
+    source, target = open_clusters(flow)
+    with (
+        source,
+        target,
+        Translator(target, flow.flow, home) as translator,
+        Journal(home / "journal" / "groups.jsonl") as journal,
+    ):
+        reader = GroupReader(
+            flow.flow,
+            wish.direction,
+            source,
+            target,
+            GroupMap(translator),
+            lambda name: watch.current().groups.selects(name) and asked(name),
+        )
+        try:
+            yield GroupSync(reader, wish.allowed, journal, flow.state.replication_factor)
+        finally:
+            reader.close()
