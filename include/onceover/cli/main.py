@@ -13,6 +13,7 @@ from onceover.cli import (
     clusters,
     demo,
     flow,
+    groups,
     partition,
     receipts,
     replicate,
@@ -53,8 +54,20 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    commands = (flow, topics, replicate, stop, status, partition, translate, receipts, clusters, demo, bench)
-    for module in commands:
+    for module in (
+        flow,
+        topics,
+        replicate,
+        stop,
+        status,
+        partition,
+        groups,
+        translate,
+        receipts,
+        clusters,
+        demo,
+        bench,
+    ):
         module.register(subparsers)
     return parser
 
