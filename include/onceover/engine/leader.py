@@ -269,7 +269,10 @@ class Leader:
 
     def _check_mine(self) -> None:
         own = self._own()
-        check_mine(_layout_in(self.state.values), own.generation, own.run)
+        seen = _layout_in(self.state.values)
+        if not own.ready and seen == own:
+            return  # seized, and nobody has started since
+        check_mine(seen, own.generation, own.run)
 
     def _own(self) -> Layout:
         if self.layout is None:

@@ -1,0 +1,326 @@
+"""Which positions a seeding writes, and what that repeats or skips (DESIGN 8, KIP-656). Pure.
+
+Invariants: no offset is written that the source's log does not hold; progress that exists is replaced only
+where the operator said so; a topic that is not enrolled yet is seeded whole or not at all, because an
+enrolled partition without progress counts as lost (G5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.plan import Change, Plan, Refusal
+from onceover.engine.topicplan import TopicPlan
+from onceover.kafka.cluster import TopicInfo
+from onceover.model import TopicPartition
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+REFUSE: Final = "refuse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """One source partition as it is now, and its counterpart on the target.
+
+    Args:
+        source: source partition; ``target`` its counterpart.
+        start: first offset of the source's log; ``lso`` and ``end`` its LSO and high watermark.
+        position: committed progress of the flow, None where there is none.
+        target_start: first offset of the target's log; ``target_end`` its LSO; 0 without a topic.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    start: int
+    lso: int
+    end: int
+    position: int | None = None
+    target_start: int = 0
+    target_end: int = 0
+
+    @property
+    def target_held(self) -> int:
+        """Offsets in the target's log, markers included."""
+        return self.target_end - self.target_start
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeatedTopic:
+    """One source topic in scope, with a seat for each partition that may be seeded.
+
+    Args:
+        source: the source topic.
+        target: name of its copy; ``copy`` the target topic, None while it does not exist.
+        enrolment: what the flow's state says, None when it is not enrolled.
+        seats: of an enrolled topic only the enrolled partitions.
+    """
+
+    source: TopicInfo
+    target: str
+    copy: TopicInfo | None
+    enrolment: Enrolment | None
+    seats: tuple[Seat, ...]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """The offset that an origin names for a source partition.
+
+    Args:
+        offset: next source offset to copy.
+        reason: where it comes from.
+        risk: as in ``Change``; None lets the situation tell.
+        records: offsets that the risk concerns.
+        target_end: end of what the flow has written to the target, None for the end of its log.
+    """
+
+    offset: int
+    reason: str
+    risk: str | None = None
+    records: int | None = None
+    target_end: int | None = None
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What an origin knows: offers, and what it cannot answer by source partition."""
+
+    offers: Mapping[TopicPartition, Offer] = field(default_factory=dict)
+    refused: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
+    remarks: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the operator said about open questions.
+
+    Args:
+        replace: write although there is progress already.
+        missing: for partitions of a named topic that the origin does not name: ``earliest``, ``latest``
+            or ``refuse``.
+    """
+
+    replace: bool = False
+    missing: str = REFUSE
+
+
+@dataclass(frozen=True)
+class Position:
+    """Progress to write: next source offset, and the end of the target's log beside it."""
+
+    seat: Seat
+    offset: int
+    target_end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedPlan(Plan):
+    """What a seeding does.
+
+    Args:
+        topics: topics with positions to write.
+        positions: the progress to write, by source partition.
+        topic_plan: target topics to create or to extend before.
+        untouched: topics in scope that the origin does not name; the flow itself decides about them.
+    """
+
+    topics: tuple[SeatedTopic, ...] = ()
+    positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
+    topic_plan: TopicPlan | None = None
+    untouched: tuple[str, ...] = ()
+
+    @property
+    def exit_code(self) -> int:
+        """3 while something is refused that somebody has to decide about."""
+        return 3 if any(refusal.blocks for refusal in self.refused) else 0
+
+    def document(self) -> dict[str, object]:
+        """Return the plan's JSON."""
+        return {**super().document(), "untouched": list(self.untouched)}
+
+    def describe(self) -> str:
+        """Return the plan as text."""
+        lines = [super().describe()]
+        if self.untouched:
+            lines.append(f"  left to the flow's own start: {', '.join(self.untouched)}")
+        return "\n".join(lines)
+
+
+def plan_seed(
+    operation: str,
+    flow: str,
+    topics: Sequence[SeatedTopic],
+    offers: Offers,
+    topic_plan: TopicPlan,
+    choice: Choice,
+    *,
+    extra: Iterable[Change] = (),
+) -> SeedPlan:
+    """Return what is written and what is refused.
+
+    Args:
+        operation: ``seed`` or ``adopt``.
+        topics: in scope and wanted, as they are now.
+        topic_plan: what creating the copies takes; its refusals count for topics that are not enrolled.
+        extra: changes that precede the positions, made only when there are positions.
+    """
+    planning = _Planning(offers, choice, topic_plan)
+    for topic in topics:
+        planning.topic(topic)
+    seated = {topic.source.name for topic in planning.seated}
+    steps = tuple(step for step in topic_plan.steps if step.source in seated)
+    changes: list[Change] = []
+    if planning.positions:
+        changes = [*(step.change for step in steps), *extra, *planning.changes, _restart()]
+    return SeedPlan(
+        operation=operation,
+        flow=flow,
+        changes=tuple(changes),
+        refused=(*planning.refused, *offers.remarks),
+        topics=tuple(planning.seated),
+        positions=planning.positions,
+        topic_plan=TopicPlan(operation=operation, flow=flow, steps=steps),
+        untouched=tuple(planning.untouched),
+    )
+
+
+class _Planning:
+    def __init__(self, offers: Offers, choice: Choice, topic_plan: TopicPlan) -> None:
+        self._offers = offers
+        self._choice = choice
+        self._enrol = frozenset(topic_plan.enrol)
+        self._blocked: dict[str, list[Refusal]] = {}
+        for refusal in topic_plan.refused:
+            self._blocked.setdefault(refusal.object, []).append(refusal)
+        self.seated: list[SeatedTopic] = []
+        self.positions: dict[TopicPartition, Position] = {}
+        self.changes: list[Change] = []
+        self.refused: list[Refusal] = []
+        self.untouched: list[str] = []
+
+    def topic(self, topic: SeatedTopic) -> None:
+        named = {seat.source for seat in topic.seats} & (
+            self._offers.offers.keys() | self._offers.refused.keys()
+        )
+        if not named:
+            self.untouched.append(topic.source.name)
+            return
+        if topic.enrolment is None and topic.source.name not in self._enrol:
+            self.refused += self._blocked.get(topic.source.name, [_not_ready(topic)])
+            return
+        found: dict[TopicPartition, Position] = {}
+        changes: list[Change] = []
+        refused: list[Refusal] = []
+        for seat in topic.seats:
+            answer = self._seat(seat, topic)
+            if isinstance(answer, Refusal):
+                refused.append(answer)
+            elif answer is not None:
+                offer, change = answer
+                end = seat.target_end if offer.target_end is None else offer.target_end
+                found[seat.source] = Position(seat, offer.offset, end)
+                changes.append(change)
+        self.refused += refused
+        if found and (topic.enrolment is not None or not refused):
+            self.seated.append(topic)
+            self.positions |= found
+            self.changes += changes
+
+    def _seat(self, seat: Seat, topic: SeatedTopic) -> tuple[Offer, Change] | Refusal | None:
+        """Return what is written for one partition; None where nothing has to be."""
+        source = seat.source
+        offer = self._offers.offers.get(source)
+        if offer is None:
+            refusal = self._offers.refused.get(source)
+            offer = None if refusal else self._without_offer(seat)
+            if offer is None:
+                return refusal or (None if seat.position is not None else _nothing_named(seat, topic))
+        if not seat.start <= offer.offset <= seat.end:
+            return _out_of_range(seat, offer)
+        if seat.position == offer.offset:
+            return None
+        if seat.position is not None and not self._choice.replace:
+            return _progress_exists(seat, offer)
+        risk, records, reason = _consequence(seat, offer)
+        change = Change("position", str(source), seat.position, offer.offset, reason, risk, records)
+        return offer, change
+
+    def _without_offer(self, seat: Seat) -> Offer | None:
+        if seat.position is not None:
+            return None
+        if seat.start == seat.end:
+            return Offer(seat.end, "the source partition is empty")
+        if self._choice.missing == EARLIEST:
+            return Offer(seat.start, "not named by the origin: from the start of the log, as asked")
+        if self._choice.missing == LATEST:
+            return Offer(seat.lso, "not named by the origin: from the end of the log, as asked")
+        return None
+
+
+def _consequence(seat: Seat, offer: Offer) -> tuple[str, int | None, str]:
+    """Return risk, offsets it concerns, and the reason to show."""
+    if seat.position is not None:
+        distance = offer.offset - seat.position
+        risk = "skip" if distance > 0 else "repeat"
+        return risk, abs(distance), f"{offer.reason}; replaces the progress that is there"
+    if offer.risk is not None:
+        return offer.risk, offer.records, offer.reason
+    if seat.target_held:
+        reason = (
+            f"{offer.reason}; the target's log holds {seat.target_held} offsets, which are kept and were not "
+            f"compared: what they hold from source offset {offer.offset} on comes again, what they lack of "
+            "the offsets before never comes"
+        )
+        return "repeat", None, reason
+    before = offer.offset - seat.start
+    return ("skip", before, offer.reason) if before else ("none", None, offer.reason)
+
+
+def _restart() -> Change:
+    return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
+
+
+def _not_ready(topic: SeatedTopic) -> Refusal:
+    return Refusal(
+        topic.source.name,
+        "NOT_READY",
+        "its copy cannot be prepared at the moment",
+        "see `onceover topics plan`, then plan again",
+    )
+
+
+def _nothing_named(seat: Seat, topic: SeatedTopic) -> Refusal:
+    whole = "" if topic.enrolment else f"; {seat.source.topic} is enrolled whole, so none of it is seeded"
+    return Refusal(
+        str(seat.source),
+        "NO_OFFSET",
+        f"the origin names other partitions of the topic, but not this one{whole}",
+        "say where it begins with `--missing earliest` or `--missing latest`, or name it in a file",
+    )
+
+
+def _out_of_range(seat: Seat, offer: Offer) -> Refusal:
+    return Refusal(
+        str(seat.source),
+        "OUT_OF_RANGE",
+        f"offset {offer.offset} ({offer.reason}) is not in the source's log, which runs from {seat.start} to "
+        f"{seat.end}: what lies outside is gone, or was never there",
+        f"name an offset from {seat.start} to {seat.end} with `--from file:...`",
+    )
+
+
+def _progress_exists(seat: Seat, offer: Offer) -> Refusal:
+    position = seat.position or 0
+    distance = offer.offset - position
+    effect = f"skip {distance}" if distance > 0 else f"repeat {-distance}"
+    return Refusal(
+        str(seat.source),
+        "PROGRESS_EXISTS",
+        f"the flow has copied it up to source offset {position}; going on at {offer.offset} ({offer.reason}) "
+        f"would {effect} offsets",
+        "add `--replace` if that is meant",
+    )

@@ -1,0 +1,378 @@
+"""``seed`` and ``adopt``: plan from live state, then write the progress as a start does (DESIGN 5).
+
+Order of ``apply``: the plan is shown; the flow's own topics exist; a new generation is announced and every
+lane is fenced, so nobody copies any more; others that write are stopped; the plan is computed again from
+what stands still now, and shown if it differs; copies are created; enrolment and progress are written in the
+leader's transactions. The layout stays *not ready* until the next start. Interrupted anywhere it can be run
+again: a position that is there already needs no change.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from onceover.engine import names
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.flowstate import FlowState, read_flow_state
+from onceover.engine.flowtopics import StateSettings, create_flow_topics
+from onceover.engine.journal import Journal
+from onceover.engine.layout import Layout, check_clusters, check_distinct
+from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
+from onceover.engine.managed import read_managed
+from onceover.engine.scope import Rules
+from onceover.engine.seed import Choice, Position, Seat, SeatedTopic, SeedPlan, plan_seed
+from onceover.engine.seedorigin import Origin, Place
+from onceover.engine.topicapply import TopicApply
+from onceover.engine.topicplan import View, plan_topics
+from onceover.engine.topicview import TopicReader
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
+from onceover.kafka import calls
+from onceover.kafka.admin import Admin
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.notes import NoteWriter
+from onceover.model import TopicPartition
+from onceover.wire.progress import ProgressMeta
+
+log = logging.getLogger(__name__)
+
+# A transaction writes one batch to the offsets topic, within a broker's default limit of 1 MiB: 300 bytes
+# a partition at most.
+_PARTITIONS_PER_TRANSACTION: Final = 1500
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be seeded.
+
+    Args:
+        operation: ``seed`` or ``adopt``, the name in plans and journals.
+        rules: which topics are in, and how they are called.
+        sync_configs: whether copies that are created get the source's configuration.
+        state: how the flow's own topics are created.
+        choice: the operator's answers.
+        topics: an anchored regular expression over source topics, None for all in scope.
+    """
+
+    operation: str
+    rules: Rules
+    sync_configs: bool
+    state: StateSettings
+    choice: Choice
+    topics: str | None = None
+
+    def selects(self, topic: str) -> bool:
+        """Tell whether a source topic is wanted."""
+        return self.topics is None or re.fullmatch(self.topics, topic) is not None
+
+
+@dataclass
+class Seeded:
+    """What ``apply`` did.
+
+    Args:
+        plan: the last plan, which was carried out.
+        generation: the new generation, None when nothing had to be done.
+        written: positions that were written.
+    """
+
+    plan: SeedPlan
+    generation: int | None = None
+    written: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """3 when something is refused."""
+        return self.plan.exit_code
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan and what became of it."""
+        return {
+            **self.plan.document(),
+            "applied": self.generation is not None,
+            "generation": self.generation,
+            "written": self.written,
+        }
+
+    def describe(self) -> str:
+        """Return the outcome as text."""
+        if self.generation is None:
+            return "nothing was changed"
+        return f"{self.written} positions written, generation {self.generation}; start the flow again"
+
+
+@dataclass
+class Seeder:
+    """Seeds one flow. Not thread-safe; the clusters belong to the caller.
+
+    Args:
+        identity: name, lanes and hash of the flow file.
+        wish: what is to be seeded.
+        origin: names the offsets.
+        source: source cluster; ``target`` likewise.
+    """
+
+    identity: FlowIdentity
+    wish: Wish
+    origin: Origin
+    source: Cluster
+    target: Cluster
+    _place: Place = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._place = Place(self.identity.name, self.source, self.target)
+
+    # ---- plan
+
+    def plan(self) -> SeedPlan:
+        """Return what would be done now. Changes nothing.
+
+        Raises:
+            Retriable: a cluster is away.
+            UsageError: both sides are one cluster, or the principal may not look.
+            NeedsOperator: the flow belongs to other clusters, or the origin cannot be used.
+        """
+        return self.target.retry(self._plan)
+
+    def _plan(self) -> SeedPlan:
+        ids = self.source.cluster_id(), self.target.cluster_id()
+        check_distinct(*ids)
+        state = read_flow_state(self.target, self._place.flow)
+        check_clusters(state.layout, *ids)
+        view = self._view(state)
+        topic_plan = plan_topics(view)
+        topics = self._seated(view)
+        offers = self.origin.read(self._place, topics)
+        return plan_seed(
+            self.wish.operation,
+            self._place.flow,
+            topics,
+            offers,
+            topic_plan,
+            self.wish.choice,
+            extra=self.origin.changes(),
+        )
+
+    def _view(self, state: FlowState) -> View:
+        reader = TopicReader(self._place.flow, self.source, self.target)
+        try:
+            view = reader.read(
+                self.wish.rules,
+                state.enrolled,
+                read_managed(state.others),
+                sync_configs=self.wish.sync_configs,
+            )
+        finally:
+            reader.close()
+        # A target topic that holds records is refused to a flow that finds it; here the operator says that
+        # they are the flow's.
+        return replace(view, target_ends=dict.fromkeys(view.target_ends, 0))
+
+    def _seated(self, view: View) -> list[SeatedTopic]:
+        found: list[tuple[TopicInfo, str, TopicInfo | None, Enrolment | None]] = []
+        enrolled = view.enrolled_by_source
+        for verdict in view.verdicts():
+            info = view.source.get(verdict.topic)
+            if verdict.inside and info is not None and self.wish.selects(verdict.topic) and _is_led(info):
+                old = enrolled.get(verdict.topic)
+                copy = view.target.get(verdict.target_topic)
+                if copy is None or _is_led(copy):
+                    found.append((info, verdict.target_topic, copy, old))
+        logs = self._logs(found)
+        return [
+            SeatedTopic(source=info, target=name, copy=copy, enrolment=old, seats=tuple(logs[info.name]))
+            for info, name, copy, old in found
+        ]
+
+    def _logs(
+        self, topics: Sequence[tuple[TopicInfo, str, TopicInfo | None, Enrolment | None]]
+    ) -> dict[str, list[Seat]]:
+        pairs: dict[str, list[tuple[TopicPartition, TopicPartition]]] = {}
+        existing: list[TopicPartition] = []
+        for info, name, copy, old in topics:
+            numbers = sorted(p for p in info.partitions if old is None or p in old.start)
+            pairs[info.name] = [(TopicPartition(info.name, p), TopicPartition(name, p)) for p in numbers]
+            existing += [TopicPartition(name, p) for p in numbers if copy and p in copy.partitions]
+        sources = [source for several in pairs.values() for source, _ in several]
+        starts = self.source.list_offsets(sources, calls.EARLIEST)
+        lsos = self.source.list_offsets(sources, calls.LATEST)
+        ends = self.source.list_offsets(sources, calls.LATEST, calls.READ_UNCOMMITTED)
+        target_starts = self.target.list_offsets(existing, calls.EARLIEST)
+        target_ends = self.target.list_offsets(existing, calls.LATEST)
+        committed = self.target.committed(names.progress_group(self._place.flow), None)
+
+        def seat(source: TopicPartition, target: TopicPartition) -> Seat:
+            progress = committed.get(target)
+            return Seat(
+                source=source,
+                target=target,
+                start=starts[source],
+                lso=lsos[source],
+                end=ends[source],
+                position=None if progress is None else progress.offset,
+                target_start=target_starts.get(target, 0),
+                target_end=target_ends.get(target, 0),
+            )
+
+        return {name: [seat(*pair) for pair in several] for name, several in pairs.items()}
+
+    # ---- apply
+
+    def apply(self, journal: Journal, announce: Callable[[SeedPlan], None]) -> Seeded:
+        """Do what a plan computed now says.
+
+        Args:
+            journal: everything is written down there.
+            announce: shown the plan before anything is done, and again if it has changed by the time that
+                nobody copies any more; raises to leave the progress as it is.
+
+        Raises:
+            Fenced: another start was newer.
+            Others as ``plan``; run it again, it goes on from there.
+        """
+        first = self.plan()
+        announce(first)
+        if not first.positions:
+            return Seeded(first)
+        journal.planned(first)
+        try:
+            return self._seize(first, journal, announce)
+        except OnceoverError as error:
+            journal.failed(error)
+            raise
+
+    def _seize(self, first: SeedPlan, journal: Journal, announce: Callable[[SeedPlan], None]) -> Seeded:
+        create_flow_topics(Admin(self.target.config), self.target, self._place.flow, self.wish.state)
+        leader = Leader(self.identity, self.source, self.target)
+        try:
+            layout = leader.seize()
+            self.origin.prepare(self._place)
+            plan = self.plan()
+            if plan.plan_id != first.plan_id:
+                announce(plan)
+                journal.planned(plan)
+            self._write(leader, layout, plan, journal)
+            return Seeded(plan, layout.generation, len(plan.positions))
+        finally:
+            leader.close()
+
+    def _write(self, leader: Leader, layout: Layout, plan: SeedPlan, journal: Journal) -> None:
+        self._create(plan, journal)
+        copies = self.target.retry(lambda: self._copies(plan))
+        journal.refused(plan.refused)
+        by_position = {c.object: c for c in plan.changes if c.what == "position"}
+        for batch in _batches(plan.topics, plan.positions):
+            enrolments = [self._enrolment(topic, copies[topic.target], plan) for topic in batch]
+            progress: dict[TopicPartition, OffsetToCommit] = {}
+            for enrolment in enrolments:
+                progress.update(_progress(enrolment, plan, layout))
+            _enrol(leader, enrolments, progress)
+            for tp in (tp for topic in batch for tp in _written(topic, plan)):
+                journal.done(by_position[str(tp)])
+
+    def _create(self, plan: SeedPlan, journal: Journal) -> None:
+        steps = plan.topic_plan
+        if steps is None or not steps.steps:
+            return
+        others = TopicPartition(names.state_topic(self._place.flow), names.STATE_OTHERS)
+        notes = NoteWriter(self.target.config, others)
+        state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
+        try:
+            work = TopicApply(Admin(self.target.config), notes, read_managed(state.others), journal.done)
+            work.run(steps)
+        finally:
+            notes.close()
+        journal.refused(work.refused)
+        blocked = [refusal for refusal in work.refused if refusal.blocks]
+        if blocked:
+            raise NeedsOperator(
+                f"a copy cannot be prepared: {blocked[0].message}",
+                code=blocked[0].code,
+                where=blocked[0].object,
+                resolve=blocked[0].resolve,
+            )
+
+    def _copies(self, plan: SeedPlan) -> dict[str, TopicInfo]:
+        """Return the target topics once they have leaders for every partition that is written."""
+        found = self.target.topics(sorted({topic.target for topic in plan.topics}))
+        for position in plan.positions.values():
+            target = position.seat.target
+            info = found.get(target.topic)
+            partition = None if info is None else info.partitions.get(target.partition)
+            if partition is None or partition.leader < 0:
+                raise Retriable(f"{target} has no leader on {self.target.alias} yet", where=str(target))
+        return found
+
+    def _enrolment(self, topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan) -> Enrolment:
+        added = {tp.partition: plan.positions[tp].offset for tp in _written(topic, plan)}
+        ids, old = (topic.source.topic_id, copy.topic_id), topic.enrolment
+        if old is None:
+            return Enrolment(topic.source.name, topic.target, *ids, added, now_ms())
+        return replace(
+            old, source_id=ids[0], target_id=ids[1], start={**old.start, **added}, at_ms=now_ms(), active=True
+        )
+
+
+def _enrol(
+    leader: Leader, enrolments: Sequence[Enrolment], progress: Mapping[TopicPartition, OffsetToCommit]
+) -> None:
+    try:
+        leader.enrol(enrolments, progress)
+    except Fenced as error:
+        raise Fenced(
+            "the flow was started meanwhile, and goes on with the progress that it found",
+            code=error.code,
+            expected=error.expected,
+            seen=error.seen,
+            resolve="stop that run, then run this again: it plans anew",
+        ) from error
+
+
+def _progress(
+    enrolment: Enrolment, plan: SeedPlan, layout: Layout
+) -> Iterator[tuple[TopicPartition, OffsetToCommit]]:
+    for source in enrolment.sources():
+        position = plan.positions.get(source)
+        if position is not None:
+            yield enrolment.target_of(source), _committed(position, enrolment, layout)
+
+
+def _committed(position: Position, enrolment: Enrolment, layout: Layout) -> OffsetToCommit:
+    meta = ProgressMeta(
+        source_topic_id=str(enrolment.source_id),
+        target_topic_id=str(enrolment.target_id),
+        # What was fetched last before this offset is not known here: nothing to compare with.
+        leader_epoch=calls.NO_EPOCH,
+        target_end=position.target_end,
+        generation=layout.generation,
+        instance=(0, 0),
+    )
+    return first_progress(position.offset, meta)
+
+
+def _written(topic: SeatedTopic, plan: SeedPlan) -> list[TopicPartition]:
+    return [seat.source for seat in topic.seats if seat.source in plan.positions]
+
+
+def _batches(
+    topics: Sequence[SeatedTopic], positions: Mapping[TopicPartition, Position]
+) -> Iterator[list[SeatedTopic]]:
+    batch: list[SeatedTopic] = []
+    size = 0
+    for topic in topics:
+        written = sum(seat.source in positions for seat in topic.seats)
+        if batch and size + written > _PARTITIONS_PER_TRANSACTION:
+            yield batch
+            batch, size = [], 0
+        batch.append(topic)
+        size += written
+    if batch:
+        yield batch
+
+
+def _is_led(topic: TopicInfo) -> bool:
+    return all(partition.leader >= 0 for partition in topic.partitions.values())

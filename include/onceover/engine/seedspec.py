@@ -1,0 +1,119 @@
+"""What ``--from`` may say, and the file of offsets that it may name. Pure."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from onceover.errors import UsageError
+from onceover.model import TopicPartition
+
+GROUP: Final = "group"
+FLOW: Final = "flow"
+FILE: Final = "file"
+TIMESTAMP: Final = "timestamp"
+MAP: Final = "map"
+LAG_GROUP: Final = "lag-group"
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+_PLAIN: Final = (EARLIEST, LATEST, MAP, LAG_GROUP)
+_NAMED: Final = (GROUP, FLOW, FILE, TIMESTAMP)
+FORMS: Final = (
+    "group:<id>, earliest, latest, timestamp:<iso time>, flow:<other flow>, file:<path>, map or lag-group"
+)
+_FIELDS: Final = ("topic", "partition", "offset")
+
+
+@dataclass(frozen=True)
+class OriginSpec:
+    """Where positions come from; ``value`` is what follows the colon."""
+
+    kind: str
+    value: str = ""
+
+
+def parse_origin(text: str) -> OriginSpec:
+    """Read the value of ``--from``.
+
+    Raises:
+        UsageError: not one of its forms.
+    """
+    kind, colon, value = text.partition(":")
+    if (kind in _PLAIN and not colon) or (kind in _NAMED and value):
+        return OriginSpec(kind, value)
+    raise UsageError(f"{text!r} is no origin of positions", expected=FORMS)
+
+
+def parse_timestamp_ms(text: str) -> int:
+    """Return an ISO 8601 time in milliseconds since 1970.
+
+    Raises:
+        UsageError: no such time, or one without a zone, which would mean another instant elsewhere.
+    """
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(f"{text!r} is no time", expected="for example 2026-01-01T00:00:00Z") from error
+    if at.tzinfo is None:
+        raise UsageError(f"the time {text!r} names no zone", expected="for example 2026-01-01T00:00:00Z")
+    return int(at.timestamp() * 1000)
+
+
+def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:
+    """Read a file of offsets: a JSON list of objects, or CSV with a header line.
+
+    Each entry has ``topic`` (on the source), ``partition`` and ``offset`` (the next one to copy).
+
+    Args:
+        where: the file's name, for messages.
+
+    Raises:
+        UsageError: of another form, a partition named twice, or a number that cannot be one.
+    """
+    rows = _json_rows(text, where) if text.lstrip().startswith("[") else _csv_rows(text, where)
+    found: dict[TopicPartition, int] = {}
+    for number, row in enumerate(rows, 1):
+        place = f"{where}, entry {number}"
+        if set(row) != set(_FIELDS):
+            raise UsageError(
+                "an entry of the offsets has other fields",
+                where=place,
+                expected="topic, partition, offset",
+                seen=", ".join(map(str, row)),
+            )
+        tp = TopicPartition(str(row["topic"]), _number(row["partition"], "partition", place))
+        if tp in found:
+            raise UsageError(f"{tp} is named twice", where=place)
+        found[tp] = _number(row["offset"], "offset", place)
+    return found
+
+
+def _json_rows(text: str, where: str) -> Iterator[Mapping[Any, Any]]:
+    try:
+        rows = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError("the file of offsets is no JSON", where=where, seen=str(error)) from error
+    for row in rows:
+        if not isinstance(row, dict):
+            raise UsageError("an entry of the offsets is no object", where=where, seen=type(row).__name__)
+        yield row
+
+
+def _csv_rows(text: str, where: str) -> Iterator[Mapping[Any, Any]]:
+    try:
+        yield from csv.DictReader(io.StringIO(text), strict=True)
+    except csv.Error as error:
+        raise UsageError("the file of offsets is no CSV", where=where, seen=str(error)) from error
+
+
+def _number(value: object, name: str, place: str) -> int:
+    text = str(value).strip()
+    # Not isinstance alone: JSON's true is an int to Python.
+    if isinstance(value, bool) or not (text.isascii() and text.isdigit()):
+        raise UsageError(f"{name} is no whole number from 0 on", where=place, seen=repr(value))
+    return int(text)

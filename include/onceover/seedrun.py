@@ -1,0 +1,113 @@
+"""Seeding and adoption for a flow file: what the command line and the DAG ``seed_progress`` call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from onceover.app import identity, open_clusters, rules
+from onceover.config.flowfile import Flow
+from onceover.config.load import load_flow, run_dir
+from onceover.engine import seedspec
+from onceover.engine.flowtopics import StateSettings
+from onceover.engine.journal import Journal
+from onceover.engine.seed import Choice, SeedPlan
+from onceover.engine.seedapply import Seeded, Seeder, Wish
+from onceover.engine.seedorigin import (
+    FileOrigin,
+    FlowOrigin,
+    GroupOrigin,
+    LagOrigin,
+    LogOrigin,
+    MapOrigin,
+    Origin,
+)
+from onceover.errors import UsageError
+
+SEED: Final = "seed"
+Announce = Callable[[SeedPlan], None]
+
+
+def plan_seed(flow: Flow, origin: str, choice: Choice, topics: str | None = None) -> SeedPlan:
+    """Return what seeding from ``origin`` (the value of ``--from``) would do. Changes nothing."""
+    with _seeder(flow, origin, choice, topics) as seeder:
+        return seeder.plan()
+
+
+def apply_seed(
+    flow: Flow, origin: str, choice: Choice, announce: Announce, topics: str | None = None
+) -> Seeded:
+    """Seed the flow's progress.
+
+    Args:
+        origin: the value of ``--from``.
+        announce: shown the plan before anything is done.
+        topics: regular expression over source topics, None for all in scope.
+    """
+    with _seeder(flow, origin, choice, topics) as seeder, _journal(flow, SEED) as journal:
+        return seeder.apply(journal, announce)
+
+
+def _journal(flow: Flow, operation: str) -> Journal:
+    return Journal(run_dir(flow) / "journal" / f"{operation}.jsonl")
+
+
+@contextmanager
+def _seeder(flow: Flow, origin: str, choice: Choice, topics: str | None) -> Iterator[Seeder]:
+    spec = seedspec.parse_origin(origin)
+    with ExitStack() as stack:
+        named = _origin(flow, spec, stack)
+        yield stack.enter_context(open_seeder(flow, SEED, named, choice, topics))
+
+
+@contextmanager
+def open_seeder(
+    flow: Flow, operation: str, origin: Origin, choice: Choice, topics: str | None
+) -> Iterator[Seeder]:
+    """Yield what plans and applies, with both clusters open."""
+    state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms)
+    wish = Wish(operation, rules(flow), flow.topics.sync_configs, state, choice, topics)
+    source, target = open_clusters(flow)
+    with source, target:
+        yield Seeder(identity(flow), wish, origin, source, target)
+
+
+def _origin(flow: Flow, spec: seedspec.OriginSpec, stack: ExitStack) -> Origin:
+    match spec.kind:
+        case seedspec.GROUP:
+            return GroupOrigin(spec.value)
+        case seedspec.TIMESTAMP:
+            return LogOrigin(seedspec.parse_timestamp_ms(spec.value))
+        case seedspec.FILE:
+            return FileOrigin(seedspec.parse_offsets(read_file(spec.value), spec.value), spec.value)
+        case seedspec.MAP:
+            return MapOrigin()
+        case seedspec.LAG_GROUP:
+            return LagOrigin()
+        case seedspec.FLOW:
+            return _other_flow(flow, spec.value, stack)
+        case start:
+            return LogOrigin(start)
+
+
+def _other_flow(flow: Flow, ref: str, stack: ExitStack) -> FlowOrigin:
+    other = load_flow(ref)
+    if other.flow == flow.flow:
+        raise UsageError(f"flow {flow.flow} cannot be seeded from itself", resolve="see `--from map`")
+    source, target = open_clusters(other)
+    stack.enter_context(source)
+    return FlowOrigin(other.flow, stack.enter_context(target))
+
+
+def read_file(path: str) -> str:
+    """Return the text of a file that was named on the command line.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error

@@ -1,0 +1,254 @@
+"""``onceover seed`` on real clusters: every origin, beside a run, refused, killed in between."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka import TopicPartition as Committed
+from confluent_kafka.admin import AdminClient
+
+from onceover.embed.processes import ChildProcess
+from onceover.engine import names
+from onceover.engine.steps import Step
+from onceover.errors import Fenced
+from tests.support.adversary import EPOCH_MS
+from tests.support.rawkafka import Codec
+from tests.support.replica import Live, Replica
+from tests.support.wait import wait_until
+
+_TIMEOUT_S = 60.0
+_KILLED = -9
+_SCRIPT = Path(__file__).parents[1] / "support" / "topics_process.py"
+
+
+class Seeding:
+    """``onceover seed`` for one flow."""
+
+    def __init__(self, replica: Replica, capsys: pytest.CaptureFixture[str], home: Path) -> None:
+        self.replica = replica
+        self.home = home
+        self._capsys = capsys
+
+    @property
+    def flow(self) -> str:
+        """Path of the flow file."""
+        return str(self.replica.flow.path)
+
+    def __call__(self, action: str, origin: str, *options: str, exit_code: int = 0) -> dict[str, Any]:
+        arguments = ("seed", action, self.flow, "--from", origin, *options)
+        code, document = self.replica.command(self._capsys, *arguments)
+        assert code == exit_code, document
+        return document
+
+    def filled(self, suffix: str = "a", partitions: int = 2, records: int = 10) -> str:
+        """Create a source topic with plain records in every partition."""
+        topic = self.replica.topic(suffix, partitions)
+        for partition in range(partitions):
+            self.replica.source.plain(topic, partition, self.replica.source.records(records), Codec.NONE)
+        return topic
+
+    def commit(self, group: str, offsets: Mapping[tuple[str, int], int]) -> None:
+        """Let a group on the source have committed offsets."""
+        entries = [Committed(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(group, entries)]
+        client = AdminClient(self.replica.source_client)
+
+        def written() -> bool:
+            (future,) = client.alter_consumer_group_offsets(request).values()
+            return all(tp.error is None for tp in future.result(_TIMEOUT_S).topic_partitions)
+
+        # The first commit of a fresh cluster finds no coordinator yet.
+        wait_until(written, _TIMEOUT_S, f"group {group} has committed")
+
+    def lose_progress(self) -> None:
+        """Delete the progress group."""
+        client = AdminClient(self.replica.target_client)
+        group = names.progress_group(self.replica.name)
+        client.delete_consumer_groups([group])[group].result(_TIMEOUT_S)
+
+    def journal(self) -> list[str]:
+        """Return what the journal says happened, in order."""
+        path = self.home / self.replica.name / "journal" / "seed.jsonl"
+        return [json.loads(line)["outcome"] for line in path.read_text().splitlines()]
+
+    def killed_at(self, step: Step, origin: str) -> None:
+        """Run ``apply`` in a process that kills itself at a step."""
+        arguments = [sys.executable, str(_SCRIPT), step.name, "1", "seed", "apply", self.flow]
+        paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+        log = self.home / "killed.log"
+        child = ChildProcess.start([*arguments, "--from", origin], name="seed", log_path=log, env=env)
+        try:
+            assert child.wait(_TIMEOUT_S) == _KILLED, child.tail()
+        finally:
+            child.kill()
+
+
+@pytest.fixture
+def seeding(
+    replica: Replica, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Seeding:
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("ONCEOVER_HOME", str(home))
+    return Seeding(replica, capsys, home)
+
+
+def positions(document: Mapping[str, Any]) -> dict[str, tuple[Any, ...]]:
+    """Return (from, to, risk, records) of every position in a plan."""
+    return {
+        c["object"]: (c["from"], c["to"], c["risk"], c["records"])
+        for c in document["changes"]
+        if c["what"] == "position"
+    }
+
+
+def refused(document: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return what a plan refuses, with the codes."""
+    return {(r["object"], r["code"]) for r in document["refused"]}
+
+
+def copied(replica: Replica, topic: str, partition: int, start: int) -> bool:
+    """Tell whether the target holds exactly the source's records from ``start`` on, in order."""
+    theirs = replica.source_records(topic, partition)
+    expected = [record for offset, record in sorted(theirs.items()) if offset >= start]
+    return [record for _, record in sorted(replica.target_records(topic, partition).items())] == expected
+
+
+def test_a_group_on_the_source_says_where_a_new_flow_begins(seeding: Seeding) -> None:
+    """The plan changes nothing; what is skipped is counted; a second apply has nothing to do."""
+    topic, other = seeding.filled(), seeding.filled("b", 1)
+    replica, group = seeding.replica, f"{seeding.replica.name}-mirror"
+    seeding.commit(group, {(topic, 0): 4, (topic, 1): 10})
+    planned = seeding("plan", f"group:{group}")
+    assert positions(planned) == {f"{topic}:0": (None, 4, "skip", 4), f"{topic}:1": (None, 10, "skip", 10)}
+    assert (planned["untouched"], refused(planned)) == ([other], set())
+    assert [c["what"] for c in planned["changes"]] == ["create topic", "position", "position", "flow"]
+    assert topic not in AdminClient(replica.target_client).list_topics(timeout=_TIMEOUT_S).topics
+
+    applied = seeding("apply", f"group:{group}")
+    assert (applied["plan_id"], applied["written"], applied["generation"]) == (planned["plan_id"], 2, 1)
+    assert seeding.journal() == ["planned"] * 4 + ["done"] * 3
+    assert positions(seeding("apply", f"group:{group}")) == {}
+    replica.copy()
+    assert copied(replica, topic, 0, 4) and copied(replica, topic, 1, 10)
+    replica.assert_same(other)
+
+
+def test_a_lost_progress_group_is_rebuilt_exactly_from_the_map(seeding: Seeding) -> None:
+    """Nothing is lost and nothing repeated, whatever the last transactions held."""
+    topic, replica = seeding.filled(partitions=3), seeding.replica
+    for partition in range(2):
+        replica.source.interleaved(topic, partition)
+    replica.copy()
+    replica.source.plain(topic, 0, replica.source.records(5), Codec.LZ4)
+    replica.copy()
+    replica.source.plain(topic, 1, replica.source.records(5), Codec.LZ4)
+    before = {tp: entry[1] for tp, entry in positions(seeding("plan", "latest", exit_code=3)).items()}
+    assert before == {}
+    seeding.lose_progress()
+    replica.copy()
+    assert replica.stop_of(topic, 0)["code"] == "PROGRESS_MISSING"
+    planned = seeding("plan", "map")
+    assert {entry[2] for entry in positions(planned).values()} == {"none"}
+    assert len(positions(planned)) == 3
+    assert seeding("plan", "lag-group")["changes"] != []
+    seeding("apply", "map")
+    replica.copy()
+    replica.assert_same()
+
+
+def test_the_map_is_not_believed_when_somebody_else_has_written(seeding: Seeding) -> None:
+    """A record behind the map's end makes the map a lower bound only."""
+    topic, replica = seeding.filled(partitions=1), seeding.replica
+    replica.copy()
+    seeding.lose_progress()
+    replica.target.plain(topic, 0, replica.target.records(1), Codec.NONE)
+    assert refused(seeding("plan", "map", exit_code=3)) == {(f"{topic}:0", "TARGET_BEYOND_MAP")}
+
+
+def test_existing_progress_is_replaced_only_when_asked(seeding: Seeding) -> None:
+    """Refused with the same numbers; replacing fences the running copy and repeats what was announced."""
+    topic, replica = seeding.filled(partitions=1), seeding.replica
+    live = Live(replica.flow, _TIMEOUT_S)
+    live.start()
+    wait_until(lambda: replica.partition_status(topic)["position"] == 10, _TIMEOUT_S, "copied")
+    denied = seeding("plan", "earliest", exit_code=3)
+    assert refused(denied) == {(f"{topic}:0", "PROGRESS_EXISTS")}
+    assert "would repeat 10 offsets" in denied["refused"][0]["message"]
+    assert seeding("apply", "earliest", exit_code=3)["applied"] is False
+    assert live.alive
+    assert positions(seeding("apply", "earliest", "--replace")) == {f"{topic}:0": (10, 0, "repeat", 10)}
+    wait_until(lambda: not live.alive, _TIMEOUT_S, "the running copy is fenced")
+    with pytest.raises(Fenced):
+        live.stop()
+    replica.copy()
+    assert len(replica.target_records(topic)) == 20
+
+
+def test_times_files_and_other_flows_name_positions(seeding: Seeding, tmp_path: Path) -> None:
+    """A time finds the first record at or after it; a file is checked against the log; a flow's is read."""
+    topic, replica = seeding.filled(partitions=1), seeding.replica
+    theirs = replica.source_records(topic)
+    assert theirs[0].timestamp_ms >= EPOCH_MS
+    (offset,) = positions(seeding("plan", "timestamp:2000-01-01T00:00:00Z")).values()
+    assert offset[1] == 0
+    offsets = tmp_path / "offsets.csv"
+    offsets.write_text(f"topic,partition,offset\n{topic},0,11\n")
+    assert refused(seeding("plan", f"file:{offsets}", exit_code=3)) == {(f"{topic}:0", "OUT_OF_RANGE")}
+    offsets.write_text(json.dumps([{"topic": topic, "partition": 0, "offset": 7}]))
+    assert positions(seeding("apply", f"file:{offsets}")) == {f"{topic}:0": (None, 7, "skip", 7)}
+    other = Path(seeding.flow).with_name("other.yaml")
+    document = yaml.safe_load(Path(seeding.flow).read_text())
+    document |= {"flow": f"{replica.name}x", "topics": {**document["topics"], "naming": "prefix"}}
+    other.write_text(yaml.safe_dump(document))
+    code, planned = replica.command(
+        seeding._capsys, "seed", "plan", str(other), "--from", f"flow:{seeding.flow}"
+    )
+    assert (code, positions(planned)) == (0, {f"{topic}:0": (None, 7, "skip", 7)})
+
+
+def test_a_topic_is_seeded_whole_or_not_at_all(seeding: Seeding) -> None:
+    """A partition that the origin leaves out is the operator's to decide, an empty one is not asked about."""
+    topic, replica = seeding.filled(partitions=2), seeding.replica
+    group = f"{replica.name}-mirror"
+    seeding.commit(group, {(topic, 0): 4})
+    planned = seeding("plan", f"group:{group}", exit_code=3)
+    assert (planned["changes"], refused(planned)) == ([], {(f"{topic}:1", "NO_OFFSET")})
+    planned = seeding("plan", f"group:{group}", "--missing", "latest")
+    assert [entry[1] for entry in positions(planned).values()] == [4, 10]
+
+
+@pytest.mark.parametrize("step", [Step.ENROL_OFFSETS, Step.ENROL_DONE], ids=lambda step: step.name)
+def test_killed_at_a_step_apply_is_run_again(seeding: Seeding, step: Step) -> None:
+    """Whatever was done, the second run ends in the same progress, and nothing is copied twice."""
+    check_killed(seeding, step)
+
+
+STARTING = (Step.LEADER_INIT, Step.LAYOUT_COMMIT, Step.FENCE_LANE)
+WRITING = (Step.TOPIC_MARK, Step.TOPIC_CREATE, Step.ENROL_BEGIN, Step.ENROL_COMMIT)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("step", STARTING + WRITING, ids=lambda step: step.name)
+def test_killed_at_any_other_step_apply_is_run_again(seeding: Seeding, step: Step) -> None:
+    """The same at every step of the start and of the enrolment."""
+    check_killed(seeding, step)
+
+
+def check_killed(seeding: Seeding, step: Step) -> None:
+    topic = seeding.filled(partitions=2)
+    group = f"{seeding.replica.name}-mirror"
+    seeding.commit(group, {(topic, 0): 4, (topic, 1): 6})
+    seeding.killed_at(step, f"group:{group}")
+    seeding("apply", f"group:{group}")
+    seeding.replica.copy()
+    assert copied(seeding.replica, topic, 0, 4) and copied(seeding.replica, topic, 1, 6)

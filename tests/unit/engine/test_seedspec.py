@@ -1,0 +1,74 @@
+"""Where positions may come from: what is understood, what is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from onceover.engine.seedspec import OriginSpec, parse_offsets, parse_origin, parse_timestamp_ms
+from onceover.errors import UsageError
+from onceover.model import TopicPartition
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("earliest", "earliest", ""),
+        ("map", "map", ""),
+        ("lag-group", "lag-group", ""),
+        ("group:a:b", "group", "a:b"),
+        ("timestamp:2026-01-01T00:00:00Z", "timestamp", "2026-01-01T00:00:00Z"),
+        ("flow:other", "flow", "other"),
+        ("file:/tmp/x.csv", "file", "/tmp/x.csv"),
+    ],
+)
+def test_every_form_is_understood(text: str, kind: str, value: str) -> None:
+    """Only the first colon separates."""
+    assert parse_origin(text) == OriginSpec(kind, value)
+
+
+@pytest.mark.parametrize("text", ["", "group:", "earliest:1", "topic:a", "map:", ":x", "groups:a"])
+def test_anything_else_is_refused(text: str) -> None:
+    """With all forms named."""
+    with pytest.raises(UsageError, match="no origin"):
+        parse_origin(text)
+
+
+def test_a_time_needs_a_zone() -> None:
+    """Without one it would mean another instant elsewhere."""
+    assert parse_timestamp_ms("1970-01-01T00:00:01Z") == 1000
+    for text in ("2026-01-01T00:00:00", "yesterday"):
+        with pytest.raises(UsageError):
+            parse_timestamp_ms(text)
+
+
+def test_both_file_formats_say_the_same() -> None:
+    """CSV and JSON of the same offsets."""
+    rows = [{"topic": "a", "partition": 0, "offset": 5}, {"topic": "b.c", "partition": 12, "offset": 0}]
+    expected = {TopicPartition("a", 0): 5, TopicPartition("b.c", 12): 0}
+    assert parse_offsets(json.dumps(rows), "f") == expected
+    assert parse_offsets("topic,partition,offset\na,0,5\nb.c,12,0\n", "f") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "topic,partition\na,0\n",
+        "topic,partition,offset,x\na,0,1,2\n",
+        "topic,partition,offset\na,0\n",
+        "topic,partition,offset\na,0,1,2\n",
+        "topic,partition,offset\na,-1,1\n",
+        "topic,partition,offset\na,0,1.5\n",
+        "topic,partition,offset\na,0,1\na,0,1\n",
+        '[{"topic": "a", "partition": 0, "offset": true}]',
+        '[{"topic": "a", "partition": 0, "offset": -1}]',
+        '[{"topic": "a", "partition": 0}]',
+        "[1]",
+        "[",
+    ],
+)
+def test_a_file_that_says_something_else_is_refused(text: str) -> None:
+    """No entry is left out in silence."""
+    with pytest.raises(UsageError):
+        parse_offsets(text, "f")
