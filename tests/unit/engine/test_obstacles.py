@@ -1,0 +1,92 @@
+"""What a refusal teaches: split, re-encode, divert, or stop; never drop, never blame the wrong record."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceover.engine.obstacles import Obstacle, Reason, obstacle_after
+from onceover.kafka.ports import Outgoing, Refused
+from onceover.model import TopicPartition
+from onceover.wire.batch import parse_header
+from tests.unit.engine.batches import stored
+from tests.unit.engine.loop import A
+
+LETTERS = "letters"
+
+
+def refuse(
+    code: int,
+    *,
+    count: int = 5,
+    index: int | None = None,
+    obstacle: Obstacle | None = None,
+    dead_letter: str | None = LETTERS,
+    target: TopicPartition = A,
+) -> Obstacle:
+    """Return what is learned from the refusal of a batch of source offsets 10, 11, ..."""
+    batch = bytearray(stored(0, count))
+    outgoing = Outgoing(target, parse_header(batch), batch, A, ((10, count),))
+    learned = obstacle or Obstacle()
+    refused = Refused(outgoing, code, "the broker's words", index)
+    obstacle_after(refused, outgoing, learned, "f", A, dead_letter)
+    return learned
+
+
+@pytest.mark.parametrize("code", [32, 87])
+def test_named_record_is_diverted(code: int) -> None:
+    """The broker's words go along as the reason."""
+    learned = refuse(code, index=3)
+    expected = f"the target refuses the record at source offset 13 (error {code}: the broker's words)"
+    assert learned.divert == {13: Reason("RECORD_REFUSED", expected)}
+    assert learned.barrier is None and not learned.empty
+
+
+@pytest.mark.parametrize("code", [32, 87])
+def test_record_that_nobody_named_is_found_alone(code: int) -> None:
+    """Blaming the first one of the batch would divert a good record and keep the bad one."""
+    learned = refuse(code)
+    assert learned.divert == {} and learned.max_batch_bytes == 1
+    assert list(refuse(code, count=1, obstacle=learned).divert) == [10]
+
+
+def test_too_large_batch_is_split_and_a_too_large_record_diverted() -> None:
+    """Only what is too large alone goes to the dead letters."""
+    learned = refuse(10)
+    assert learned.max_batch_bytes is not None and learned.divert == {}
+    learned = refuse(10, count=1)
+    assert [reason.code for reason in learned.divert.values()] == ["RECORD_TOO_LARGE"]
+
+
+@pytest.mark.parametrize("code", [2, -1])
+def test_refusals_that_are_not_about_a_record_stop_also_with_dead_letters(code: int) -> None:
+    """Re-encoded once; whatever it is then, it is no record's fault."""
+    learned = refuse(code)
+    assert learned.reencode_at == 10 and learned.barrier is None
+    refuse(code, obstacle=learned)
+    assert learned.barrier == 10 and learned.stop is not None and learned.divert == {}
+
+
+def test_without_dead_letters_the_partition_stops_at_the_record() -> None:
+    """As the flow file says."""
+    learned = refuse(87, index=2, dead_letter=None)
+    assert learned.barrier == 12 and learned.stop is not None and learned.stop.code == "RECORD_REFUSED"
+
+
+def test_dead_letters_that_are_refused_are_split_and_then_stop() -> None:
+    """A batch of several may only be too large together."""
+    letters = TopicPartition(LETTERS, 0)
+    learned = refuse(10, target=letters)
+    assert learned.max_dead_letter_bytes is not None and learned.barrier is None
+    assert learned.max_batch_bytes is None
+    refuse(10, count=1, target=letters, obstacle=learned)
+    assert learned.barrier == 10
+    assert learned.stop is not None and learned.stop.code == "DEAD_LETTER_REFUSED"
+
+
+def test_diverted_records_are_forgotten_when_they_are_committed() -> None:
+    """From then on batches pass as bytes again."""
+    learned = Obstacle(divert={3: Reason("a", "b"), 7: Reason("a", "b")})
+    learned.passed(4)
+    assert list(learned.divert) == [7]
+    learned.passed(8)
+    assert learned.empty
