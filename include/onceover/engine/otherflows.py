@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from onceover.engine import names
@@ -16,6 +17,7 @@ from onceover.engine.layout import Layout
 from onceover.engine.naming import Naming
 from onceover.engine.statelog import StateLog
 from onceover.engine.topicplan import Loop
+from onceover.errors import OnceoverError
 from onceover.kafka.cluster import Cluster, TopicInfo
 
 
@@ -40,32 +42,29 @@ class OtherFlows:
         self._cluster = cluster
         self._without = without
         self._logs: dict[tuple[str, UUID], StateLog] = {}
+        self.unreadable: dict[str, OnceoverError] = {}
 
     def read(self, topics: Mapping[str, TopicInfo]) -> list[OtherFlow]:
-        """Return every flow, freshly read.
+        """Return every flow whose state can be read now; ``unreadable`` has the others.
+
+        A state that was written by another version, or whose broker is away, is that flow's trouble and
+        must not end this one; what depends on it waits.
 
         Args:
             topics: the cluster's topics as they are now.
-
-        Raises:
-            Retriable: a state cannot be read at the moment.
-            NeedsOperator: a state was written by another version.
         """
+        self.unreadable = {}
         found = {(flow, topic.topic_id): topic.name for flow, topic in self._states(topics)}
         for gone in self._logs.keys() - found.keys():
             self._logs.pop(gone).close()
         flows = []
         for key, topic in found.items():
             log = self._logs.setdefault(key, StateLog(self._cluster, topic, names.STATE_LEADER))
-            values = log.catch_up(wait=False)
-            layout = values.get(names.LAYOUT)
-            flows.append(
-                OtherFlow(
-                    key[0],
-                    None if layout is None else Layout.from_json(layout),
-                    tuple(read_enrolments(values).values()),
-                )
-            )
+            try:
+                flows.append(_described(key[0], log.catch_up(wait=False)))
+            except OnceoverError as error:
+                self._logs.pop(key).close()
+                self.unreadable[key[0]] = error
         return flows
 
     def close(self) -> None:
@@ -79,6 +78,12 @@ class OtherFlows:
             owner = names.state_owner(topic.name)
             if owner is not None and owner != self._without:
                 yield owner, topic
+
+
+def _described(flow: str, values: Mapping[str, Any]) -> OtherFlow:
+    layout = values.get(names.LAYOUT)
+    enrolments = tuple(read_enrolments(values).values())
+    return OtherFlow(flow, None if layout is None else Layout.from_json(layout), enrolments)
 
 
 def writers(flows: list[OtherFlow]) -> dict[str, str]:

@@ -25,7 +25,8 @@ from onceover.engine.requests import read_layout, stop_request
 from onceover.engine.scope import Rules
 from onceover.engine.statelog import StateLog
 from onceover.engine.topicapply import TopicApply
-from onceover.engine.topicplan import TopicPlan, View, loop_refusal, overlap, plan_topics
+from onceover.engine.topicplan import TopicPlan, View, overlap, plan_topics
+from onceover.engine.topicrefusals import two_way
 from onceover.engine.topicview import TopicReader
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
@@ -116,18 +117,20 @@ class Supervisor:
 
     def _check_one_way(self) -> None:
         found = overlap(self._reader.read(self._scope().rules, {}, {}, sync_configs=False))
+        for error in self._reader.unreadable.values():
+            raise error
         if not found:
             return
         verdict, loop = found[0]
-        code, message, resolve = loop_refusal(verdict, loop.flow)
+        refusal = two_way(verdict, loop.flow)
         shown = ", ".join(v.topic for v, _ in found[:_NAMED])
         raise UsageError(
-            message,
-            code=code,
+            refusal.message,
+            code=refusal.code,
             where=f"{len(found)} topics: {shown}{', ...' if len(found) > _NAMED else ''}",
             expected=f"topics that no other flow writes on {self._source.alias} from {self._target.alias}",
             seen=f"flow {loop.flow} has enrolled them",
-            resolve=resolve,
+            resolve=refusal.resolve,
         )
 
     def tick(self) -> None:

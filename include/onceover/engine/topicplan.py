@@ -8,9 +8,10 @@ the flow neither created nor adopted is changed by nothing but ``onceover topics
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from onceover.engine import topicrefusals as refusals
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.managed import Managed
 from onceover.engine.naming import MAX_NAME_LENGTH, colliding
@@ -20,7 +21,6 @@ from onceover.engine.topics import config_to_copy
 from onceover.engine.topicsteps import (
     AddPartitions,
     Adopt,
-    ConfigDiff,
     CreateTopic,
     SetConfig,
     TopicStep,
@@ -56,6 +56,7 @@ class View:
         managed: the target topics that the flow looks after.
         elsewhere: target topics that other flows have enrolled, with the flow's name.
         loops: source topics that another flow writes from our copies.
+        unreadable: other flows whose state cannot be read now, with the reason.
         target_ends: high watermark of target partitions that are not enrolled yet.
         overrides: source topics' own configuration, as far as it was read; ``target_overrides`` likewise.
         keys: configuration keys that the target knows; empty when that is not known.
@@ -72,6 +73,7 @@ class View:
     managed: Mapping[str, Managed] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     loops: Mapping[str, Loop] = field(default_factory=dict)
+    unreadable: Mapping[str, str] = field(default_factory=dict)
     target_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     target_overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -154,11 +156,11 @@ class _Planning:
     def _known(self, verdict: Verdict, old: Enrolment, info: TopicInfo | None) -> None:
         wanted = verdict.inside
         if wanted and verdict.target_topic != old.target:
-            self._refuse_renamed(verdict, old)
+            self._refused.append(refusals.renamed(verdict, old.target))
             return
         loop = self._view.loops.get(verdict.topic)
         if wanted and loop is not None and self._gives_way(old, loop):
-            self._refuse_loop(verdict, loop)
+            self._refused.append(refusals.two_way(verdict, loop.flow))
             wanted = False
         if wanted is not old.active:
             self._turn.append(replace(old, active=wanted))
@@ -198,21 +200,14 @@ class _Planning:
             return self._view.rules.target_partitions(len(info.partitions))
         except UsageError as error:
             fix = error.resolve or "correct the handler"
-            self._refuse(verdict, "TARGET_PARTITIONS", f"{error.message} (seen: {error.seen})", fix)
+            message = f"{error.message} (seen: {error.seen})"
+            self._refused.append(Refusal(verdict.topic, "TARGET_PARTITIONS", message, fix))
             return None
 
     def _configure(self, verdict: Verdict, old: Enrolment) -> None:
         existing = self._view.target.get(old.target)
         if existing is not None and existing.topic_id == old.target_id:
             self._sync(verdict)
-
-    def _refuse_renamed(self, verdict: Verdict, old: Enrolment) -> None:
-        self._refuse(
-            verdict,
-            "NAMING_CHANGED",
-            f"it is enrolled as {old.target} and would be called {verdict.target_topic} now",
-            "set topics.naming and source.alias back, or give the flow a new name to copy it anew",
-        )
 
     # ---- topics that are not
 
@@ -243,34 +238,28 @@ class _Planning:
             code = "NAME_COLLISION"
         else:
             return True
-        self._refuse(verdict, code, problem, f"exclude {verdict.topic}, or choose another source.alias")
+        self._refused.append(refusals.bad_name(verdict, code, problem))
         return False
 
     def _check_others(self, verdict: Verdict, _: TopicInfo) -> bool:
         owner = self._view.elsewhere.get(verdict.target_topic)
         loop = self._view.loops.get(verdict.topic)
         if owner is not None:
-            self._refuse(
-                verdict,
-                "ENROLLED_ELSEWHERE",
-                f"flow {owner} already writes target topic {verdict.target_topic}; "
-                "two flows would mix their records",
-                f"exclude {verdict.topic} in one of the two flows, or copy under another name",
-            )
+            self._refused.append(refusals.owned_elsewhere(verdict, owner))
         elif loop is not None:
-            self._refuse_loop(verdict, loop)
-        return owner is None and loop is None
+            self._refused.append(refusals.two_way(verdict, loop.flow))
+        elif self._view.unreadable:
+            flow, problem = next(iter(self._view.unreadable.items()))
+            self._refused.append(refusals.other_unreadable(verdict, flow, problem))
+        else:
+            return True
+        return False
 
     def _check_leaders(self, verdict: Verdict, info: TopicInfo) -> bool:
         """Leave a topic for later while a broker with its partitions is away: others need not wait for it."""
         for side, topic in (("source", info), ("target", self._view.target.get(verdict.target_topic))):
             if topic is not None and any(p.leader < 0 for p in topic.partitions.values()):
-                self._refuse(
-                    verdict,
-                    "NO_LEADER",
-                    f"partitions of {topic.name} have no leader on the {side} at the moment",
-                    "bring the broker back; it is looked at again at the next discovery",
-                )
+                self._refused.append(refusals.leaderless(verdict, topic.name, side))
                 return False
         return True
 
@@ -287,33 +276,15 @@ class _Planning:
         there = len(existing.partitions)
         ours = self._view.adopt or existing.name in self._view.managed
         if any(self._view.target_ends.get(TopicPartition(existing.name, p), 1) for p in existing.partitions):
-            self._refuse(
-                verdict,
-                "TARGET_NOT_EMPTY",
-                f"target topic {existing.name} holds records already, and what they are is not known",
-                f"delete target topic {existing.name} if it may go, or exclude {verdict.topic} "
-                f"from flow {self._view.flow}",
-            )
+            self._refused.append(refusals.not_empty(verdict, self._view.flow))
             return
         if there > here or (there < here and not ours):
-            self._refuse_count(verdict, existing, here)
+            self._refused.append(refusals.partition_count(verdict, there, here, self._view.flow))
             return
         if there < here:
             self._steps.append(AddPartitions(verdict.topic, existing.name, there, here))
         self._sync(verdict)
         self._enrol.append(verdict.topic)
-
-    def _refuse_count(self, verdict: Verdict, existing: TopicInfo, wanted: int) -> None:
-        there = len(existing.partitions)
-        fix = "delete the empty target topic and let Onceover create it, or give both the same count"
-        if there < wanted:
-            fix = f"`onceover topics apply {self._view.flow}` adds the missing ones"
-        self._refuse(
-            verdict,
-            "PARTITION_COUNT",
-            f"target topic {existing.name} has {there} partitions, the flow needs {wanted}",
-            fix,
-        )
 
     # ---- configuration
 
@@ -325,13 +296,11 @@ class _Planning:
     def _understood(self, verdict: Verdict, key: str, value: str) -> bool:
         """Tell whether the target can take a key; say so where it cannot."""
         if self._view.keys and key not in self._view.keys:
-            self._remark(verdict, "KEY_UNKNOWN", f"the target does not know {key}, which is not copied")
+            self._refused.append(refusals.left_out(verdict, "KEY_UNKNOWN", key, "does not know"))
             return False
         managed = self._view.managed.get(verdict.target_topic)
         if managed is not None and managed.refused.get(key) == value:
-            self._remark(
-                verdict, "KEY_REFUSED", f"the target does not take {key}={value}, which is not copied"
-            )
+            self._refused.append(refusals.left_out(verdict, "KEY_REFUSED", f"{key}={value}", "does not take"))
             return False
         return True
 
@@ -351,42 +320,7 @@ class _Planning:
             self._steps.append(Adopt(verdict.topic, name, frozenset(wanted)))
             self._steps += [SetConfig(verdict.topic, name, one) for one in found]
         elif found:
-            self._refuse_unmanaged(verdict, found)
-
-    def _refuse_unmanaged(self, verdict: Verdict, found: Iterable[ConfigDiff]) -> None:
-        keys = ", ".join(one.key for one in found)
-        self._refused.append(
-            Refusal(
-                verdict.topic,
-                "NOT_MANAGED",
-                f"target topic {verdict.target_topic} was not created by this flow and differs in {keys}",
-                f"`onceover topics plan {self._view.flow}` shows it, `topics apply` would set it",
-                blocks=False,
-            )
-        )
-
-    # ---- refusals
-
-    def _refuse(self, verdict: Verdict, code: str, message: str, resolve: str) -> None:
-        self._refused.append(Refusal(verdict.topic, code, message, resolve))
-
-    def _remark(self, verdict: Verdict, code: str, message: str) -> None:
-        resolve = "nothing to do unless the copy needs it: then set it on the target by hand"
-        self._refused.append(Refusal(verdict.topic, code, message, resolve, blocks=False))
-
-    def _refuse_loop(self, verdict: Verdict, loop: Loop) -> None:
-        self._refuse(verdict, *loop_refusal(verdict, loop.flow))
-
-
-def loop_refusal(verdict: Verdict, flow: str) -> tuple[str, str, str]:
-    """Return code, message and resolution for a topic that ``flow`` copies back."""
-    return (
-        "TWO_WAY",
-        f"flow {flow} copies target topic {verdict.target_topic} back to {verdict.topic}: "
-        "records would go round for ever",
-        "use `naming: prefix` in both flows, or exclude the topic in one of them; if the other flow is "
-        f"retired for good, delete its topic __onceover.{flow}.state on this flow's source",
-    )
+            self._refused.append(refusals.unmanaged(verdict, [one.key for one in found], view.flow))
 
 
 def overlap(view: View) -> list[tuple[Verdict, Loop]]:

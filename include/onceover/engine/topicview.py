@@ -13,10 +13,12 @@ from typing import Final
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.managed import Managed
+from onceover.engine.naming import IDENTITY
 from onceover.engine.otherflows import OtherFlows, loops, writers
 from onceover.engine.plan import Refusal
 from onceover.engine.scope import Rules, Verdict
-from onceover.engine.topicplan import View
+from onceover.engine.topicplan import Loop, View
+from onceover.errors import OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin, TopicConfigs
 from onceover.kafka.cluster import Cluster, TopicInfo
@@ -82,7 +84,8 @@ class TopicReader:
             UsageError: not authorized to look.
         """
         source, target = self.source.topics(), self.target.topics()
-        ids = self.source.cluster_id(), self.target.cluster_id()
+        elsewhere = writers(self._there.read(target))
+        looping = self._loops(rules, source)
         view = View(
             flow=self.flow,
             rules=rules,
@@ -90,13 +93,25 @@ class TopicReader:
             target=target,
             enrolled=enrolled,
             managed=managed,
-            elsewhere=writers(self._there.read(target)),
-            loops=loops(self._here.read(source), rules.naming, *ids),
+            elsewhere=elsewhere,
+            loops=looping,
+            unreadable={flow: error.message for flow, error in self.unreadable.items()},
             sync_configs=sync_configs,
             adopt=adopt,
         )
         view = replace(view, target_ends=self._ends(view))
         return self._with_configs(view) if sync_configs else view
+
+    @property
+    def unreadable(self) -> dict[str, OnceoverError]:
+        """Flows whose state could not be read last time."""
+        return {**self._here.unreadable, **self._there.unreadable}
+
+    def _loops(self, rules: Rules, source: Mapping[str, TopicInfo]) -> dict[str, Loop]:
+        """Return what other flows copy back; under ``prefix`` nothing can be, and nothing is read."""
+        states = source if rules.naming.policy == IDENTITY else {}
+        ids = self.source.cluster_id(), self.target.cluster_id()
+        return loops(self._here.read(states), rules.naming, *ids)
 
     def _ends(self, view: View) -> dict[TopicPartition, int]:
         """Return the ends of target topics that a plan may want to take as they are."""

@@ -218,3 +218,13 @@ def test_topic_that_left_does_not_return_into_a_loop() -> None:
     gone = {"t": leave(view.enrolled["t"])}
     plan = plan_topics(replace(view, enrolled=gone))
     assert codes(plan) == ["TWO_WAY"] and not plan.turn
+
+
+def test_new_topics_wait_while_another_flows_state_cannot_be_read() -> None:
+    """It may be writing them; what is copied already goes on."""
+    world = World({"t": 3, "u": 1})
+    world.enrol("t", 2)
+    world.target["t"] = 2
+    plan = plan_topics(replace(world.view(), unreadable={"sick": "another version"}))
+    assert [(r.object, r.code) for r in plan.refused] == [("u", "OTHER_FLOW_UNREADABLE")]
+    assert plan.enrol == ("t",)

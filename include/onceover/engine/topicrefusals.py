@@ -1,0 +1,109 @@
+"""Why a topic is not copied, or not entirely as its source: the sentences, with the way out of each. Pure."""
+
+from __future__ import annotations
+
+from onceover.engine import names
+from onceover.engine.plan import Refusal
+from onceover.engine.scope import Verdict
+
+
+def renamed(verdict: Verdict, enrolled_as: str) -> Refusal:
+    """Return the refusal of a topic that is enrolled under another name."""
+    return Refusal(
+        verdict.topic,
+        "NAMING_CHANGED",
+        f"it is enrolled as {enrolled_as} and would be called {verdict.target_topic} now",
+        "set topics.naming and source.alias back, or give the flow a new name to copy it anew",
+    )
+
+
+def bad_name(verdict: Verdict, code: str, problem: str) -> Refusal:
+    """Return the refusal of a topic whose copy cannot be called as it would be."""
+    return Refusal(verdict.topic, code, problem, f"exclude {verdict.topic}, or choose another source.alias")
+
+
+def owned_elsewhere(verdict: Verdict, owner: str) -> Refusal:
+    """Return the refusal of a target topic that flow ``owner`` writes."""
+    return Refusal(
+        verdict.topic,
+        "ENROLLED_ELSEWHERE",
+        f"flow {owner} already writes target topic {verdict.target_topic}; two flows would mix their records",
+        f"exclude {verdict.topic} in one of the two flows, or copy under another name",
+    )
+
+
+def two_way(verdict: Verdict, flow: str) -> Refusal:
+    """Return the refusal of a topic that ``flow`` copies back."""
+    return Refusal(
+        verdict.topic,
+        "TWO_WAY",
+        f"flow {flow} copies target topic {verdict.target_topic} back to {verdict.topic}: "
+        "records would go round for ever",
+        "use `naming: prefix` in both flows, or exclude the topic in one of them; if the other flow is "
+        f"retired for good, delete its topic {names.state_topic(flow)} on this flow's source",
+    )
+
+
+def other_unreadable(verdict: Verdict, flow: str, problem: str) -> Refusal:
+    """Return the refusal of a new topic while nobody knows what ``flow`` copies."""
+    return Refusal(
+        verdict.topic,
+        "OTHER_FLOW_UNREADABLE",
+        f"the state of flow {flow} cannot be read ({problem}): whether it copies the topic is not known",
+        f"see to flow {flow}; topics that are copied already go on",
+    )
+
+
+def leaderless(verdict: Verdict, topic: str, side: str) -> Refusal:
+    """Return the refusal of a topic that has to wait for a broker."""
+    return Refusal(
+        verdict.topic,
+        "NO_LEADER",
+        f"partitions of {topic} have no leader on the {side} at the moment",
+        "bring the broker back; it is looked at again at the next discovery",
+    )
+
+
+def not_empty(verdict: Verdict, flow: str) -> Refusal:
+    """Return the refusal of a target topic with records that are not this flow's."""
+    return Refusal(
+        verdict.topic,
+        "TARGET_NOT_EMPTY",
+        f"target topic {verdict.target_topic} holds records already, and what they are is not known",
+        f"delete target topic {verdict.target_topic} if it may go, or exclude {verdict.topic} in flow {flow}",
+    )
+
+
+def partition_count(verdict: Verdict, seen: int, needed: int, flow: str) -> Refusal:
+    """Return the refusal of a target topic with another number of partitions."""
+    fix = "delete the empty target topic and let Onceover create it, or give both the same count"
+    if seen < needed:
+        fix = f"`onceover topics apply {flow}` adds the missing ones"
+    return Refusal(
+        verdict.topic,
+        "PARTITION_COUNT",
+        f"target topic {verdict.target_topic} has {seen} partitions, the flow needs {needed}",
+        fix,
+    )
+
+
+def unmanaged(verdict: Verdict, keys: list[str], flow: str) -> Refusal:
+    """Return the remark that a topic's configuration differs and is not the flow's to change."""
+    return Refusal(
+        verdict.topic,
+        "NOT_MANAGED",
+        f"target topic {verdict.target_topic} was not created by this flow and differs in {', '.join(keys)}",
+        f"`onceover topics plan {flow}` shows it, `topics apply` would set it",
+        blocks=False,
+    )
+
+
+def left_out(verdict: Verdict, code: str, key: str, why: str) -> Refusal:
+    """Return the remark that the copy does not get a configuration key."""
+    return Refusal(
+        verdict.topic,
+        code,
+        f"the target {why} {key}, which is not copied",
+        "nothing to do unless the copy needs it: then set it on the target by hand",
+        blocks=False,
+    )
