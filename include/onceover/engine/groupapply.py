@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from onceover.engine.groupmemory import entries
 from onceover.engine.groupplan import GroupPlan, GroupSteps, Row, exit_code, plan_groups, summary
-from onceover.engine.groups import Allowed, Kind
+from onceover.engine.groups import Allowed, Kind, remembered
 from onceover.engine.groupview import GroupReader
 from onceover.engine.journal import Journal
 from onceover.engine.plan import Change, Refusal
@@ -149,7 +148,9 @@ class GroupSync:
         changes = {}
         for steps in plan.steps:
             rows = [row for row in (*steps.writes, *steps.keeps) if row.decision.kind is not Kind.DELETE]
-            changes[steps.group] = entries((_entry(row) for row in rows), plan.view.now_ms)
+            changes[steps.group] = {
+                row.facts.receiving: remembered(row.facts, row.decision, plan.view.now_ms) for row in rows
+            }
         reached(Step.GROUP_REMEMBER)
         self._reader.memory.write(plan.view.direction, changes)
 
@@ -214,11 +215,6 @@ class GroupSync:
 def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartition) -> int | None:
     found = committed.get(tp)
     return None if found is None else found.offset
-
-
-def _entry(row: Row) -> tuple[TopicPartition, int, list[int]]:
-    ours = [offset for offset in (row.facts.current, row.decision.to) if offset is not None]
-    return row.facts.receiving, row.facts.committed or 0, ours
 
 
 def _moving(row: Row, now: Mapping[TopicPartition, CommittedOffset]) -> Refusal:

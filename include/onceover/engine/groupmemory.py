@@ -10,7 +10,7 @@ Losing it loses no record: groups are then looked at afresh, as the first time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from onceover.engine import names
@@ -27,7 +27,7 @@ VERSION: Final = 1
 # has moved, every interval.
 _CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "segment.ms": "3600000"}
 
-Entries = Mapping[TopicPartition, Mapping[str, Any] | None]
+Entries = Mapping[TopicPartition, Remembered | None]
 
 
 class GroupMemory:
@@ -70,7 +70,7 @@ class GroupMemory:
 
     def of(self, direction: Direction, group: str) -> dict[TopicPartition, Remembered]:
         """Return what was written for a group in one direction, by receiving partition."""
-        return {tp: _remembered(entry) for tp, entry in self._entries(direction, group)}
+        return dict(self._entries(direction, group))
 
     def prepare(self, replication_factor: int) -> None:
         """Create the topic where it is missing, before the first write."""
@@ -96,17 +96,15 @@ class GroupMemory:
             self._values.update(records)
 
     def _merged(self, direction: Direction, group: str, changes: Entries) -> dict[str, Any] | None:
-        merged: dict[TopicPartition, Mapping[str, Any] | None] = dict(self._entries(direction, group))
+        merged: dict[TopicPartition, Remembered | None] = dict(self._entries(direction, group))
         merged.update(changes)
         topics: dict[str, dict[str, Any]] = {}
         for tp, entry in sorted(merged.items()):
             if entry is not None:
-                topics.setdefault(tp.topic, {})[str(tp.partition)] = entry
+                topics.setdefault(tp.topic, {})[str(tp.partition)] = _value(entry)
         return {"v": VERSION, "topics": topics} if topics else None
 
-    def _entries(
-        self, direction: Direction, group: str
-    ) -> Iterator[tuple[TopicPartition, Mapping[str, Any]]]:
+    def _entries(self, direction: Direction, group: str) -> Iterator[tuple[TopicPartition, Remembered]]:
         value = self._values.get(f"{direction}/{group}")
         if value is None:
             return
@@ -121,7 +119,8 @@ class GroupMemory:
             )
         for topic, partitions in value["topics"].items():
             for number, entry in partitions.items():
-                yield TopicPartition(topic, int(number)), entry
+                known = frozenset(entry["known"])
+                yield TopicPartition(topic, int(number)), Remembered(entry["given"], known, entry["at_ms"])
 
     def _check_ready(self) -> None:
         info = self._target.topics([self._tp.topic]).get(self._tp.topic)
@@ -129,12 +128,5 @@ class GroupMemory:
             raise Retriable(f"{self._tp.topic} has no leader yet")
 
 
-def entries(
-    rows: Iterable[tuple[TopicPartition, int, Iterable[int]]], now_ms: int
-) -> dict[TopicPartition, dict[str, Any]]:
-    """Return what to remember: (receiving partition, giving offset, offsets that are ours)."""
-    return {tp: {"given": given, "known": sorted(set(known)), "at_ms": now_ms} for tp, given, known in rows}
-
-
-def _remembered(entry: Mapping[str, Any]) -> Remembered:
-    return Remembered(entry["given"], frozenset(entry["known"]), entry["at_ms"])
+def _value(entry: Remembered) -> dict[str, Any]:
+    return {"given": entry.given, "known": sorted(entry.known), "at_ms": entry.at_ms}

@@ -195,6 +195,17 @@ def decide(facts: Facts, allowed: Allowed, now_ms: int) -> Decision | None:
     return _decide_backward(facts, wanted, facts.current, facts.committed, allowed)
 
 
+def remembered(facts: Facts, decision: Decision, now_ms: int) -> Remembered:
+    """Return what to remember before a decision is carried out, or of a position that is in place already."""
+    known = frozenset(offset for offset in (facts.current, decision.to) if offset is not None)
+    given = facts.committed or 0
+    if decision.kind is Kind.REWIND and facts.held is not None:
+        # Killed before the commit, the next look still has to see that the giving side was moved back; done,
+        # it finds the group in place and remembers the lower offset.
+        given = max(given, facts.held.given)
+    return Remembered(given, known, now_ms)
+
+
 def _decide_deleted(facts: Facts, allowed: Allowed) -> Decision | None:
     if facts.last is None or facts.current is None:
         return None

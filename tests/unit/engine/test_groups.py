@@ -1,0 +1,247 @@
+"""G6 for every input: never backwards, never outside the log, never onto what is not known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.engine.groups import (
+    RENEW_AFTER_MS,
+    UNREADABLE,
+    Allowed,
+    Decision,
+    Facts,
+    Kind,
+    Remembered,
+    decide,
+    remembered,
+)
+from onceover.model import TopicPartition
+from onceover.wire.offsetlookup import NotCovered, Translated
+
+NOW_MS = 1_700_000_000_000
+HERE, THERE = TopicPartition("orders", 3), TopicPartition("east.orders", 3)
+OFFSETS = st.integers(0, 40)
+REMEMBERED = st.builds(
+    Remembered, OFFSETS, st.frozensets(OFFSETS, max_size=3), st.integers(NOW_MS - 2 * RENEW_AFTER_MS, NOW_MS)
+)
+ALLOWED = st.builds(Allowed, st.booleans(), st.booleans(), st.booleans(), st.booleans())
+
+
+@st.composite
+def facts(draw: st.DrawFn) -> Facts:
+    start = draw(OFFSETS)
+    return Facts(
+        giving=HERE,
+        receiving=THERE,
+        committed=draw(st.none() | OFFSETS),
+        metadata=draw(st.sampled_from(["", "a", "b"])),
+        giving_end=draw(st.none() | OFFSETS),
+        copied=draw(st.none() | OFFSETS),
+        translation=draw(
+            st.none()
+            | st.builds(Translated, OFFSETS)
+            | st.just(NotCovered(None, None))
+            | st.just(NotCovered(3, 9))
+        ),
+        current=draw(st.none() | OFFSETS),
+        current_metadata=draw(st.sampled_from(["", "a", "b"])),
+        start=start,
+        end=draw(st.integers(start, 50)),
+        last=draw(st.none() | REMEMBERED),
+        opposite=draw(st.none() | REMEMBERED),
+        problem=draw(st.none() | st.just((UNREADABLE, "away")) | st.just(("RECREATED", "another topic"))),
+    )
+
+
+def wanted(f: Facts) -> int:
+    assert isinstance(f.translation, Translated)
+    return max(f.start, min(f.translation.offset, f.end))
+
+
+@given(facts(), ALLOWED)
+def test_what_is_written_is_what_the_design_says(f: Facts, allowed: Allowed) -> None:
+    decision = decide(f, allowed, NOW_MS)
+    if decision is None or not decision.kind.writes or decision.kind is Kind.DELETE:
+        return
+    assert decision.to == wanted(f)
+    assert f.start <= decision.to <= f.end
+    assert f.problem is None
+    assert f.committed is not None
+
+
+@given(facts(), ALLOWED)
+def test_a_group_goes_back_only_where_that_was_asked_for(f: Facts, allowed: Allowed) -> None:
+    decision = decide(f, allowed, NOW_MS)
+    if decision is None or decision.to is None or f.current is None or not decision.kind.writes:
+        return
+    if decision.to < f.current:
+        assert decision.kind is Kind.REWIND
+        assert allowed.rewind or allowed.follow_rewinds
+        assert (decision.risk, decision.records) == ("repeat", f.current - decision.to)
+
+
+@given(facts())
+def test_nothing_goes_back_or_is_deleted_unasked(f: Facts) -> None:
+    decision = decide(f, Allowed(), NOW_MS)
+    assert decision is None or decision.kind not in (Kind.REWIND, Kind.DELETE)
+
+
+@given(facts(), ALLOWED)
+def test_only_what_we_wrote_is_deleted(f: Facts, allowed: Allowed) -> None:
+    decision = decide(f, allowed, NOW_MS)
+    if decision is not None and decision.kind is Kind.DELETE:
+        assert allowed.follow_deletions
+        assert f.committed is None
+        assert f.is_known
+
+
+@given(facts(), ALLOWED)
+def test_what_is_not_written_says_why(f: Facts, allowed: Allowed) -> None:
+    decision = decide(f, allowed, NOW_MS)
+    if decision is not None and decision.kind is Kind.LEFT:
+        assert decision.code
+        assert decision.reason
+        assert decision.resolve or not decision.blocks
+
+
+@given(facts(), ALLOWED)
+def test_applied_again_nothing_is_left_to_do(f: Facts, allowed: Allowed) -> None:
+    """After a write, its memory and its commit in place, the same plan has no change."""
+    decision = decide(f, allowed, NOW_MS)
+    if decision is None or not decision.kind.writes:
+        return
+    after = applied(f, decision)
+    again = decide(after, allowed, NOW_MS)
+    assert again is None or not again.kind.writes
+
+
+@given(facts(), ALLOWED)
+def test_killed_between_memory_and_commit_the_same_is_written(f: Facts, allowed: Allowed) -> None:
+    decision = decide(f, allowed, NOW_MS)
+    if decision is None or decision.kind not in (Kind.MOVE, Kind.REWIND, Kind.RENEW):
+        return
+    after = replace(applied(f, decision), current=f.current, current_metadata=f.current_metadata)
+    again = decide(after, allowed, NOW_MS)
+    assert again is not None
+    if f.current != decision.to:
+        assert (again.kind, again.to) == (decision.kind, decision.to)
+
+
+def applied(f: Facts, decision: Decision) -> Facts:
+    if decision.kind is Kind.DELETE:
+        return replace(f, current=None, last=None)
+    last = remembered(f, decision, NOW_MS)
+    return replace(f, current=decision.to, current_metadata=f.metadata, last=last)
+
+
+def at(**changes: object) -> Facts:
+    """A group at 10 whose counterpart is 20, never written before."""
+    start: dict[str, object] = {
+        "giving": HERE,
+        "receiving": THERE,
+        "committed": 10,
+        "giving_end": 15,
+        "translation": Translated(20),
+        "end": 30,
+    }
+    return Facts(**{**start, **changes})  # type: ignore[arg-type]
+
+
+OURS = Remembered(10, frozenset({12, 20}), NOW_MS - 1000)
+
+
+@pytest.mark.parametrize(
+    ("seen", "allowed", "kind", "code"),
+    [
+        (at(), Allowed(), Kind.MOVE, ""),
+        (at(current=20), Allowed(), Kind.IN_PLACE, ""),
+        # ours, older: follows
+        (at(current=12, last=OURS), Allowed(), Kind.MOVE, ""),
+        # somebody else's, first time: replaced, after two looks
+        (at(current=13), Allowed(), Kind.MOVE, ""),
+        # somebody else's since we wrote: left alone, unless taken over
+        (at(current=13, last=OURS), Allowed(), Kind.LEFT, "COMMITTED_ELSEWHERE"),
+        (at(current=13, last=OURS), Allowed(take_over=True), Kind.MOVE, ""),
+        # further there: consumed there
+        (at(current=25), Allowed(), Kind.LEFT, "AHEAD"),
+        (at(current=25, last=OURS), Allowed(follow_rewinds=True), Kind.LEFT, "AHEAD"),
+        (at(current=25), Allowed(rewind=True), Kind.REWIND, ""),
+        # rewound on the giving side from 10 to 6, whose counterpart is 16
+        (at(committed=6, translation=Translated(16), current=20, last=OURS), Allowed(), Kind.LEFT, "REWOUND"),
+        (
+            at(committed=6, translation=Translated(16), current=20, last=OURS),
+            Allowed(follow_rewinds=True),
+            Kind.REWIND,
+            "",
+        ),
+        # near miss: rewound here, but consumed there as well
+        (
+            at(committed=6, translation=Translated(16), current=22, last=OURS),
+            Allowed(follow_rewinds=True),
+            Kind.LEFT,
+            "AHEAD",
+        ),
+        (at(translation=NotCovered(50, 60)), Allowed(), Kind.LEFT, "NOT_COVERED"),
+        (at(translation=None), Allowed(), Kind.LEFT, "NOT_COVERED"),
+        # deleted on the giving side
+        (at(committed=None, current=20, last=OURS), Allowed(), Kind.LEFT, "DELETED"),
+        (at(committed=None, current=20, last=OURS), Allowed(follow_deletions=True), Kind.DELETE, ""),
+        (
+            at(committed=None, current=21, last=OURS),
+            Allowed(follow_deletions=True),
+            Kind.LEFT,
+            "COMMITTED_ELSEWHERE",
+        ),
+        # stands still for a day
+        (at(current=20, last=replace(OURS, at_ms=NOW_MS - RENEW_AFTER_MS)), Allowed(), Kind.RENEW, ""),
+        (at(current=20, last=replace(OURS, at_ms=NOW_MS - RENEW_AFTER_MS + 1)), Allowed(), Kind.IN_PLACE, ""),
+        (at(current=20, last=OURS, metadata="x"), Allowed(), Kind.MOVE, ""),
+        (at(problem=("RECREATED", "another topic")), Allowed(rewind=True), Kind.LEFT, "RECREATED"),
+    ],
+)
+def test_each_case(seen: Facts, allowed: Allowed, kind: Kind, code: str) -> None:
+    decision = decide(seen, allowed, NOW_MS)
+    assert decision is not None
+    assert (decision.kind, decision.code) == (kind, code)
+
+
+def test_a_deleted_group_that_was_never_ours_is_no_concern() -> None:
+    assert decide(at(committed=None, current=20), Allowed(follow_deletions=True), NOW_MS) is None
+    assert decide(at(committed=None, last=OURS), Allowed(follow_deletions=True), NOW_MS) is None
+
+
+def test_the_first_move_over_a_foreign_commit_says_what_it_skips_and_is_looked_at_twice() -> None:
+    decision = decide(at(current=13), Allowed(), NOW_MS)
+    assert decision is not None
+    assert (decision.risk, decision.records, decision.watch) == ("skip", 7, True)
+
+
+def test_a_group_that_was_home_since_is_looked_at_afresh() -> None:
+    """Failed over, consumed there, moved back, consumed here: what we wrote back then is of the past."""
+    home_since = Remembered(5, frozenset({11}), OURS.at_ms + 1)
+    assert decide(at(current=13, last=OURS, opposite=home_since), Allowed(), NOW_MS) == decide(
+        at(current=13), Allowed(), NOW_MS
+    )
+
+
+def test_what_the_opposite_direction_has_read_there_is_known() -> None:
+    decision = decide(at(current=13, opposite=Remembered(13, frozenset({8}), NOW_MS)), Allowed(), NOW_MS)
+    assert decision is not None
+    assert (decision.kind, decision.risk, decision.watch) == (Kind.MOVE, "none", False)
+
+
+def test_records_still_to_copy_are_told_and_will_be_read_again() -> None:
+    decision = decide(at(committed=10, copied=7), Allowed(), NOW_MS)
+    assert decision is not None
+    assert (decision.risk, decision.records) == ("repeat", 3)
+    assert "3 offsets still to copy" in decision.reason
+
+
+def test_records_gone_from_the_receiving_log_are_told() -> None:
+    decision = decide(at(start=24), Allowed(), NOW_MS)
+    assert decision is not None
+    assert (decision.to, decision.risk, decision.records) == (24, "skip", 4)
