@@ -1,0 +1,296 @@
+"""Groups go on on the other side exactly where they were: zero records skipped, zero repeated (G6, G7).
+
+What is read on both sides is read by ordinary clients, which know nothing of the offset map.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover.embed.processes import ChildProcess
+from onceover.engine.groupplan import GroupPlan
+from onceover.engine.groups import Allowed
+from onceover.engine.steps import Step
+from onceover.grouprun import GroupWish, apply_groups
+from tests.support import topics_process
+from tests.support.feeds import PARTITIONS, feed
+from tests.support.groups import (
+    commit,
+    commit_all,
+    committed_all,
+    consume,
+    delete_group,
+    first_read,
+    member,
+    offset_of,
+    unread,
+)
+from tests.support.rawkafka import Codec
+from tests.support.replica import Replica
+
+DONE, OPERATOR = 0, 3
+_SCRIPT = Path(topics_process.__file__)
+_PATHS = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
+_TIMEOUT_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Journals and indexes of the test's own."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+
+
+class Groups:
+    """The groups of one flow, and the command under test."""
+
+    def __init__(self, replica: Replica, capsys: pytest.CaptureFixture[str]) -> None:
+        self.replica = replica
+        self._capsys = capsys
+        self.source, self.target = replica.source_client, replica.target_client
+
+    def name(self, suffix: object) -> str:
+        return f"{self.replica.name}-{suffix}"
+
+    def run(self, action: str, *options: str, expect: int = DONE) -> dict[str, Any]:
+        """Run the command for the groups of this test alone."""
+        mine = ["--group", f"{self.replica.name}-.*"]
+        path = str(self.replica.flow.path)
+        code, document = self.replica.command(self._capsys, "groups", action, path, *mine, *options)
+        assert code == expect, document
+        return document
+
+    def wish(self, **allowed: bool) -> GroupWish:
+        """What ``run`` asks for, for calls of the use case itself."""
+        return GroupWish(patterns=[f"{self.replica.name}-.*"], allowed=Allowed(**allowed))
+
+    def killed_at(self, step: Step, count: int) -> None:
+        """Run ``apply`` in a process that kills itself with -9 at a step."""
+        arguments = [sys.executable, str(_SCRIPT), step.name, str(count), "groups", "apply"]
+        path = self.replica.flow.path
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(_PATHS)}
+        child = ChildProcess.start(
+            [*arguments, str(path)], name="apply", log_path=path.with_suffix(".log"), env=env
+        )
+        try:
+            assert child.wait(_TIMEOUT_S) == -signal.SIGKILL, child.tail()
+        finally:
+            child.kill()
+
+    def decision(self, document: dict[str, Any], suffix: object) -> tuple[str, str | None]:
+        (entry,) = [p for p in document["positions"] if p["group"] == self.name(suffix)]
+        return entry["decision"], entry["code"]
+
+
+@pytest.fixture
+def groups(replica: Replica, capsys: pytest.CaptureFixture[str]) -> Groups:
+    return Groups(replica, capsys)
+
+
+def test_every_offset_moves_exactly_there_and_back(groups: Groups) -> None:
+    """Markers, aborted records and the end included; a group for every offset, on either side."""
+    replica = groups.replica
+    topic = replica.topic(partitions=PARTITIONS)
+    feed(replica.source, topic, big=1)
+    replica.copy(seconds=0.3)
+    feed(replica.source, topic, big=1, seed=1)
+    replica.copy()
+    theirs = {p: list(replica.source_records(topic, p)) for p in range(PARTITIONS)}
+    ours = {p: list(replica.target_records(topic, p)) for p in range(PARTITIONS)}
+    check(groups, topic, theirs, ours, groups.source, groups.target, "failover")
+    check(groups, topic, ours, theirs, groups.target, groups.source, "failback")
+
+
+def check(
+    groups: Groups,
+    topic: str,
+    giving: dict[int, list[int]],
+    receiving: dict[int, list[int]],
+    here: dict[str, str],
+    there: dict[str, str],
+    direction: str,
+) -> None:
+    """Commit every offset there is on one side, move, compare what is read next on both."""
+    last = max(offsets[-1] for offsets in giving.values()) + 1
+    wanted = {
+        groups.name(f"{direction}-{offset}"): {p: min(offset, giving[p][-1] + 1) for p in giving}
+        for offset in range(last + 1)
+    }
+    commit_all(here, topic, wanted, "a note")
+    groups.run("apply", "--direction", direction)
+    found = committed_all(there, topic, wanted)
+    for name, offsets in wanted.items():
+        for p, offset in offsets.items():
+            position, metadata = found[name][p]
+            assert metadata == "a note"
+            assert unread(receiving[p], position) == unread(giving[p], offset), (name, p)
+    assert groups.run("apply", "--direction", direction)["changes"] == []
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_goes_on_with_the_first_record_it_has_not_read_there_and_back(
+    groups: Groups, protocol: str
+) -> None:
+    """Read by members of the group on either side, over aborted records."""
+    replica, name = groups.replica, groups.name(protocol)
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.source.interleaved(topic, 0)
+    replica.source.plain(topic, 0, replica.source.records(10), Codec.LZ4)
+    replica.copy()
+    theirs, ours = list(replica.source_records(topic)), list(replica.target_records(topic))
+    read = consume(groups.source, name, topic, 12, protocol, reset="earliest")
+    assert read == theirs[:12]
+    groups.run("apply")
+    assert first_read(groups.target, name, topic, protocol) == ours[12]
+    assert consume(groups.target, name, topic, 5, protocol) == ours[12:17]
+    groups.run("apply", "--direction", "failback")
+    assert first_read(groups.source, name, topic, protocol) == theirs[17]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_with_members_there_is_left_alone(groups: Groups, protocol: str) -> None:
+    replica, name = groups.replica, groups.name(protocol)
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    commit(groups.source, name, topic, {0: 7})
+    with member(groups.target, name, topic, protocol, reset="earliest"):
+        document = groups.run("apply")
+        assert [(r["object"], r["code"], r["blocks"]) for r in document["refused"]] == [
+            (name, "HAS_MEMBERS", False)
+        ]
+        assert offset_of(groups.target, name, topic) is None
+    groups.run("apply")
+    assert offset_of(groups.target, name, topic) == 7
+
+
+def test_members_that_join_after_the_plan_are_not_overtaken(groups: Groups) -> None:
+    """The last word has the coordinator, in the step that would write."""
+    replica, name = groups.replica, groups.name("late")
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    commit(groups.source, name, topic, {0: 7})
+    with ExitStack() as joined:
+
+        def join(_plan: GroupPlan) -> None:
+            joined.enter_context(member(groups.target, name, topic, reset="earliest"))
+
+        applied = apply_groups(replica.flow.watch.flow, groups.wish(), join, lambda _: False)
+        assert [(r.code, r.blocks) for r in applied.refused] == [("HAS_MEMBERS", False)]
+        assert applied.done == []
+        assert offset_of(groups.target, name, topic) is None
+
+
+def test_who_commits_with_assign_there_is_left_alone(groups: Groups) -> None:
+    """Empty but alive: told by commits that are not ours, or that move between two looks."""
+    replica, name, first = groups.replica, groups.name("alive"), groups.name("first")
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    commit(groups.source, name, topic, {0: 3})
+    groups.run("apply")
+    commit(groups.target, name, topic, {0: 4})
+    commit(groups.source, name, topic, {0: 8})
+    assert groups.decision(groups.run("apply", expect=OPERATOR), "alive") == (
+        "left alone",
+        "COMMITTED_ELSEWHERE",
+    )
+    commit(groups.source, first, topic, {0: 8})
+    commit(groups.target, first, topic, {0: 1})
+
+    def moves(_seconds: float) -> bool:
+        commit(groups.target, first, topic, {0: 2})
+        return False
+
+    applied = apply_groups(replica.flow.watch.flow, groups.wish(), lambda _: None, moves)
+    assert [(r.object, r.code) for r in applied.refused] == [(f"{first} {topic}:0", "COMMITS_MOVE")]
+    assert (offset_of(groups.target, name, topic), offset_of(groups.target, first, topic)) == (4, 2)
+    taken = apply_groups(
+        replica.flow.watch.flow, groups.wish(take_over=True), lambda _: None, lambda _: False
+    )
+    assert taken.exit_code == DONE
+    assert (offset_of(groups.target, name, topic), offset_of(groups.target, first, topic)) == (8, 8)
+
+
+def test_rewinds_and_deletions_are_reported_and_followed_only_if_asked(groups: Groups) -> None:
+    replica, back, gone = groups.replica, groups.name("back"), groups.name("gone")
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    commit_all(groups.source, topic, {back: {0: 8}, gone: {0: 5}})
+    groups.run("apply")
+    commit(groups.source, back, topic, {0: 2})
+    delete_group(groups.source, gone)
+    document = groups.run("apply", expect=OPERATOR)
+    assert groups.decision(document, "back") == ("left alone", "REWOUND")
+    assert groups.decision(document, "gone") == ("left alone", "DELETED")
+    assert (offset_of(groups.target, back, topic), offset_of(groups.target, gone, topic)) == (8, 5)
+    groups.run("apply", "--follow-rewinds", "--follow-deletions")
+    assert (offset_of(groups.target, back, topic), offset_of(groups.target, gone, topic)) == (2, None)
+    assert groups.run("apply", "--follow-rewinds", "--follow-deletions")["changes"] == []
+
+
+def test_what_is_not_covered_is_not_guessed(groups: Groups) -> None:
+    """The flow began at the end; what lies before was never copied. Empty partitions are no such case."""
+    replica = groups.replica
+    replica.configure(topics={"start": "latest"})
+    topic = replica.topic(partitions=2)
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    commit_all(groups.source, topic, {groups.name("before"): {0: 3}, groups.name("after"): {0: 12, 1: 0}})
+    document = groups.run("apply", expect=OPERATOR)
+    assert groups.decision(document, "before") == ("left alone", "NOT_COVERED")
+    assert committed_all(groups.target, topic, [groups.name("before"), groups.name("after")]) == {
+        groups.name("before"): {},
+        groups.name("after"): {0: (2, ""), 1: (0, "")},
+    }
+
+
+def test_records_still_to_copy_hold_a_group_at_the_copy_until_they_are(groups: Groups) -> None:
+    replica, name = groups.replica, groups.name("ahead")
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    commit(groups.source, name, topic, {0: 16})
+    (change,) = groups.run("apply")["changes"]
+    assert (change["to"], change["risk"], change["records"]) == (10, "repeat", 6)
+    replica.copy()
+    groups.run("apply")
+    assert first_read(groups.target, name, topic) == list(replica.target_records(topic))[16]
+
+
+@pytest.mark.parametrize(
+    ("step", "count"),
+    [
+        pytest.param(Step.GROUP_REMEMBER, 1, marks=pytest.mark.soak),
+        pytest.param(Step.GROUP_COMMIT, 1, marks=pytest.mark.soak),
+        (Step.GROUP_COMMIT, 2),
+    ],
+)
+def test_killed_at_a_step_apply_ends_the_same(groups: Groups, step: Step, count: int) -> None:
+    """Killed with -9 before or between writes, and run again: where an apply that was left alone ends."""
+    replica = groups.replica
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    names = [groups.name(number) for number in range(3)]
+    commit_all(groups.source, topic, {name: {0: 2} for name in names})
+    groups.run("apply")
+    commit_all(groups.source, topic, {name: {0: 6} for name in names})
+    groups.killed_at(step, count)
+    written = [offset_of(groups.target, name, topic) or 0 for name in names]
+    assert sorted(written) == [2] * (4 - count) + [6] * (count - 1)
+    groups.run("apply")
+    assert [offset_of(groups.target, name, topic) for name in names] == [6, 6, 6]
+    assert groups.run("apply")["changes"] == []

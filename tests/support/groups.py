@@ -1,0 +1,153 @@
+"""Consumer groups as their owners see them: ordinary clients that commit, consume and look."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.support.wait import wait_until
+
+_TIMEOUT_S = 30.0
+
+
+def _consumer(client: Mapping[str, str], group: str, **settings: object) -> Consumer:
+    return Consumer(
+        {
+            **client,
+            "group.id": group,
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+            "fetch.wait.max.ms": 10,
+            **settings,
+        }
+    )
+
+
+def commit(
+    client: Mapping[str, str], group: str, topic: str, offsets: Mapping[int, int], metadata: str = ""
+) -> None:
+    """Commit offsets of some partitions as a consumer with assign() does: the group stays empty."""
+    commit_all(client, topic, {group: offsets}, metadata)
+
+
+def commit_all(
+    client: Mapping[str, str], topic: str, groups: Mapping[str, Mapping[int, int]], metadata: str = ""
+) -> None:
+    """Commit for many groups."""
+    admin = AdminClient(dict(client))
+    for group, offsets in groups.items():
+        wanted = [TopicPartition(topic, p, o, metadata) for p, o in offsets.items()]
+        request = [ConsumerGroupTopicPartitions(group, wanted)]
+        answer = admin.alter_consumer_group_offsets(request)[group].result(_TIMEOUT_S)
+        for tp in answer.topic_partitions:
+            if tp.error is not None:
+                raise RuntimeError(f"{group} {tp.topic}:{tp.partition}: {tp.error}")
+
+
+def committed(client: Mapping[str, str], group: str, topic: str) -> dict[int, tuple[int, str]]:
+    """Return what a group has committed: offset and metadata by partition."""
+    return committed_all(client, topic, [group])[group]
+
+
+def committed_all(
+    client: Mapping[str, str], topic: str, groups: Iterable[str]
+) -> dict[str, dict[int, tuple[int, str]]]:
+    """Return what many groups have committed."""
+    admin = AdminClient(dict(client))
+    found = {}
+    for group in groups:
+        request = [ConsumerGroupTopicPartitions(group)]
+        answer = admin.list_consumer_group_offsets(request)[group].result(_TIMEOUT_S)
+        mine = [tp for tp in answer.topic_partitions if tp.topic == topic and tp.offset >= 0]
+        found[group] = {tp.partition: (tp.offset, tp.metadata or "") for tp in mine}
+    return found
+
+
+def offset_of(client: Mapping[str, str], group: str, topic: str, partition: int = 0) -> int | None:
+    """Return one committed offset."""
+    found = committed(client, group, topic).get(partition)
+    return None if found is None else found[0]
+
+
+@contextmanager
+def member(
+    client: Mapping[str, str], group: str, topic: str, protocol: str = "classic", reset: str = "error"
+) -> Iterator[Consumer]:
+    """Be a member of the group, with its first assignment taken; a record may be gone with that."""
+    consumer = _consumer(client, group, **{"group.protocol": protocol, "auto.offset.reset": reset})
+    try:
+        consumer.subscribe([topic])
+
+        def assigned() -> list[TopicPartition]:
+            consumer.poll(0.05)
+            found: list[TopicPartition] = consumer.assignment()
+            return found
+
+        wait_until(assigned, _TIMEOUT_S, f"{group} has an assignment")
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def consume(
+    client: Mapping[str, str],
+    group: str,
+    topic: str,
+    count: int,
+    protocol: str = "classic",
+    reset: str = "error",
+) -> list[int]:
+    """Read so many records as a member of the group, and commit; return their offsets."""
+    consumer = _consumer(client, group, **{"group.protocol": protocol, "auto.offset.reset": reset})
+    read: list[int] = []
+    try:
+        consumer.subscribe([topic])
+        while len(read) < count:
+            message = _next(consumer, f"{group} reads {topic}")
+            if message.error() is not None:
+                raise RuntimeError(f"{group} {topic}: {message.error()}")
+            read.append(message.offset())
+        consumer.commit(message, asynchronous=False)
+    finally:
+        consumer.close()
+    return read
+
+
+def _next(consumer: Consumer, what: str) -> Message:
+    # In a tuple: a message without a value is falsy.
+    def polled() -> tuple[Message] | None:
+        message = consumer.poll(0.1)
+        return None if message is None else (message,)
+
+    return wait_until(polled, _TIMEOUT_S, what)[0]
+
+
+def delete_group(client: Mapping[str, str], group: str) -> None:
+    """Delete a group without members."""
+    admin = AdminClient(dict(client))
+    admin.delete_consumer_groups([group])[group].result(_TIMEOUT_S)
+
+
+def first_read(client: Mapping[str, str], group: str, topic: str, protocol: str = "classic") -> int | None:
+    """Return the offset that the group reads first in the topic's only partition, as its consumers would;
+    None when there is nothing to read yet. Commits nothing."""
+    consumer = _consumer(client, group, **{"group.protocol": protocol, "enable.partition.eof": True})
+    try:
+        consumer.subscribe([topic])
+        message = _next(consumer, f"{group} reads {topic}")
+        error = message.error()
+        if error is not None and error.code() != -191:
+            raise RuntimeError(f"{group} {topic}: {error}")
+        return None if error is not None else int(message.offset())
+    finally:
+        consumer.close()
+
+
+def unread(offsets: list[int], position: int) -> int:
+    """Return how many records at ``offsets`` (ascending) come before a position: the group has read them."""
+    return bisect_left(offsets, position)
