@@ -274,8 +274,9 @@ def handler_failed(flow: str, source: TopicPartition, offset: int, name: str, se
         f"handler {name} fails on the record at source offset {offset}",
         "records, or none",
         seen,
-        f"correct the handler, start the flow again, then {_resume(flow, source)}; or "
-        f"`onceover partition skip-to {flow} {source} {offset + 1}` leaves this record out",
+        "correct the handler and start the flow again (running workers keep the old code), or, where the "
+        f"cause has gone, {_resume(flow, source)}; or `onceover partition skip-to {flow} {source} "
+        f"{offset + 1}` leaves this record out",
         offset,
     )
 

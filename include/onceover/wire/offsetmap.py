@@ -9,8 +9,9 @@ skipped offsets (markers, aborted, compacted, filtered) count as known: nothing 
 every segment is a run of ``count`` records with consecutive offsets on both sides.
 
 Two records of a pair are *joined* when the second starts at the source offset where the first ended.
-Between joined records the flow wrote nothing to the target partition, so the offsets between them are
-transaction markers and aborted attempts, which no read_committed reader meets.
+Between joined records the flow wrote nothing of this pair to the target partition, so the offsets between
+them are transaction markers and aborted attempts, which no read_committed reader meets; with a handler,
+also records of other pairs that share the target partition.
 """
 
 from __future__ import annotations
@@ -66,8 +67,9 @@ class MapKey(NamedTuple):
 class MapRecord:
     """What one transaction did to one pair of partitions. Ends are exclusive, times epoch ms.
 
-    ``target_start`` is where the pair's previous record ended when that is known, otherwise the first
-    record's offset: no record that a reader could meet lies between it and the first segment.
+    ``target_start`` is where the pair's previous record ended when that is known and nobody else writes
+    there, otherwise the first record's offset: no record that a reader could meet lies between it and the
+    first segment.
     ``batch`` and ``attempt`` are the lane's instance.
 
     Raises:
@@ -119,7 +121,7 @@ class MapRecord:
         return sum(segment.count for segment in self.segments)
 
     def joins(self, following: MapRecord) -> bool:
-        """True when nothing of the flow lies between this record and ``following``, on both sides."""
+        """True when nothing of the pair lies between this record and ``following``, on both sides."""
         return (
             (self.source, self.target) == (following.source, following.target)
             and self.source_end == following.source_start
