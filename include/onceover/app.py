@@ -34,16 +34,18 @@ class FlowWatch:
     Args:
         path: the flow file.
         run: the settings that the run was started with; None where the run starts: those of the file.
+        begun_with: the flow as the run was started with it; in effect until the file says something else
+            that is in order. None where the run starts: the file has to be in order.
 
     Attributes:
         flow: the newest valid version that was read.
         run: what stays as it was when the run began.
     """
 
-    def __init__(self, path: Path, run: RunSettings | None = None) -> None:
+    def __init__(self, path: Path, run: RunSettings | None = None, begun_with: Flow | None = None) -> None:
         self._path = path
-        self._stamp = self._stat()
-        self.flow: Flow = load_flow(path)
+        self._stamp = self._stat() if begun_with is None else None
+        self.flow: Flow = begun_with or load_flow(path)
         self.run: RunSettings = run or RunSettings.of(self.flow)
 
     def current(self) -> Flow:
@@ -139,10 +141,10 @@ def lane_task(
         return CopySettings(
             max_interval_s=flow.transaction.max_interval_ms / 1000,
             max_bytes=flow.transaction.max_bytes,
-            bytes_per_second=None if limit is None else limit / flow.lanes,
+            bytes_per_second=None if limit is None else limit / me.lanes,
         )
 
-    memory = watch.flow.limits.memory_per_lane_bytes
     exactly_once = watch.run.delivery == EXACTLY_ONCE
     treatment = treatment_of(watch.flow, watch.run)
+    memory = watch.current().limits.memory_per_lane_bytes
     return LaneTask(me, source, target, settings, memory, give_up_s, exactly_once, treatment)

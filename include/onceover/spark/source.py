@@ -16,6 +16,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from onceover.errors import Fatal
 from onceover.spark.schema import DDL, FORMAT
 
 if TYPE_CHECKING:
@@ -23,15 +24,20 @@ if TYPE_CHECKING:
     # needs (0.8 s of imports) is loaded where it copies.
     import pyarrow as pa
 
+    from onceover.config.flowfile import Flow
     from onceover.engine.planner import Planner
     from onceover.model import TopicPartition
 
 
 @dataclass
 class LanePartition(InputPartition):
-    """One lane's task: what to copy, for whom, until when. Names and numbers only, no secrets."""
+    """One lane's task: what to copy, for whom, until when. No secrets: a flow holds their names only.
 
-    flow_path: str
+    ``flow`` is as the run was started with it: a file that is broken when a task begins stops nothing, and
+    other clusters in it wait for a restart.
+    """
+
+    flow: Flow
     settings: str
     generation: int
     run: str
@@ -69,6 +75,7 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._run = options["run"]
         self._lanes = int(options["lanes"])
         self._planner: Planner | None = None
+        self._flow: Flow | None = None
         self._ends: dict[TopicPartition, int] | None = None
 
     # ---- driver
@@ -95,10 +102,10 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {}
             for tp, offset in self._ends.items():
                 ends.setdefault(tp.topic, {})[tp.partition] = offset
-        length_s = self._plan().task_length_s()
+        length_s, flow = self._plan().task_length_s(), self._begun_with()
         return [
             LanePartition(
-                flow_path=self._flow_path,
+                flow=flow,
                 settings=self._settings,
                 generation=self._generation,
                 run=self._run,
@@ -120,12 +127,18 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._planner.close()
             self._planner = None
 
+    def _begun_with(self) -> Flow:
+        if self._flow is None:
+            raise Fatal("a task is planned before the flow was read")
+        return self._flow
+
     def _plan(self) -> Planner:
         if self._planner is None:
             from onceover.app import FlowWatch, open_clusters
             from onceover.engine.planner import Planner
 
             watch = FlowWatch(Path(self._flow_path))
+            self._flow = watch.flow
             self._planner = Planner(
                 watch.flow.flow, self._run, lambda: watch.current().spark.task_length_ms / 1000
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -37,20 +36,21 @@ def copy_lane(partition: LanePartition) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     # The task attempt id never repeats within a SparkContext, attempt numbers do (FACTS 7).
     attempt = 0 if context is None else context.taskAttemptId() + 1
-    watch = FlowWatch(Path(partition.flow_path), RunSettings.from_text(partition.settings))
+    begun_with = partition.flow
+    watch = FlowWatch(begun_with.path, RunSettings.from_text(partition.settings), begun_with)
     me = LaneIdentity(
-        watch.flow.flow,
+        begun_with.flow,
         partition.generation,
         partition.run,
         partition.lane,
         partition.lanes,
         (partition.token, attempt),
     )
-    source, target = open_clusters(watch.flow)
+    source, target = open_clusters(begun_with)
     try:
         # An outage longer than the task ends it without rows, so that Spark's retries are kept.
         task = lane_task(watch, me, source, target, give_up_s=partition.length_s)
-        yield from _receipts(watch.flow.flow, task.run(_until(partition)))
+        yield from _receipts(begun_with.flow, task.run(_until(partition)))
     except Fenced as error:
         # The driver sees the newer generation by itself and ends the run with exit code 4.
         log.warning("lane %d stops: %s", partition.lane, error)

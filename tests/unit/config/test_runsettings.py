@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onceover.app import FlowWatch
+from onceover.config.load import load_flow
 from onceover.config.runsettings import RunSettings
 from onceover.engine.layout import Layout
 from onceover.errors import UsageError
@@ -65,6 +67,29 @@ def test_a_task_that_opens_a_changed_file_keeps_the_settings_of_its_run(tmp_path
     path = tmp_path / "f.yaml"
     _write(path)
     assert FlowWatch(path, _FULL).run == _FULL
+
+
+def test_a_task_begins_with_the_flow_of_its_run_although_the_file_is_broken(tmp_path: Path) -> None:
+    """And takes what may change live as soon as the file is in order again."""
+    path = tmp_path / "f.yaml"
+    _write(path, transaction={"max_interval": "1s"})
+    begun_with = pickle.loads(pickle.dumps(load_flow(path)))  # noqa: S301 - as Spark carries it
+    path.write_text("flow: [")
+    watch = FlowWatch(path, RunSettings.of(begun_with), begun_with)
+    assert watch.current() == begun_with
+    _write(path, transaction={"max_interval": "2s"}, topics={"include": ["b"]}, lanes=1)
+    assert watch.current().transaction.max_interval_ms == 2000
+
+
+def test_what_changed_before_a_task_begins_is_in_effect_for_it(tmp_path: Path) -> None:
+    """The flow that the task brings along is older than the file."""
+    path = tmp_path / "f.yaml"
+    _write(path, transaction={"max_interval": "1s"})
+    begun_with = load_flow(path)
+    _write(path, transaction={"max_interval": "2s"})
+    watch = FlowWatch(path, RunSettings.of(begun_with), begun_with)
+    assert watch.flow == begun_with
+    assert watch.current().transaction.max_interval_ms == 2000
 
 
 def test_handler_args_travel_unresolved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
