@@ -184,7 +184,6 @@ def test_heartbeat_shows_who_runs_and_its_absence_that_nobody_does(case: FlowCas
                 "run": layout.run,
                 "at_ms": int(time.time() * 1000) - SILENT_AFTER_MS - 1,
                 "pid": 1,
-                "refused": [],
             },
         )
         silent = flow.status()

@@ -13,7 +13,6 @@ from uuid import UUID
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
-from onceover.engine.layout import Layout
 from onceover.engine.naming import Naming
 from onceover.engine.statelog import StateLog
 from onceover.engine.topicplan import Loop
@@ -23,10 +22,14 @@ from onceover.kafka.cluster import Cluster, TopicInfo
 
 @dataclass(frozen=True)
 class OtherFlow:
-    """A flow as its state describes it; ``layout`` is None when it never came that far."""
+    """A flow as its state describes it.
+
+    Args:
+        clusters: ids of its source and target, each None where its state does not tell.
+    """
 
     name: str
-    layout: Layout | None
+    clusters: tuple[str | None, str | None]
     enrolments: tuple[Enrolment, ...]
 
 
@@ -38,7 +41,7 @@ class OtherFlows:
         without: name of a flow that is left out.
     """
 
-    def __init__(self, cluster: Cluster, without: str | None = None) -> None:
+    def __init__(self, cluster: Cluster, *, without: str | None = None) -> None:
         self._cluster = cluster
         self._without = without
         self._logs: dict[tuple[str, UUID], StateLog] = {}
@@ -81,9 +84,10 @@ class OtherFlows:
 
 
 def _described(flow: str, values: Mapping[str, Any]) -> OtherFlow:
-    layout = values.get(names.LAYOUT)
-    enrolments = tuple(read_enrolments(values).values())
-    return OtherFlow(flow, None if layout is None else Layout.from_json(layout), enrolments)
+    # Not read as a Layout: another version's flow is as real, and of its layout only this matters.
+    layout = values.get(names.LAYOUT, {})
+    clusters = layout.get("source_cluster_id"), layout.get("target_cluster_id")
+    return OtherFlow(flow, clusters, tuple(read_enrolments(values).values()))
 
 
 def writers(flows: list[OtherFlow]) -> dict[str, str]:
@@ -101,8 +105,8 @@ def loops(flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str
     """
     found: dict[str, Loop] = {}
     for flow in flows:
-        layout = flow.layout
-        if layout is None or (layout.source_cluster_id, layout.target_cluster_id) != (target_id, source_id):
+        pairs = zip(flow.clusters, (target_id, source_id), strict=True)
+        if any(seen not in (None, expected) for seen, expected in pairs):
             continue
         for enrolment in flow.enrolments:
             if enrolment.active and naming.target_name(enrolment.target) == enrolment.source:

@@ -117,8 +117,6 @@ class Supervisor:
 
     def _check_one_way(self) -> None:
         found = overlap(self._reader.read(self._scope().rules, {}, {}, sync_configs=False))
-        for error in self._reader.unreadable.values():
-            raise error
         if not found:
             return
         verdict, loop = found[0]

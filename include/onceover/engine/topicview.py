@@ -18,7 +18,6 @@ from onceover.engine.otherflows import OtherFlows, loops, writers
 from onceover.engine.plan import Refusal
 from onceover.engine.scope import Rules, Verdict
 from onceover.engine.topicplan import Loop, View
-from onceover.errors import OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin, TopicConfigs
 from onceover.kafka.cluster import Cluster, TopicInfo
@@ -95,17 +94,12 @@ class TopicReader:
             managed=managed,
             elsewhere=elsewhere,
             loops=looping,
-            unreadable={flow: error.message for flow, error in self.unreadable.items()},
+            unreadable={f: e.message for f, e in {**self._here.unreadable, **self._there.unreadable}.items()},
             sync_configs=sync_configs,
             adopt=adopt,
         )
         view = replace(view, target_ends=self._ends(view))
         return self._with_configs(view) if sync_configs else view
-
-    @property
-    def unreadable(self) -> dict[str, OnceoverError]:
-        """Flows whose state could not be read last time."""
-        return {**self._here.unreadable, **self._there.unreadable}
 
     def _loops(self, rules: Rules, source: Mapping[str, TopicInfo]) -> dict[str, Loop]:
         """Return what other flows copy back; under ``prefix`` nothing can be, and nothing is read."""

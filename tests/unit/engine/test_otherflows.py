@@ -7,30 +7,16 @@ from dataclasses import replace
 import pytest
 
 from onceover.engine.enrolment import Enrolment
-from onceover.engine.layout import Layout
 from onceover.engine.naming import IDENTITY, PREFIX, Naming
 from onceover.engine.otherflows import OtherFlow, loops, writers
 from onceover.engine.topicplan import Loop
 from tests.unit.engine.topicworld import leave, source_id, target_id
 
-LAYOUT = Layout(
-    generation=1,
-    run="r",
-    lanes=1,
-    fence_up_to=0,
-    ready=True,
-    source_cluster_id="WEST",
-    target_cluster_id="EAST",
-    flow_sha256="",
-    started_at_ms=1,
-    host="h",
-)
-
 
 def back(source: str = "t", target: str = "t") -> OtherFlow:
     """Return a flow from west to east that copies ``source`` to ``target``."""
     enrolment = Enrolment(source, target, source_id(source), target_id(target), {0: 0}, 7)
-    return OtherFlow("back", LAYOUT, (enrolment,))
+    return OtherFlow("back", ("WEST", "EAST"), (enrolment,))
 
 
 def found(flow: OtherFlow, policy: str = IDENTITY) -> dict[str, Loop]:
@@ -43,16 +29,20 @@ def test_opposite_flow_with_the_same_names_is_a_loop() -> None:
     assert found(back()) == {"t": Loop("back", 7)}
 
 
+def test_opposite_flow_whose_clusters_are_not_known_counts_as_one() -> None:
+    """Written by another version: better left out than round for ever."""
+    assert found(replace(back(), clusters=(None, None))) == {"t": Loop("back", 7)}
+
+
 @pytest.mark.parametrize(
     "near_miss",
     [
-        replace(back(), layout=replace(LAYOUT, source_cluster_id="NORTH")),
-        replace(back(), layout=replace(LAYOUT, target_cluster_id="NORTH")),
-        replace(back(), layout=None),
+        replace(back(), clusters=("NORTH", "EAST")),
+        replace(back(), clusters=("WEST", "NORTH")),
         replace(back(), enrolments=(leave(back().enrolments[0]),)),
         back("t", "west.t"),
     ],
-    ids=["from another cluster", "to another cluster", "never started", "has left it", "under another name"],
+    ids=["from another cluster", "to another cluster", "has left it", "under another name"],
 )
 def test_near_misses_are_no_loops(near_miss: OtherFlow) -> None:
     """Each of them leaves the topic alone, or ends somewhere else."""
