@@ -7,19 +7,14 @@ person were approved; anything else that has come meanwhile is shown in a new ru
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover.errors import OnceoverError, Retriable
-from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.secrets import environment
+from onceover_airflow.flowcontext import flow_at_hand
 
 if TYPE_CHECKING:
-    from onceover.config.flowfile import Flow
     from onceover.engine.topicsync import SyncPlan
 
 log = logging.getLogger(__name__)
@@ -45,7 +40,7 @@ def read_plan(flow: str) -> SyncPlan:
     """Return the plan as of now."""
     from onceover import topicrun
 
-    with _flow(flow) as loaded:
+    with flow_at_hand(flow) as loaded:
         return topicrun.plan_topics(loaded)
 
 
@@ -88,7 +83,7 @@ def apply_topics(flow: str) -> dict[str, Any]:
         show(planned)
         check_approved(planned, approved["risk_id"])
 
-    with _flow(flow) as loaded:
+    with flow_at_hand(flow) as loaded:
         applied = topicrun.apply_topics(loaded, check)
     for line in applied.describe().splitlines():
         log.info(line)
@@ -131,21 +126,5 @@ def report_topics(flow: str) -> dict[str, Any]:
 
 def synced_uri(flow: str) -> str:
     """Return the asset of a flow's topics; flow names hold no dot, so it is nobody's caught-up asset."""
-    with _flow(flow) as loaded:
+    with flow_at_hand(flow) as loaded:
         return f"kafka://{loaded.target.alias}/{loaded.flow}.topics"
-
-
-@contextmanager
-def _flow(ref: str) -> Iterator[Flow]:
-    """Yield the flow with its Connections at hand; errors of ours leave as Airflow's."""
-    from onceover.config.load import load_flow
-    from onceover_airflow.connections import connection_environment
-
-    try:
-        loaded = load_flow(ref)
-        with environment(connection_environment(loaded)):
-            yield loaded
-    except Retriable as error:
-        raise JobInterrupted(str(error)) from error
-    except OnceoverError as error:
-        raise AirflowFailException(str(error)) from error

@@ -1,0 +1,37 @@
+"""A flow with its Connections at hand, for the tasks that call the same code as the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from onceover.errors import OnceoverError, Retriable
+from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.secrets import environment
+
+if TYPE_CHECKING:
+    from onceover.config.flowfile import Flow
+
+
+@contextmanager
+def flow_at_hand(ref: str) -> Iterator[Flow]:
+    """Yield the flow with its Connections in the environment; errors of ours leave as Airflow's.
+
+    Raises:
+        JobInterrupted: a temporary failure (exit code 5); tried again.
+        AirflowFailException: any other error of ours.
+    """
+    from onceover.config.load import load_flow
+    from onceover_airflow.connections import connection_environment
+
+    try:
+        loaded = load_flow(ref)
+        with environment(connection_environment(loaded)):
+            yield loaded
+    except Retriable as error:
+        raise JobInterrupted(str(error)) from error
+    except OnceoverError as error:
+        raise AirflowFailException(str(error)) from error
