@@ -88,17 +88,19 @@ def obstacle_after(
     if refused.code not in _ABOUT_A_RECORD and obstacle.reencode_at != first:
         obstacle.reencode_at = first
         return
-    offset = _named_offset(refused, outgoing)
+    offsets = _named_offsets(refused, outgoing)
     stop = refused_record(
-        flow, source, offset, refused.code, refused.reason, too_large=refused.code == _TOO_LARGE
+        flow, source, offsets[0], refused.code, refused.reason, too_large=refused.code == _TOO_LARGE
     )
     if dead_letter is None or refused.code not in _ABOUT_A_RECORD:
-        obstacle.barrier, obstacle.stop = offset, stop
-    elif refused.record_index is None and outgoing.header.count > 1:
+        obstacle.barrier, obstacle.stop = offsets[0], stop
+    elif not refused.named and outgoing.header.count > 1:
         # Nobody knows which one it is: alone in its batch, it will be.
         obstacle.max_batch_bytes = 1
     else:
-        obstacle.divert[offset] = Reason(stop.code, f"{stop.message} ({stop.seen})")
+        # All of them at once: each refusal costs a transaction.
+        message = f"the target refuses the record ({stop.seen})"
+        obstacle.divert.update(dict.fromkeys(offsets, Reason(stop.code, message)))
 
 
 def _dead_letter_refused(
@@ -107,18 +109,15 @@ def _dead_letter_refused(
     if refused.code == _TOO_LARGE and outgoing.header.count > 1:
         obstacle.max_dead_letter_bytes = max(1, outgoing.header.size_bytes // 2)
         return
-    offset = _named_offset(refused, outgoing)
+    offset = _named_offsets(refused, outgoing)[0]
     obstacle.barrier = offset
     obstacle.stop = dead_letter_refused(
         flow, source, offset, outgoing.target.topic, f"error {refused.code}: {refused.reason}"
     )
 
 
-def _named_offset(refused: Refused, outgoing: Outgoing) -> int:
-    """Return the source offset of the record that the broker named, else of the batch's first one."""
-    left = refused.record_index or 0
-    for first, count in outgoing.source_runs:
-        if left < count:
-            return first + left
-        left -= count
-    return outgoing.source_runs[0][0]
+def _named_offsets(refused: Refused, outgoing: Outgoing) -> list[int]:
+    """Return the source offsets of the records that the broker named, else of the batch's first one."""
+    offsets = [first + n for first, count in outgoing.source_runs for n in range(count)]
+    named = sorted({offsets[index] for index in refused.named if index < len(offsets)})
+    return named or offsets[:1]

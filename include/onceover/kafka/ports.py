@@ -39,15 +39,15 @@ class Refused(Exception):
         outgoing: the batch.
         code: the broker's error code.
         reason: the broker's words; they never hold payload.
-        record_index: the record it named, by its place in the batch, None when it named none.
+        named: the records it named, by their places in the batch; empty when it named none.
     """
 
-    def __init__(self, outgoing: Outgoing, code: int, reason: str, record_index: int | None) -> None:
+    def __init__(self, outgoing: Outgoing, code: int, reason: str, named: Sequence[int] = ()) -> None:
         super().__init__(f"the target refuses a batch for {outgoing.target} (error {code}: {reason})")
         self.outgoing = outgoing
         self.code = code
         self.reason = reason
-        self.record_index = record_index
+        self.named = tuple(named)
 
 
 class TxnProducer(Protocol):

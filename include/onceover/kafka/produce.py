@@ -197,9 +197,9 @@ class ProduceLink:
 
 def refused(batch: Outgoing, answer: Any) -> Refused:
     """Return what the caller learns of a batch whose content the target does not take."""
-    named = next(iter(answer.record_errors or ()), None)
-    reason = (named.batch_index_error_message if named else None) or answer.error_message or ""
-    return Refused(batch, answer.error_code, reason, named.batch_index if named else None)
+    named = list(answer.record_errors or ())
+    reason = (named[0].batch_index_error_message if named else None) or answer.error_message or ""
+    return Refused(batch, answer.error_code, reason, [one.batch_index for one in named])
 
 
 def failure(cluster: Cluster, producer: str, api: Api, action: Action, code: int, subject: str) -> Exception:

@@ -168,7 +168,8 @@ def test_fetch_errors_end_the_loop(bad: FetchedPartition, error: type[Exception]
 
 def refusing(code: int, index: int | None = None) -> Callable[[Outgoing], Refused | None]:
     """Refuse the data of partition A."""
-    return lambda outgoing: Refused(outgoing, code, "why", index) if outgoing.source == A else None
+    named = [] if index is None else [index]
+    return lambda outgoing: Refused(outgoing, code, "why", named) if outgoing.source == A else None
 
 
 def test_refused_record_becomes_a_barrier_for_the_next_attempt() -> None:

@@ -18,7 +18,7 @@ def refuse(
     code: int,
     *,
     count: int = 5,
-    index: int | None = None,
+    named: tuple[int, ...] = (),
     obstacle: Obstacle | None = None,
     dead_letter: str | None = LETTERS,
     target: TopicPartition = A,
@@ -27,17 +27,17 @@ def refuse(
     batch = bytearray(stored(0, count))
     outgoing = Outgoing(target, parse_header(batch), batch, A, ((10, count),))
     learned = obstacle or Obstacle()
-    refused = Refused(outgoing, code, "the broker's words", index)
+    refused = Refused(outgoing, code, "the broker's words", named)
     obstacle_after(refused, outgoing, learned, "f", A, dead_letter)
     return learned
 
 
 @pytest.mark.parametrize("code", [32, 87])
-def test_named_record_is_diverted(code: int) -> None:
-    """The broker's words go along as the reason."""
-    learned = refuse(code, index=3)
-    expected = f"the target refuses the record at source offset 13 (error {code}: the broker's words)"
-    assert learned.divert == {13: Reason("RECORD_REFUSED", expected)}
+def test_named_records_are_diverted_at_once(code: int) -> None:
+    """The broker's words go along as the reason; each refusal would cost a transaction."""
+    learned = refuse(code, named=(3, 1))
+    reason = Reason("RECORD_REFUSED", f"the target refuses the record (error {code}: the broker's words)")
+    assert learned.divert == {11: reason, 13: reason}
     assert learned.barrier is None and not learned.empty
 
 
@@ -68,7 +68,7 @@ def test_refusals_that_are_not_about_a_record_stop_also_with_dead_letters(code: 
 
 def test_without_dead_letters_the_partition_stops_at_the_record() -> None:
     """As the flow file says."""
-    learned = refuse(87, index=2, dead_letter=None)
+    learned = refuse(87, named=(4, 2), dead_letter=None)
     assert learned.barrier == 12 and learned.stop is not None and learned.stop.code == "RECORD_REFUSED"
 
 
