@@ -7,7 +7,6 @@ the flow neither created nor adopted is changed by nothing but ``onceover topics
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -126,13 +125,11 @@ class _Planning:
         self._turn: list[Enrolment] = []
         self._refused: list[Refusal] = list(view.remarks)
         self._forget: dict[str, frozenset[str]] = {}
-        self._taken: Counter[str] = Counter()
         self._forms: dict[str, str] = {}
 
     def run(self) -> TopicPlan:
         verdicts = self._view.verdicts()
         enrolled = self._view.enrolled_by_source
-        self._taken.update(v.target_topic for v in verdicts if v.inside)
         self._forms = {colliding(name): name for name in self._view.target}
         for verdict in verdicts:
             old, info = enrolled.get(verdict.topic), self._view.source.get(verdict.topic)
@@ -229,8 +226,9 @@ class _Planning:
         if len(name) > MAX_NAME_LENGTH:
             problem = f"the name {name} would have {len(name)} characters, Kafka allows {MAX_NAME_LENGTH}"
             code = "NAME_TOO_LONG"
-        elif self._taken[name] > 1:
-            problem, code = f"another source topic would be called {name}, too", "NAME_TAKEN"
+        elif name in self._view.enrolled:
+            problem = f"source topic {self._view.enrolled[name].source} is copied to {name} already"
+            code = "NAME_TAKEN"
         elif other != name and name not in self._view.target:
             problem = (
                 f"the target refuses {name} beside {other}: the names differ in dots and underscores only"

@@ -102,6 +102,15 @@ def test_names_that_the_target_would_refuse(world: World, code: str) -> None:
     assert plan.enrol == ("fine",)
 
 
+def test_name_that_an_older_naming_gave_to_another_topic_is_taken() -> None:
+    """Two source topics in one copy would mix their records, and share one progress."""
+    world = World({"t": 1, "east.t": 1}, {"east.t": 1}, naming=PREFIX)
+    world.enrol("east.t")
+    plan = world.plan()
+    assert codes(plan) == ["NAMING_CHANGED", "NAME_TAKEN"]
+    assert not plan.enrol
+
+
 def test_topics_without_a_leader_wait_and_hold_up_nobody() -> None:
     """A broker with their only replica is away."""
     view = World({"t": 1, "u": 1}).view()
