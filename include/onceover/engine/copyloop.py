@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from onceover.engine import names
-from onceover.engine.obstacles import Blocked, obstacle_after
+from onceover.engine.obstacles import Blocked, TryOtherwise, obstacle_after
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.reading import Source, Throttle
 from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, pieces
@@ -278,7 +278,7 @@ class CopyLoop:
         partition = self.partitions[outgoing.source]
         dead_letter = partition.dead_letter.target.topic if partition.dead_letter else None
         obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source, dead_letter)
-        raise MustReset(f"{partition.source}: {refused}") from refused
+        raise TryOtherwise(f"{partition.source}: {refused}") from refused
 
     # ---- committing
 

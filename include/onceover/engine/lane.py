@@ -19,7 +19,7 @@ from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until
 from onceover.engine.enrolment import Enrolment, owned, read_enrolments
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
-from onceover.engine.obstacles import Obstacle
+from onceover.engine.obstacles import Obstacle, TryOtherwise
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.resume import check_instance, gather, read_progress, resting_progress
 from onceover.engine.statelog import StateLog
@@ -108,6 +108,8 @@ class LaneTask:
                 return
             except EnrolmentsChanged:
                 log.info("lane %d begins again: its partitions have changed", self.me.lane)
+            except TryOtherwise as error:
+                log.info("lane %d tries otherwise: %s", self.me.lane, error)
             except (MustReset, Retriable) as error:
                 log.info("lane %d begins again: %s", self.me.lane, error)
                 self.source.close()

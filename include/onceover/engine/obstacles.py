@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from onceover.engine.stops import Stop, dead_letter_refused, refused_record
+from onceover.errors import MustReset
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
 
@@ -55,6 +56,13 @@ class Obstacle:
         """Forget the diverted records before ``position``: they are committed."""
         for offset in [offset for offset in self.divert if offset < position]:
             del self.divert[offset]
+
+
+class TryOtherwise(MustReset):
+    """The target refused a batch, and the next attempt does something else about it.
+
+    Not for the back-off: waiting helps nobody, and every refusal narrows the obstacle down.
+    """
 
 
 class Blocked(Exception):
