@@ -82,6 +82,7 @@ class FakeProducer:
 
     def send(self, batches: Sequence[Outgoing]) -> None:
         for batch in batches:
+            assert len(batch.batch) < 1 << 20, "larger than what a topic takes by default"
             for record in decode(batch.header, memoryview(batch.batch)):
                 assert record.key is not None and record.value is not None
                 self._records[record.key.decode()] = json.loads(record.value)
