@@ -13,7 +13,7 @@ from onceover.config.load import run_dir
 from onceover.engine.groupapply import Announce, Applied, GroupSync, Pause
 from onceover.engine.groupfollow import Followed, follow
 from onceover.engine.groupmap import GroupMap
-from onceover.engine.groupplan import GroupPlan
+from onceover.engine.groupplan import Approves, GroupPlan
 from onceover.engine.groups import Allowed, Direction
 from onceover.engine.groupview import GroupReader
 from onceover.engine.journal import Journal
@@ -29,11 +29,13 @@ class GroupWish:
         direction: which way groups are moved.
         patterns: anchored regular expressions; only groups that one of them matches. Empty: all of the flow.
         allowed: what is allowed beyond moving forward.
+        approves: asked about each row that may skip, repeat or remove something; None approves all.
     """
 
     direction: Direction = Direction.FAILOVER
     patterns: Sequence[str] = ()
     allowed: Allowed = field(default_factory=Allowed)
+    approves: Approves | None = None
 
     def selects(self) -> Callable[[str], bool]:
         """Return what tells whether a group was asked for.
@@ -98,6 +100,6 @@ def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
             lambda name: watch.current().groups.selects(name) and asked(name),
         )
         try:
-            yield GroupSync(reader, wish.allowed, journal, flow.state.replication_factor)
+            yield GroupSync(reader, wish.allowed, journal, flow.state.replication_factor, wish.approves)
         finally:
             reader.close()

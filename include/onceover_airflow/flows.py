@@ -25,6 +25,7 @@ CONTINUOUS: Final = "@continuous"
 CAUGHT_UP: Final = "caught-up"
 FOREVER: Final = "forever"
 RUN_LENGTH_PATTERN: Final = r"^(caught-up|forever|[1-9][0-9]*(ms|s|m|h|d))$"
+GROUPS_UNTIL_PATTERN: Final = r"^(once|[1-9][0-9]*(ms|s|m|h|d))$"
 # No more than what keeps an option from looking like another one; the job checks the rest.
 MASTER_PATTERN: Final = r"^([a-z][^\s]*)?$"
 
@@ -105,3 +106,53 @@ def master_param() -> Param:
         title="Spark master",
         description_md="Empty: as the flow file says.",
     )
+
+
+def group_params(*, until: str, approve: bool) -> dict[str, Param]:
+    """Return the form's fields for moving consumer groups.
+
+    Args:
+        until: how long by default; ``once`` or a duration.
+        approve: whether a person is asked about moves that skip or repeat records.
+    """
+    return {
+        "direction": Param(
+            "failover",
+            type="string",
+            enum=["failover", "failback"],
+            title="Direction",
+            description_md="`failover`: source to target. `failback`: target to source.",
+        ),
+        "group": Param(
+            "",
+            type="string",
+            title="Groups",
+            description_md="Regular expression for whole names, among those of the flow file. Empty: all.",
+        ),
+        "allow_rewind": Param(
+            False,
+            type="boolean",
+            title="Allow rewinds",
+            description_md="Also move groups backwards: they read records again.",
+        ),
+        "until": Param(
+            until,
+            type="string",
+            pattern=GROUPS_UNTIL_PATTERN,
+            examples=["once", "10m", "1h"],
+            title="Until",
+            description_md="`once`, or for how long to keep them in place.",
+        ),
+        "apply": Param(
+            True,
+            type="boolean",
+            title="Apply",
+            description_md="Off: show the plan and change nothing.",
+        ),
+        "approve": Param(
+            approve,
+            type="boolean",
+            title="Ask",
+            description_md="Ask about moves that skip or repeat records. Off: such groups are left alone.",
+        ),
+    }

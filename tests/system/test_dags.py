@@ -56,7 +56,7 @@ def test_dag_files_import_nothing_heavy(tmp_path: Path) -> None:
 
 def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
     """Check, copy, report; the report runs after a failed copy, too, and does not hide it."""
-    assert set(dags) == COPYING | {"sync_topics"}
+    assert set(dags) == COPYING | {"sync_topics", "sync_group_offsets"}
     for dag in (dags[name] for name in COPYING):
         assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == TASKS
         assert dag.get_task("report_result").is_teardown
@@ -107,3 +107,26 @@ def test_topics_are_planned_approved_applied_and_reported(dags: dict[str, Any]) 
     assert dag.params.get_param("flow").schema["enum"] == ["always", "by-hand", "nightly"]
     assert dag.schedule is None
     assert dag.doc_md
+
+
+def test_scheduled_group_syncs_never_wait_for_an_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By hand a person is asked; on a schedule risky moves are left alone, and runs do not overlap."""
+    for name, schedule in (("hourly", "@hourly"), ("always", "@continuous")):
+        (tmp_path / f"{name}.yaml").write_text(
+            f'flow: {name}\nschedules: {{sync_group_offsets: "{schedule}"}}\n'
+        )
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
+    dags = DagBag(DAGS, collect_dags=True).dags
+    hourly, always, by_hand = (dags[f"sync_group_offsets{suffix}"] for suffix in ("_hourly", "_always", ""))
+    common = {"direction": "failover", "group": "", "allow_rewind": False, "apply": True}
+    assert hourly.params.dump() == {**common, "flow": "hourly", "until": "once", "approve": False}
+    assert always.params.dump() == {**common, "flow": "always", "until": "1h", "approve": False}
+    assert by_hand.params["approve"] is True
+    assert [dag.max_active_runs for dag in (hourly, always)] == [1, 1]
+    assert {task.task_id: task.downstream_task_ids for task in by_hand.tasks} == {
+        "plan_groups": {"approve_moves"},
+        "approve_moves": {"apply_groups"},
+        "apply_groups": set(),
+    }

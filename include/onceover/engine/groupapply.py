@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from onceover.engine.groupplan import GroupPlan, GroupSteps, Row, exit_code, plan_groups, summary
+from onceover.engine.groupplan import Approves, GroupPlan, GroupSteps, Row, exit_code, plan_groups, summary
 from onceover.engine.groups import Allowed, Kind, remembered
 from onceover.engine.groupview import GroupReader
 from onceover.engine.journal import Journal
@@ -88,15 +88,22 @@ class GroupSync:
         allowed: what is allowed beyond moving forward.
         journal: everything is written down there.
         replication_factor: of the topic that remembers what was written, should it have to be created.
+        approves: asked about each row that may skip, repeat or remove something; None approves all.
     """
 
     def __init__(
-        self, reader: GroupReader, allowed: Allowed, journal: Journal, replication_factor: int
+        self,
+        reader: GroupReader,
+        allowed: Allowed,
+        journal: Journal,
+        replication_factor: int,
+        approves: Approves | None = None,
     ) -> None:
         self._reader = reader
         self._allowed = allowed
         self._journal = journal
         self._replication_factor = replication_factor
+        self._approves = approves
         self._prepared = False
         self._looks: dict[str, float] = {}
 
@@ -106,7 +113,7 @@ class GroupSync:
         Raises:
             As ``GroupReader.read``.
         """
-        return plan_groups(self._reader.read(), self._allowed)
+        return plan_groups(self._reader.read(), self._allowed, self._approves)
 
     def apply(self, announce: Announce, pause: Pause) -> Applied:
         """Plan, and write it.
@@ -220,7 +227,7 @@ def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartit
 def _moving(row: Row, now: Mapping[TopicPartition, CommittedOffset]) -> Refusal:
     seen = _offset(now, row.facts.receiving)
     return Refusal(
-        f"{row.group} {row.facts.receiving}",
+        row.object,
         "COMMITS_MOVE",
         f"somebody commits without being a member: {row.facts.current} became {seen} between two looks",
         "nothing, if it consumes there with assign(); otherwise run again",

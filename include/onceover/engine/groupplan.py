@@ -5,8 +5,8 @@ Invariant: a group with members on the receiving side, or of which anything is n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.engine.groups import UNREADABLE, Allowed, Decision, Direction, Facts, Kind, decide
@@ -77,18 +77,27 @@ class Row:
     decision: Decision
 
     @property
+    def is_risky(self) -> bool:
+        """True when a person should look first: it goes back, skips, or loses what it had."""
+        return self.decision.kind is Kind.REWIND or self.decision.risk in ("skip", "destructive")
+
+    @property
+    def object(self) -> str:
+        """Group and receiving partition, as plans name them."""
+        return f"{self.group} {self.facts.receiving}"
+
+    @property
     def change(self) -> Change:
         """What is done, in the form of every plan."""
         d = self.decision
         to = None if d.kind is Kind.DELETE else d.to
-        object_ = f"{self.group} {self.facts.receiving}"
-        return Change(f"{d.kind} group", object_, self.facts.current, to, d.reason, d.risk, d.records)
+        return Change(f"{d.kind} group", self.object, self.facts.current, to, d.reason, d.risk, d.records)
 
     @property
     def refusal(self) -> Refusal:
         """Why nothing is done."""
         d = self.decision
-        return Refusal(f"{self.group} {self.facts.receiving}", d.code, d.reason, d.resolve, d.blocks)
+        return Refusal(self.object, d.code, d.reason, d.resolve, d.blocks)
 
     def document(self) -> dict[str, Any]:
         """Return one entry of ``positions``."""
@@ -115,6 +124,10 @@ class Row:
         keys = ("committed", "lag", "translated", "current", "new")
         shown = ["-" if entry[key] is None else str(entry[key]) for key in keys]
         return (str(self.facts.giving), *shown, f"{self.decision.kind}: {self.decision.reason}")
+
+
+# Tells whether a risky row may be written.
+Approves = Callable[[Row], bool]
 
 
 @dataclass(frozen=True)
@@ -155,13 +168,9 @@ class GroupPlan(Plan):
         return any(row.decision.watch for step in self.steps for row in step.writes)
 
     @property
-    def risky(self) -> bool:
-        """True when a person should look first: a group is moved back, skips, or loses what it had."""
-        return any(
-            row.decision.kind is Kind.REWIND or row.decision.risk in ("skip", "destructive")
-            for step in self.steps
-            for row in step.writes
-        )
+    def risky(self) -> list[Row]:
+        """What a person should look at first."""
+        return [row for step in self.steps for row in step.writes if row.is_risky]
 
     @property
     def exit_code(self) -> int:
@@ -197,14 +206,21 @@ class GroupPlan(Plan):
         return "\n".join(lines)
 
 
-def plan_groups(view: GroupView, allowed: Allowed) -> GroupPlan:
-    """Return what is done about every group of the view."""
+def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = None) -> GroupPlan:
+    """Return what is done about every group of the view.
+
+    Args:
+        view: both clusters.
+        allowed: what is allowed beyond moving forward.
+        approves: asked about each risky row; None approves all.
+    """
     rows: list[Row] = []
     steps: list[GroupSteps] = []
     refused = [_unknown(view.giving, error) for error in view.errors]
     for group in view.groups:
         blocked = _blocked(group, view)
-        mine = [Row(group.name, f, d) for f in group.partitions if (d := decide(f, allowed, view.now_ms))]
+        decided = ((f, decide(f, allowed, view.now_ms)) for f in group.partitions)
+        mine = [_approved(Row(group.name, f, d), approves) for f, d in decided if d is not None]
         if blocked is not None:
             if group.error is not None or mine or group.type in _NOT_MOVED:
                 refused.append(blocked)
@@ -248,6 +264,19 @@ def summary(changes: Iterable[Change], refused: Iterable[Refusal]) -> str:
     for refusal in refused:
         counts[f"left alone {refusal.code}"] = counts.get(f"left alone {refusal.code}", 0) + 1
     return ", ".join(f"{what}: {count}" for what, count in counts.items()) or "nothing to do"
+
+
+def _approved(row: Row, approves: Approves | None) -> Row:
+    if approves is None or not row.is_risky or approves(row):
+        return row
+    decision = Decision(
+        Kind.LEFT,
+        f"nobody has approved this: {row.decision.kind} to {row.decision.to}, {row.decision.reason}",
+        code="NOT_APPROVED",
+        resolve="`onceover groups apply`, or approve it in the DAG sync_group_offsets",
+        blocks=True,
+    )
+    return replace(row, decision=decision)
 
 
 def _is_news(facts: Facts) -> bool:

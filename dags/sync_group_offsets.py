@@ -1,0 +1,69 @@
+"""`sync_group_offsets`: put consumer groups in place on the other side; `..._<flow>`: on its schedule."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, AssetAlias, Param, TriggerRule, task
+
+from onceover_airflow import flows, groups
+from onceover_airflow.errors import retry_interrupted
+
+DOC = """
+### Sync group offsets
+
+Commits, for every consumer group of one flow (a file in `include/flows`), the exact counterpart of its
+offsets on the other cluster: its consumers go on there with the first record they have not read. The same
+as `onceover groups plan`, `apply` and `follow`. *failback* goes from the target to the source.
+
+1. **plan_groups** shows in its log where every group would go on, and why. Changes nothing.
+2. **approve_moves** asks a person, under *Required Actions*, about groups that would be moved back or over
+   somebody else's commits. Skipped when there are none, and in scheduled runs: these leave such groups
+   alone. Rejected: nothing is written.
+3. **apply_groups** writes, once or for a while. Interrupted anywhere, it can be run again. What it did is
+   in `ONCEOVER_HOME/<flow>/journal/groups.jsonl`. It announces the asset
+   `kafka://<receiving alias>/<flow>.groups` when every group is in place, and fails, naming the way out,
+   when one waits for somebody's decision.
+
+A group with members on the receiving side is never written.
+"""
+MAX_MANUAL_RUNS = 16
+# One look after another for so long; then the next run begins, so that Airflow shows progress.
+CONTINUOUS_LENGTH = "1h"
+
+
+def build(dag_id: str, *, flow: Param, until: str, approve: bool, schedule: str | None = None) -> DAG:
+    """Return the DAG; a scheduled flow never overlaps its own last run, and never waits for an answer."""
+    with DAG(
+        dag_id,
+        schedule=schedule,
+        catchup=False,
+        max_active_runs=1 if schedule else MAX_MANUAL_RUNS,
+        is_paused_upon_creation=False,
+        doc_md=DOC,
+        tags=["onceover"],
+        params={"flow": flow, **flows.group_params(until=until, approve=approve)},
+    ) as dag:
+        retried = retry_interrupted()
+        name = "{{ params.flow }}"
+        plan = task(task_id=groups.PLAN_TASK, multiple_outputs=False, **retried)(groups.plan_groups)
+        confirm = groups.ApproveMovesOperator(task_id="approve_moves", flow=name, **retried)
+        # Not asked is as good as approved: what is risky is checked against the answer again.
+        apply = task(
+            task_id="apply_groups",
+            multiple_outputs=False,
+            trigger_rule=TriggerRule.NONE_FAILED,
+            outlets=[AssetAlias(groups.SYNCED_ALIAS)],
+            **retried,
+        )(groups.apply_groups)
+        plan(name) >> confirm >> apply(name)
+    return dag
+
+
+build("sync_group_offsets", flow=flows.flow_param(flows.flow_names()), until=groups.ONCE, approve=True)
+for planned in flows.scheduled_flows("sync_group_offsets"):
+    build(
+        f"sync_group_offsets_{planned.name}",
+        flow=flows.flow_param([planned.name]),
+        until=CONTINUOUS_LENGTH if planned.schedule == flows.CONTINUOUS else groups.ONCE,
+        approve=False,
+        schedule=planned.schedule,
+    )

@@ -1,0 +1,199 @@
+"""The tasks of the DAG ``sync_group_offsets``. Plain functions over the code that ``onceover groups`` runs.
+
+Invariant: a group is moved back, or over somebody else's commits, only where a person was shown exactly that
+group and partition and approved it; whatever else has come meanwhile is left alone and reported.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Asset, AssetAlias, get_current_context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED
+from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flowcontext import flow_at_hand
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from onceover.engine.groupplan import GroupPlan, Row
+    from onceover.engine.plan import Refusal
+    from onceover.grouprun import GroupWish
+
+log = logging.getLogger(__name__)
+
+# Outlet under which the flows' groups are announced: which flow it is, is known at run time only.
+SYNCED_ALIAS: Final = "onceover_groups_synced"
+PLAN_TASK: Final = "plan_groups"
+ONCE: Final = "once"
+FOLLOW_INTERVAL_S: Final = 10.0
+_DONE, _TEMPORARY = 0, 5
+
+
+def plan_groups(flow: str) -> dict[str, Any]:
+    """Show the plan in the log; return names and counts. Changes nothing.
+
+    Raises:
+        JobInterrupted: a cluster does not answer; tried again.
+        AirflowFailException: any other error.
+    """
+    planned = read_plan(flow, get_current_context()["params"])
+    _log(planned.describe())
+    return {
+        "flow": flow,
+        "plan_id": planned.plan_id,
+        "changes": len(planned.changes),
+        "refused": len(planned.refused),
+        "risky": [row.object for row in planned.risky],
+    }
+
+
+def read_plan(flow: str, params: Mapping[str, Any]) -> GroupPlan:
+    """Return the plan as of now."""
+    from onceover import grouprun
+
+    with flow_at_hand(flow) as loaded:
+        return grouprun.plan_groups(loaded, _wish(params))
+
+
+def apply_groups(flow: str) -> dict[str, Any]:
+    """Put the groups in place, once or for a while, and announce the asset when all are.
+
+    Raises:
+        AirflowSkipException: only a plan was asked for.
+        JobInterrupted: a cluster does not answer; tried again, which goes on from there.
+        AirflowFailException: a group waits for somebody's decision; or any other error.
+    """
+    context = get_current_context()
+    params = context["params"]
+    if not params["apply"]:
+        raise AirflowSkipException("only a plan was asked for")
+    approved = frozenset(context["ti"].xcom_pull(task_ids=PLAN_TASK)["risky"]) if params["approve"] else ()
+    counts, refused, code = _write(flow, params, lambda row: row.object in approved)
+    for refusal in refused:
+        log.warning("left alone: %s: %s; %s", refusal.object, refusal.message, refusal.resolve)
+    if code == _TEMPORARY:
+        raise JobInterrupted(_told(flow, refused))
+    if code != _DONE:
+        raise AirflowFailException(_told(flow, refused))
+    with flow_at_hand(flow) as loaded:
+        receiving = loaded.target if params["direction"] == "failover" else loaded.source
+        uri = f"kafka://{receiving.alias}/{loaded.flow}.groups"
+    context["outlet_events"][AssetAlias(SYNCED_ALIAS)].add(Asset(uri), extra=counts)
+    log.info("synced: %s", uri)
+    return counts
+
+
+def _write(
+    flow: str, params: Mapping[str, Any], approves: Callable[[Row], bool]
+) -> tuple[dict[str, Any], list[Refusal], int]:
+    from onceover import grouprun
+    from onceover.config.units import parse_duration_ms
+
+    wish = _wish(params, approves)
+    with flow_at_hand(flow) as loaded:
+        if params["until"] == ONCE:
+            applied = grouprun.apply_groups(loaded, wish, lambda plan: _log(plan.describe()), _wait)
+            refused = [*applied.plan.refused, *applied.refused]
+            counts = {"flow": flow, "changes_made": len(applied.done), "left": len(refused)}
+            return counts, refused, applied.exit_code
+        until_s = time.monotonic() + parse_duration_ms(params["until"]) / 1000
+        pause = _until(until_s)
+        followed = grouprun.follow_groups(loaded, wish, FOLLOW_INTERVAL_S, pause, log.info)
+        _log(followed.describe())
+        counts = {"flow": flow, "changes_made": followed.changes, "left": len(followed.refused)}
+        return counts, followed.refused, followed.exit_code
+
+
+def _wish(params: Mapping[str, Any], approves: Callable[[Row], bool] | None = None) -> GroupWish:
+    from onceover.engine.groups import Allowed, Direction
+    from onceover.grouprun import GroupWish
+
+    patterns = [params["group"]] if params["group"] else []
+    allowed = Allowed(rewind=params["allow_rewind"])
+    return GroupWish(Direction(params["direction"]), patterns, allowed, approves)
+
+
+def _wait(seconds: float) -> bool:
+    """Wait; a task that is ended meanwhile is ended by a signal."""
+    time.sleep(seconds)
+    return False
+
+
+def _until(at_s: float) -> Callable[[float], bool]:
+    def pause(seconds: float) -> bool:
+        left_s = max(0.0, at_s - time.monotonic())
+        time.sleep(min(seconds, left_s))
+        return time.monotonic() >= at_s
+
+    return pause
+
+
+def _told(flow: str, refused: Collection[Refusal]) -> str:
+    waiting = [refusal for refusal in refused if refusal.blocks]
+    shown = [f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in waiting[:MAX_LISTED]]
+    more = [f"and {len(waiting) - MAX_LISTED} more"] if len(waiting) > MAX_LISTED else []
+    return "\n".join([f"flow {flow}: groups that are not in place:", *shown, *more])
+
+
+def _log(text: str) -> None:
+    for line in text.splitlines():
+        log.info(line)
+
+
+class ApproveMovesOperator(ApprovalOperator):
+    """Wait until a person approves the moves that may skip or repeat records; skipped where there are none.
+
+    Rejected, or not answered in time, nothing is written.
+
+    :param flow: the flow's name (templated)
+    """
+
+    template_fields: Collection[str] = ("flow", "subject")
+
+    def __init__(self, *, flow: str, **kwargs: Any) -> None:
+        super().__init__(
+            subject="Flow {{ params.flow }}: groups that would skip or repeat records",
+            defaults=self.REJECT,
+            response_timeout=ANSWER_WITHIN,
+            **kwargs,
+        )
+        self.flow = flow
+
+    def execute(self, context: Context) -> Any:
+        """Put the question, or skip it.
+
+        Raises:
+            AirflowSkipException: there is nothing to ask, or nobody is to be asked.
+        """
+        params = context["params"]
+        planned = set(context["ti"].xcom_pull(task_ids=PLAN_TASK)["risky"])
+        if not params["apply"] or not params["approve"] or not planned:
+            raise AirflowSkipException("nothing to approve")
+        risky = [row for row in read_plan(self.flow, params).risky if row.object in planned]
+        self.body = question(risky)
+        return super().execute(context)
+
+
+def question(risky: Collection[Row]) -> str:
+    """Return the moves that may skip or repeat records, as Markdown."""
+    changes = [row.change for row in risky]
+    rows = [
+        f"| {c.what} | `{c.object}` | {c.from_} | {c.to} | {c.risk} {_count(c.records)} |"
+        for c in changes[:MAX_LISTED]
+    ]
+    lines = ["| change | of | from | to | offsets |", "|---|---|---|---|---|", *rows, ""]
+    if len(changes) > MAX_LISTED:
+        lines.append(f"and {len(changes) - MAX_LISTED} more: see the log of `{PLAN_TASK}`.")
+    lines.append("Offsets are as of now; groups move. **Reject** writes nothing at all, for no group.")
+    return "\n".join(lines)
+
+
+def _count(records: int | None) -> str:
+    return "an unknown number" if records is None else str(records)
