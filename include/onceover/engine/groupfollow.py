@@ -97,7 +97,6 @@ def follow(
         begun_s = clock()
         try:
             told = _look(sync, followed, pause, tell, told)
-            followed.temporary = False
         except Retriable as error:
             followed.failed += 1
             followed.temporary = True
@@ -112,6 +111,7 @@ def _look(
 ) -> set[Told]:
     applied = sync.apply(lambda _: None, pause)
     followed.refused = [*applied.plan.refused, *applied.refused]
+    followed.temporary = applied.temporary or applied.plan.temporary
     followed.changes += len(applied.done)
     if applied.done:
         wait_s = applied.since_s if applied.since_s is not None else applied.delay_s or 0.0

@@ -1,0 +1,149 @@
+"""Two clusters' groups in memory, with the view that the real reader would give of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from onceover.engine.groupplan import GroupFacts, GroupView
+from onceover.engine.groups import Direction, Facts, Remembered
+from onceover.errors import OnceoverError
+from onceover.kafka.calls import CommittedOffset, OffsetToCommit
+from onceover.kafka.groupadmin import HasMembers
+from onceover.model import TopicPartition
+from onceover.wire.offsetlookup import Translated
+
+HERE, THERE = TopicPartition("orders", 0), TopicPartition("east.orders", 0)
+SHIFT = 100
+NOW_MS = 1_700_000_000_000
+
+
+@dataclass
+class World:
+    """Stands in for ``GroupReader``, its memory and its receiving side. Offsets there are ``SHIFT`` higher.
+
+    Attributes:
+        here: what groups have committed on the giving side; ``there`` likewise, of the receiving one.
+        members: groups with members there.
+        broken: what reading a group's offsets raises there.
+        before_commit: called right before a commit reaches the coordinator.
+        log: what was written, in its order.
+    """
+
+    here: dict[str, int] = field(default_factory=dict)
+    there: dict[str, int] = field(default_factory=dict)
+    members: set[str] = field(default_factory=set)
+    broken: dict[str, OnceoverError] = field(default_factory=dict)
+    errors: tuple[OnceoverError, ...] = ()
+    types: dict[str, str] = field(default_factory=dict)
+    before_commit: Callable[[str], None] = lambda _: None
+    log: list[tuple[str, str]] = field(default_factory=list)
+    remembered: dict[str, Remembered] = field(default_factory=dict)
+    looks: int = 0
+
+    direction = Direction.FAILOVER
+
+    @property
+    def memory(self) -> World:
+        return self
+
+    @property
+    def receiving(self) -> World:
+        return self
+
+    # ---- GroupReader
+
+    def read(self) -> GroupView:
+        self.looks += 1
+        return GroupView(
+            "flights",
+            self.direction,
+            "east",
+            "west",
+            tuple(self._facts(name) for name in sorted(self.here.keys() | self.remembered.keys())),
+            self.errors,
+            NOW_MS + self.looks,
+        )
+
+    def _facts(self, name: str) -> GroupFacts:
+        facts = GroupFacts(
+            name=name,
+            type=self.types.get(name, "classic"),
+            there_state="stable" if name in self.members else "empty" if name in self.there else None,
+            error=self.broken.get(name),
+            partitions=(self._partition(name),) if name not in self.broken else (),
+            seen_s=time.monotonic(),
+        )
+        return facts
+
+    def _partition(self, name: str) -> Facts:
+        committed = self.here.get(name)
+        return Facts(
+            giving=HERE,
+            receiving=THERE,
+            committed=committed,
+            giving_end=50,
+            translation=None if committed is None else Translated(committed + SHIFT),
+            current=self.there.get(name),
+            end=50 + SHIFT,
+            last=self.remembered.get(name),
+        )
+
+    # ---- GroupMemory
+
+    def prepare(self, replication_factor: int) -> None:
+        self.log.append(("prepare", str(replication_factor)))
+
+    def write(
+        self, direction: Direction, changes: Mapping[str, Mapping[TopicPartition, Remembered | None]]
+    ) -> None:
+        assert direction is self.direction
+        for group, entries in changes.items():
+            for entry in entries.values():
+                self.log.append(("remember", group))
+                if entry is None:
+                    self.remembered.pop(group)
+                else:
+                    self.remembered[group] = entry
+
+    # ---- GroupAdmin of the receiving side
+
+    def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+        if group in self.broken:
+            raise self.broken[group]
+        offset = self.there.get(group)
+        return {} if offset is None else {THERE: CommittedOffset(0, offset, -1, "")}
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+        self.before_commit(group)
+        if group in self.members:
+            raise HasMembers(f"group {group} has members", code="HAS_MEMBERS")
+        self.log.append(("commit", group))
+        assert offsets[THERE].leader_epoch == -1
+        self.there[group] = offsets[THERE].offset
+
+    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
+        self.log.append(("delete", group))
+        for _ in partitions:
+            self.there.pop(group)
+
+
+class Lines:
+    """Stands in for the journal."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[str] = []
+
+    def planned(self, plan: Any) -> None:
+        self.outcomes += ["planned"] * len(plan.changes)
+
+    def done(self, *changes: Any) -> None:
+        self.outcomes += ["done"] * len(changes)
+
+    def refused(self, refusals: Iterable[Any]) -> None:
+        self.outcomes += ["refused" for _ in refusals]
+
+    def failed(self, error: OnceoverError) -> None:
+        self.outcomes.append(f"failed {error.code}")
