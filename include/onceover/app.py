@@ -9,7 +9,7 @@ from pathlib import Path
 
 from onceover.config.clients import resolve_clients
 from onceover.config.flowfile import Flow
-from onceover.config.load import load_flow
+from onceover.config.load import load_flow, run_dir
 from onceover.config.runsettings import EXACTLY_ONCE, RunSettings
 from onceover.engine.aclsync import AclSync
 from onceover.engine.copyloop import CopySettings, LaneIdentity
@@ -127,7 +127,7 @@ def supervisor(watch: FlowWatch, source: Cluster, target: Cluster) -> Supervisor
     letters = tuple(dead_letter_specs(watch.run))
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms, letters)
     acls = AclSync(source, target, lambda: watch.current().topics.sync_acls)
-    return Supervisor(identity(flow), source, target, scope, state, acls)
+    return Supervisor(identity(flow), source, target, scope, state, acls, run_dir(flow))
 
 
 def lane_task(

@@ -152,6 +152,8 @@ class Leader:
         for lane in range(ids):
             reached(Step.FENCE_LANE)
             fence(self._target, names.lane_id(self._flow.name, lane))
+        # What merges the offset map may touch nothing that the new generation's lanes write.
+        fence(self._target, names.map_id(self._flow.name))
 
     def _confirm(self, wanted: Layout) -> Layout:
         ready = wanted.as_ready()

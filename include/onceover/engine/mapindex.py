@@ -191,9 +191,10 @@ def _follow(store: MapStore, topic: MapTopic, partition: int, start: int, end: i
         raise MapChanged(partition)
     while (begin := at or Point(start)).offset < end:
         for chunk in topic.read({partition: begin}, {partition: end}):
-            if not store.apply(chunk, at):
-                break  # another process has applied it
-            at = Point(chunk.next_offset, chunk.epoch)
+            if chunk.next_offset > (at or begin).offset:
+                if not store.apply(chunk, at):
+                    break  # another process has applied it
+                at = Point(chunk.next_offset, chunk.epoch)
             yield
         at = store.point(partition)
     store.expire(partition, start)

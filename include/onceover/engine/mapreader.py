@@ -125,6 +125,8 @@ class MapTopic:
     def read(self, points: Mapping[int, Point], ends: Mapping[int, int]) -> Iterator[Chunk]:
         """Yield what is committed, from ``points`` to at least ``ends``, an answer at a time.
 
+        While an open transaction is waited for, answers come with nothing in them.
+
         Raises:
             MapChanged: a point is not in the log any more, or the log before it is another one (KIP-320).
             Retriable: a broker is away, or a transaction stays open before an end; begin again.
@@ -148,8 +150,8 @@ class MapTopic:
                     before = position.offset
                     entries = self._entries(position, tp, answer)
                     if position.offset > before:
-                        yield Chunk(tp.partition, entries, position.offset, position.last_fetched_epoch)
                         deadline = Deadline(_SETTLE_S)
+                    yield Chunk(tp.partition, entries, position.offset, position.last_fetched_epoch)
                     if position.offset >= ends[tp.partition]:
                         fetcher.remove(tp)
                 if deadline.passed:

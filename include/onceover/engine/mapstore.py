@@ -13,6 +13,7 @@ import sqlite3
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -72,6 +73,7 @@ _ALL: Final = """
 SELECT source_start, source_end, target_start, target_end, value, crc FROM record
 WHERE pair = ? AND +generation >= ? AND source_end > ? ORDER BY source_end
 """
+_PAGE: Final = 200
 
 
 class _Walks(NamedTuple):
@@ -262,23 +264,31 @@ class MapStore:
         """
         walks = _BY_TARGET if back else _BY_SOURCE
         above: list[MapRecord] = []
-        for record in self._walk(pair, walks.above, offset):
-            broken = bool(above) and not above[-1].joins(record)
-            above.append(record)
-            last = record.segments[-1] if record.segments else None
-            if broken or (last and (last.target_end if back else last.source_end) > offset):
-                break
         below: list[MapRecord] = []
-        for record in self._walk(pair, walks.below, offset):
-            following = below[-1] if below else above[0] if above else None
-            below.append(record)
-            if record.segments or (following is not None and not record.joins(following)):
-                break
+        with self.snapshot():
+            for record in self._walk(pair, walks.above, offset):
+                broken = bool(above) and not above[-1].joins(record)
+                above.append(record)
+                last = record.segments[-1] if record.segments else None
+                if broken or (last and (last.target_end if back else last.source_end) > offset):
+                    break
+            for record in self._walk(pair, walks.below, offset):
+                following = below[-1] if below else above[0] if above else None
+                below.append(record)
+                if record.segments or (following is not None and not record.joins(following)):
+                    break
         return [*reversed(below), *above]
 
     def records(self, pair: PairRow) -> Iterator[MapRecord]:
-        """Yield all records of a pair, in order."""
-        yield from self._walk(pair, _ALL, -1)
+        """Yield all records of a pair, in order.
+
+        In portions, between which other processes may write: a caller that needs one state of the store
+        takes a ``snapshot``.
+        """
+        after = -1
+        while page := list(islice(self._walk(pair, _ALL, after), _PAGE)):
+            yield from page
+            after = page[-1].source_end
 
     def span(self, pair: PairRow) -> tuple[int, int, int, int] | None:
         """Return first source, end source, first target and end target offset; None without records."""
@@ -321,6 +331,19 @@ class MapStore:
     def _all(self, query: str, *values: object) -> list[Any]:
         with _checked():
             return self._db.execute(query, values).fetchall()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """Let what is read inside be one state of the store. For moments: writers wait for its end."""
+        if self._db.in_transaction:
+            yield
+            return
+        with _checked():
+            self._db.execute("BEGIN")
+            try:
+                yield
+            finally:
+                self._db.execute("COMMIT")
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

@@ -57,6 +57,11 @@ def lane_id(flow: str, lane: int) -> str:
     return f"onceover.{flow}.{lane}"
 
 
+def map_id(flow: str) -> str:
+    """transactional.id of the upkeep of the offset map, which runs beside the leader."""
+    return f"onceover.{flow}.map"
+
+
 def enrolment_key(target_topic: str) -> str:
     """State key of a topic's enrolment."""
     return f"topic/{target_topic}"

@@ -42,6 +42,8 @@ class Step(Enum):
     COMMIT = "lane: EndTxn"
     COMMITTED = "lane: transaction committed"
     ENDED = "leader: end of the run"
+    MERGE_SENT = "map: merged records and tombstones written"
+    MERGE_COMMITTED = "map: merge committed"
     GROUP_REMEMBER = "groups: remember what is about to be written"
     GROUP_COMMIT = "groups: commit"
 

@@ -11,15 +11,17 @@ import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from onceover.engine import names
 from onceover.engine.aclsync import AclSync
 from onceover.engine.enroller import Enroller
-from onceover.engine.enrolment import read_enrolments
+from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.flowtopics import StateSettings, create_flow_topics
 from onceover.engine.layout import Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, now_ms
 from onceover.engine.managed import read_managed
+from onceover.engine.mapmerge import MapMerger, MapUpkeep
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.requests import read_layout, stop_request
 from onceover.engine.scope import Rules
@@ -73,6 +75,7 @@ class Supervisor:
         scope: asked at every discovery, so that the flow file may change meanwhile.
         state: replication of the flow's own topics.
         acls: keeps the target's ACLs in line with the source's.
+        home: folder of the flow's files, for the index of the offset map.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Supervisor:
         scope: Callable[[], Scope],
         state: StateSettings,
         acls: AclSync,
+        home: Path,
     ) -> None:
         self._flow = flow
         self._source = source
@@ -97,6 +101,8 @@ class Supervisor:
         self._requests = StateLog(target, others.topic, others.partition, calls.READ_UNCOMMITTED)
         self._reader = TopicReader(flow.name, source, target)
         self._enroller = Enroller(self.leader, source, target)
+        merger = MapMerger(target, flow.name, home, self.leader.catch_up, self._enrolled)
+        self._upkeep = MapUpkeep(merger)
         self.refused: list[Refusal] = []
         self._discovered: Scope | None = None
         self._discovered_s = self._next_heartbeat_s = self._next_positions_s = 0.0
@@ -149,6 +155,7 @@ class Supervisor:
         if now >= self._next_positions_s:
             self._mirror_positions()
             self._next_positions_s = time.monotonic() + _POSITIONS_S
+        self._upkeep.tick()
 
     def _discovery_is_due(self, now_s: float) -> bool:
         """Tell whether the interval is over, or the flow file says something else than last time."""
@@ -157,7 +164,10 @@ class Supervisor:
 
     def _copied(self) -> dict[str, str]:
         """Return the topics that the flow copies, source name to target name."""
-        return {e.source: e.target for e in read_enrolments(self.leader.state.values).values() if e.active}
+        return {e.source: e.target for e in self._enrolled().values() if e.active}
+
+    def _enrolled(self) -> dict[str, Enrolment]:
+        return read_enrolments(self.leader.state.values)
 
     def stop_requested(self) -> bool:
         """Tell whether somebody has asked this run to stop (``onceover stop``)."""
@@ -183,6 +193,7 @@ class Supervisor:
     def close(self) -> None:
         """Close everything; the clusters belong to the caller."""
         self.leader.close()
+        self._upkeep.close()
         self._reader.close()
         self._requests.close()
         self._notes.close()

@@ -7,16 +7,16 @@ meets besides are records of other source partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, NamedTuple, Protocol, Self, TypeVar
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.layout import Layout
 from onceover.engine.mapindex import MapIndex
-from onceover.engine.mapstore import MapStore, PairRow, StoreDamaged
+from onceover.engine.mapstore import MapStore, StoreDamaged
 from onceover.engine.statelog import StateLog
 from onceover.errors import UsageError
 from onceover.kafka import calls
@@ -31,6 +31,7 @@ from onceover.wire.offsetlookup import (
     translate,
     translate_back,
 )
+from onceover.wire.offsetmap import MapRecord
 from onceover.wire.progress import ProgressMeta
 
 T = TypeVar("T")
@@ -192,18 +193,8 @@ class Translator:
         self, source: TopicPartition, own: TopicPartition, target: TopicPartition, offset: int, *, back: bool
     ) -> Translation:
         since = self.enrolment(source=source).since.get(source.partition, 0)
-
-        def look(store: MapStore) -> Translation | None:
-            pairs = {pair.target: pair._replace(since=since) for pair in store.pairs(source=source)}
-            own_pair, pair = pairs.get(own), pairs.get(target)
-            if pair is None or own_pair is None:
-                return None
-            if pair == own_pair:
-                return _of_own_pair(store, pair, offset, back=back)
-            records = bridge(list(store.records(pair)), store.runs(own_pair))
-            return (translate_back if back else translate)(records, offset)
-
-        return self._stored(look) or NotCovered(None, None, NO_MAP)
+        question = _Question(source, own, target, offset, back, since)
+        return self._stored(question.ask) or NotCovered(None, None, NO_MAP)
 
     def _asked(self, source: TopicPartition, look_up: Callable[[], Translation]) -> Translation:
         """Look up in what is at hand; read what is new when that does not cover it."""
@@ -301,15 +292,33 @@ class Translator:
         )
 
 
-def _of_own_pair(store: MapStore, pair: PairRow, offset: int, *, back: bool) -> Translation:
-    records = store.around(pair, offset, back=back)
-    found = (translate_back if back else translate)(records, offset)
-    if isinstance(found, Translated):
-        return found
-    span = store.span(pair)
-    if span is None:
-        return NotCovered(None, None, NO_MAP)
-    return NotCovered(*(span[2:] if back else span[:2]))
+class _Question(NamedTuple):
+    """What is asked of the store; ``own`` is the target partition of the same number as ``source``."""
+
+    source: TopicPartition
+    own: TopicPartition
+    target: TopicPartition
+    offset: int
+    back: bool
+    since: int
+
+    def ask(self, store: MapStore) -> Translation | None:
+        """Answer from one state of the store; None where it holds nothing of the pair."""
+        with store.snapshot():
+            pairs = {pair.target: pair._replace(since=self.since) for pair in store.pairs(source=self.source)}
+            own, pair = pairs.get(self.own), pairs.get(self.target)
+            if pair is None or own is None:
+                return None
+            if pair != own:
+                return self._in(bridge(list(store.records(pair)), store.runs(own)))
+            found = self._in(store.around(pair, self.offset, back=self.back))
+            span = store.span(pair)
+        if isinstance(found, Translated) or span is None:
+            return found
+        return NotCovered(*(span[2:] if self.back else span[:2]))
+
+    def _in(self, records: Sequence[MapRecord]) -> Translation:
+        return (translate_back if self.back else translate)(records, self.offset)
 
 
 def _check(offset: int) -> None:

@@ -36,6 +36,7 @@ class MapLog:
     generation: int = 1
     fates: dict[int, Fate] = field(default_factory=dict)
     starts: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, int] = field(default_factory=dict)
     entries: list[MapEntry] = field(default_factory=list)
     log_start: int = 0
     next_offset: int = 0
@@ -57,6 +58,7 @@ class MapLog:
                 self.end = self.target
             self.source += 1
         self.target += marker
+        self.ends[self.source] = self.end
         record = MapRecord(
             source=SOURCE,
             target=TARGET,
@@ -168,8 +170,9 @@ class MapLog:
                 start = self._stretch(source, known)
                 return start if start in known and self._before_or_in(start, offset, known) else None
         source = covered[-1] + 1
-        end = self._before(source, known)
-        return self._stretch(source, known) if offset == end else None
+        start = self._stretch(source, known)
+        inside = self._before_or_in(start, offset, known) and offset <= self.ends[source]
+        return start if inside else None
 
     def _stretch(self, source: int, known: set[int]) -> int:
         """The source offset after the kept record before ``source``, or where the stretch starts."""

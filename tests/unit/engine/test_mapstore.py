@@ -48,7 +48,7 @@ def assert_answers(log: MapLog, store: MapStore) -> None:
     assert [log.backwards(o) for o in targets] == [lookup(store, o, back=True) for o in targets]
 
 
-@settings(max_examples=150)
+@settings(max_examples=120)
 @given(st.lists(STEPS, max_size=30))
 def test_a_store_kept_up_to_date_answers_as_the_model(steps: list[Step]) -> None:
     """Also over restarts that missed merges whose tombstones are gone by now."""
@@ -60,7 +60,7 @@ def test_a_store_kept_up_to_date_answers_as_the_model(steps: list[Step]) -> None
     store.close()
 
 
-@settings(max_examples=100)
+@settings(max_examples=120)
 @given(st.lists(STEPS, max_size=30))
 def test_a_store_built_at_once_and_a_plain_reader_answer_as_the_model(steps: list[Step]) -> None:
     log, unused, store = MapLog(), MapStore(None), MapStore(None)

@@ -1,0 +1,215 @@
+"""Every offset is translated exactly, both ways, also while old map records are merged (G7).
+
+Expected answers come from reading both logs with ordinary clients, which know nothing of the map.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from onceover.app import open_clusters
+from onceover.config.load import HOME_VARIABLE
+from onceover.engine import names
+from onceover.engine.mapindex import FOLDER, read_map
+from onceover.engine.steps import Step
+from onceover.engine.translate import Translator
+from onceover.errors import Fenced, MustReset, UsageError
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
+from onceover.wire.offsetlookup import NotCovered, Translated
+from tests.support.adversary import Traffic
+from tests.support.merging import merge, merge_killed_at, merger
+from tests.support.replica import Replica, delete_topics
+from tests.support.wait import wait_until
+
+
+@contextmanager
+def target_of(replica: Replica) -> Iterator[Cluster]:
+    source, target = open_clusters(replica.flow.watch.flow)
+    with source, target:
+        yield target
+
+
+@contextmanager
+def translator(replica: Replica, home: Path | None) -> Iterator[Translator]:
+    with target_of(replica) as target, Translator(target, replica.name, home) as made:
+        yield made
+
+
+def nasty(replica: Replica, *, rounds: int = 6) -> TopicPartition:
+    """Copy interleaved and aborted transactions in several of our own, with markers at both ends."""
+    tp = TopicPartition(replica.topic(), 0)
+    with replica.running():
+        for _ in range(rounds):
+            replica.source.interleaved(tp.topic, 0)
+            replica.source.tiny_batches(tp.topic, 0, 3)
+            wait_until(lambda: not replica.partition_status(tp.topic)["lag_offsets"], 30, "it is copied")
+    last = replica.source.transaction(tp.topic)
+    last.send(0, replica.source.records(3))
+    last.abort()
+    replica.copy()
+    return tp
+
+
+def check(replica: Replica, made: Translator, tp: TopicPartition) -> None:
+    """Compare every offset both ways, to the very ends of both logs, with what the logs say."""
+    source, target = list(replica.source_records(tp.topic)), list(replica.target_records(tp.topic))
+    position = replica.partition_status(tp.topic)["position"]
+    for offset in range(position + 1):
+        index = bisect_left(source, offset)
+        assert made.to_target(tp, offset) == Translated(target[index - 1] + 1 if index else 0), offset
+    assert made.to_target(tp, position + 1) == NotCovered(0, position)
+    with target_of(replica) as cluster:
+        end = cluster.list_offsets([tp], calls.LATEST)[tp]
+    for offset in range(end + 1):
+        index = bisect_left(target, offset)
+        assert made.to_source(tp, offset) == Translated(source[index - 1] + 1 if index else 0), offset
+    beyond = made.to_source(tp, end + 1)
+    assert isinstance(beyond, NotCovered)
+    assert "does not reach it" in beyond.why
+
+
+def map_records(replica: Replica) -> int:
+    """How many records the map has, each key once."""
+    with target_of(replica) as target:
+        return sum(len(portion) for portion in read_map(target, replica.name))
+
+
+def test_every_offset_translates_both_ways_also_from_a_kept_index_and_after_a_merge(
+    replica: Replica, tmp_path: Path
+) -> None:
+    tp = nasty(replica)
+    home = tmp_path / "home"
+    for _ in range(2):
+        with translator(replica, home) as made:
+            check(replica, made, tp)
+    before = map_records(replica)
+    removed = merge(replica.flow.path)
+    assert removed > 0
+    assert map_records(replica) == before - removed
+    for place in (home, None):
+        with translator(replica, place) as made:
+            check(replica, made, tp)
+    assert merge(replica.flow.path) == 0
+    replica.copy()
+    with translator(replica, home) as made:
+        check(replica, made, tp)
+
+
+def test_a_merge_killed_beside_a_running_flow_changes_no_answer(replica: Replica, tmp_path: Path) -> None:
+    """kill -9 with merged records written, and just after their commit; the flow goes on meanwhile."""
+    tp, home = TopicPartition(replica.topic(), 0), tmp_path / "home"
+    replica.configure(transaction={"max_interval": "20ms"})
+    with replica.running(), Traffic(replica.source.bootstrap, {tp.topic: 1}, seed=3, pause_s=0.002):
+        with translator(replica, home) as made:
+            for step in (Step.MERGE_SENT, Step.MERGE_COMMITTED):
+                merge_killed_at(replica.flow.path, tmp_path / f"{step.name}.log", step)
+                made.refresh()
+                assert isinstance(made.to_target(tp, 0), Translated)
+        assert merge(replica.flow.path) > 0
+    replica.copy()
+    with translator(replica, home) as made:
+        check(replica, made, tp)
+
+
+def test_a_new_generation_fences_a_merge(replica: Replica) -> None:
+    """Between two of its transactions, and before it has taken its id."""
+    tp = nasty(replica, rounds=12)
+    with merger(replica.flow.path) as late, merger(replica.flow.path) as first:
+        steps = first.steps()
+        assert next(count for count in steps if count)
+        replica.flow.copy()
+        with pytest.raises(MustReset):
+            next(steps)
+        with pytest.raises(Fenced):
+            list(late.steps())
+    replica.copy()
+    with translator(replica, None) as made:
+        check(replica, made, tp)
+
+
+def test_a_merge_after_going_back_leaves_the_newer_copies(
+    replica: Replica, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """skip-to backwards copies again under keys that older records have: none of the new ones is lost."""
+    tp = nasty(replica)
+    merge(replica.flow.path)
+    code, _ = replica.command(
+        capsys, "partition", "skip-to", str(replica.flow.path), f"{tp.topic}:0", "20", "--apply"
+    )
+    assert code == 0
+    replica.copy(seconds=0.2)
+    merge(replica.flow.path)
+    replica.copy()
+    merge(replica.flow.path)
+    source, target = replica.source_records(tp.topic), replica.target_records(tp.topic)
+    where = {seen: offset for offset, seen in target.items()}
+    copied = [(offset, where[seen]) for offset, seen in source.items() if offset >= 20]
+    with translator(replica, None) as made:
+        for (last, last_there), (offset, there) in pairwise(copied):
+            assert made.to_target(tp, offset) == Translated(last_there + 1)
+            assert made.to_source(tp, there) == Translated(last + 1)
+
+
+def test_the_command_answers_or_says_what_is_covered(
+    replica: Replica, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
+    tp = nasty(replica, rounds=1)
+    flow, topic = str(replica.flow.path), tp.topic
+    position = replica.partition_status(topic)["position"]
+    code, found = replica.command(capsys, "translate", flow, topic, "0", "0", str(position + 5))
+    assert code == 0
+    assert [(a["offset"], a["covered"]) for a in found["answers"]] == [(0, True), (position + 5, False)]
+    assert found["answers"][0]["translated"] == 0
+    assert (found["answers"][1]["covered_from"], found["answers"][1]["covered_to"]) == (0, position)
+    assert list((tmp_path / "var" / replica.name / FOLDER).iterdir())
+    last, before = list(replica.target_records(topic))[-1], list(replica.source_records(topic))[-2]
+    code, found = replica.command(capsys, "translate", flow, topic, "0", str(last), "--to", "source")
+    assert (code, found["answers"][0]["translated"]) == (0, before + 1)
+    for arguments, wanted in (
+        ((topic, "7", "0"), "a partition from 0 to 0"),
+        (("nothing", "0", "0"), topic),
+        ((topic, "0", "-1"), "0 or more"),
+    ):
+        code, failed = replica.command(capsys, "translate", flow, "--to", "source", *arguments)
+        assert (code, wanted in failed["error"]["expected"]) == (2, True)
+
+
+def test_a_target_topic_that_was_made_anew_is_not_covered(replica: Replica) -> None:
+    """What the map says is about another topic of the same name."""
+    tp = nasty(replica, rounds=1)
+    delete_topics(replica.target_client, [tp.topic])
+    replica.target_topic(tp.topic)
+    with translator(replica, None) as made:
+        found = made.to_target(tp, 0)
+        assert isinstance(found, NotCovered)
+        assert "created anew" in found.why
+
+
+def test_a_map_topic_that_was_made_anew_is_read_anew(replica: Replica, tmp_path: Path) -> None:
+    """The index of the old one is not believed any more."""
+    tp = nasty(replica, rounds=1)
+    with translator(replica, tmp_path) as made:
+        assert isinstance(made.to_target(tp, 0), Translated)
+    delete_topics(replica.target_client, [names.map_topic(replica.name)])
+    replica.source.tiny_batches(tp.topic, 0, 3)
+    replica.copy()
+    with translator(replica, tmp_path) as made:
+        assert isinstance(made.to_target(tp, 0), NotCovered)
+        position = replica.partition_status(tp.topic)["position"]
+        assert isinstance(made.to_target(tp, position), Translated)
+    assert len(list((tmp_path / FOLDER).iterdir())) == 1
+
+
+def test_a_flow_that_never_ran_is_named(replica: Replica) -> None:
+    """Not "not covered": there is nothing to ask."""
+    with translator(replica, None) as made, pytest.raises(UsageError, match="has never been started"):
+        made.to_target(TopicPartition("t", 0), 0)
