@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -11,8 +12,10 @@ from onceover.app import identity, open_clusters, rules
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.engine import seedspec
+from onceover.engine.adopt import MirrorMaker, MirrorMakerOrigin
 from onceover.engine.flowtopics import StateSettings
 from onceover.engine.journal import Journal
+from onceover.engine.seamsearch import DEFAULT_LIMIT
 from onceover.engine.seed import Choice, SeedPlan
 from onceover.engine.seedapply import Seeded, Seeder, Wish
 from onceover.engine.seedorigin import (
@@ -27,7 +30,32 @@ from onceover.engine.seedorigin import (
 from onceover.errors import UsageError
 
 SEED: Final = "seed"
+ADOPT: Final = "adopt"
 Announce = Callable[[SeedPlan], None]
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """Which MirrorMaker 2 is taken over; None takes what the flow file and dedicated mode imply.
+
+    Args:
+        source: MirrorMaker's alias of the source cluster; ``target`` likewise.
+        offsets_topic: Connect's offsets topic on the target.
+        group: Connect's group of workers on the target.
+        workers_stay: the connector was stopped in a Connect cluster whose workers go on.
+        decided: file of offsets for partitions that cannot be proven.
+        window: records of a partition to compare at most.
+        topics: regular expression over source topics.
+    """
+
+    source: str | None = None
+    target: str | None = None
+    offsets_topic: str | None = None
+    group: str | None = None
+    workers_stay: bool = False
+    decided: str | None = None
+    window: int = DEFAULT_LIMIT
+    topics: str | None = None
 
 
 def plan_seed(flow: Flow, origin: str, choice: Choice, topics: str | None = None) -> SeedPlan:
@@ -48,6 +76,34 @@ def apply_seed(
     """
     with _seeder(flow, origin, choice, topics) as seeder, _journal(flow, SEED) as journal:
         return seeder.apply(journal, announce)
+
+
+def plan_adoption(flow: Flow, wish: Adoption) -> SeedPlan:
+    """Return what taking over a MirrorMaker 2 flow would do. Changes nothing."""
+    with _adopter(flow, wish) as seeder:
+        return seeder.plan()
+
+
+def apply_adoption(flow: Flow, wish: Adoption, announce: Announce) -> Seeded:
+    """Take over a MirrorMaker 2 flow that was stopped.
+
+    Args:
+        announce: shown the plan before anything is done.
+    """
+    with _adopter(flow, wish) as seeder, _journal(flow, ADOPT) as journal:
+        return seeder.apply(journal, announce)
+
+
+def _adopter(flow: Flow, wish: Adoption) -> AbstractContextManager[Seeder]:
+    mirror = MirrorMaker.dedicated(wish.source or flow.source.alias, wish.target or flow.target.alias)
+    if wish.offsets_topic:
+        mirror = replace(mirror, offsets_topic=wish.offsets_topic)
+    if wish.group:
+        mirror = replace(mirror, group=wish.group)
+    mirror = replace(mirror, workers_stay=wish.workers_stay)
+    decided = seedspec.parse_offsets(read_file(wish.decided), wish.decided) if wish.decided else {}
+    origin = MirrorMakerOrigin(mirror, decided, wish.window)
+    return open_seeder(flow, ADOPT, origin, Choice(), wish.topics)
 
 
 def _journal(flow: Flow, operation: str) -> Journal:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
 
 from onceover.cli import (
+    adopt,
     bench,
     clusters,
     demo,
@@ -64,6 +65,7 @@ def build_parser() -> argparse.ArgumentParser:
         partition,
         groups,
         seed,
+        adopt,
         translate,
         receipts,
         clusters,

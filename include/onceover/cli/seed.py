@@ -50,12 +50,11 @@ def register(subparsers: Subparsers) -> None:
         )
         action.add_argument("flow", metavar="FLOW", help="name or path")
         action.add_argument("--from", dest="origin", required=True, metavar="ORIGIN", help=FORMS)
-        add_choices(action)
+        _add_choices(action)
         action.set_defaults(func=plan if name == "plan" else apply)
 
 
-def add_choices(action: argparse.ArgumentParser) -> None:
-    """Add the options that say which topics, and what to do about open questions."""
+def _add_choices(action: argparse.ArgumentParser) -> None:
     action.add_argument("--topic", metavar="REGEX", help="only these source topics (anchored)")
     action.add_argument("--replace", action="store_true", help="write although there is progress already")
     action.add_argument(
@@ -67,30 +66,32 @@ def add_choices(action: argparse.ArgumentParser) -> None:
     action.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def choice(args: argparse.Namespace) -> Choice:
-    """Return the operator's answers.
+def check_pattern(text: str | None) -> str | None:
+    """Return the regular expression of ``--topic`` as it is.
 
     Raises:
-        UsageError: ``--topic`` is no regular expression.
+        UsageError: it is none.
     """
-    if args.topic is not None:
+    if text is not None:
         try:
-            re.compile(args.topic)
+            re.compile(text)
         except re.error as error:
-            raise UsageError(f"{args.topic!r} is no regular expression: {error}") from error
-    return Choice(args.replace, args.missing)
+            raise UsageError(f"{text!r} is no regular expression: {error}") from error
+    return text
 
 
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
-    planned = plan_seed(load_flow(args.flow), args.origin, choice(args), args.topic)
+    choice, topics = Choice(args.replace, args.missing), check_pattern(args.topic)
+    planned = plan_seed(load_flow(args.flow), args.origin, choice, topics)
     return CommandResult(planned.document(), planned.describe(), planned.exit_code)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it."""
     show = announcer(as_json=args.json)
-    seeded = apply_seed(load_flow(args.flow), args.origin, choice(args), show, args.topic)
+    choice, topics = Choice(args.replace, args.missing), check_pattern(args.topic)
+    seeded = apply_seed(load_flow(args.flow), args.origin, choice, show, topics)
     return CommandResult(seeded.document(), seeded.describe(), seeded.exit_code)
 
 

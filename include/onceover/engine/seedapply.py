@@ -250,11 +250,13 @@ class Seeder:
         leader = Leader(self.identity, self.source, self.target)
         try:
             layout = leader.seize()
+            prepared = self.origin.changes()
             self.origin.prepare(self._place)
             plan = self.plan()
             if plan.plan_id != first.plan_id:
                 announce(plan)
                 journal.planned(plan)
+            journal.done(*prepared)
             self._write(leader, layout, plan, journal)
             return Seeded(plan, layout.generation, len(plan.positions))
         finally:
@@ -271,8 +273,7 @@ class Seeder:
             for enrolment in enrolments:
                 progress.update(_progress(enrolment, plan, layout))
             _enrol(leader, enrolments, progress)
-            for tp in (tp for topic in batch for tp in _written(topic, plan)):
-                journal.done(by_position[str(tp)])
+            journal.done(*(by_position[str(tp)] for topic in batch for tp in _written(topic, plan)))
 
     def _create(self, plan: SeedPlan, journal: Journal) -> None:
         steps = plan.topic_plan

@@ -68,6 +68,22 @@ def seats_of(topics: Sequence[SeatedTopic]) -> Iterator[Seat]:
     return (seat for topic in topics for seat in topic.seats)
 
 
+def check_in_scope(offsets: Mapping[TopicPartition, int], topics: Sequence[SeatedTopic], where: str) -> None:
+    """Refuse offsets for partitions that are not the flow's: somebody has mistyped.
+
+    Raises:
+        UsageError: there are such.
+    """
+    strangers = sorted(offsets.keys() - {seat.source for seat in seats_of(topics)})
+    if strangers:
+        raise UsageError(
+            f"offsets are named for {len(strangers)} partitions that are not the flow's",
+            where=where,
+            expected="source partitions of topics in scope",
+            seen=", ".join(map(str, strangers[:5])),
+        )
+
+
 @dataclass(frozen=True)
 class GroupOrigin(Passive):
     """The committed offsets of a consumer group on the source."""
@@ -135,14 +151,7 @@ class FileOrigin(Passive):
         Raises:
             UsageError: the file names such a partition.
         """
-        strangers = sorted(self.offsets.keys() - {seat.source for seat in seats_of(topics)})
-        if strangers:
-            raise UsageError(
-                f"the file names {len(strangers)} partitions that are not the flow's",
-                where=self.path,
-                expected="source partitions of topics in scope",
-                seen=", ".join(map(str, strangers[:5])),
-            )
+        check_in_scope(self.offsets, topics, self.path)
         return Offers({tp: Offer(offset, f"from {self.path}") for tp, offset in self.offsets.items()})
 
 
