@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from onceover.cli.status import describe
 from onceover.engine.steps import Step
 from onceover.wire.batch import TRANSACTIONAL
 from tests.support.adversary import Adversary
@@ -64,7 +65,9 @@ def test_modes_change_in_both_directions_and_lose_and_repeat_nothing(case: FlowC
         flow = case.flow(delivery=mode)
         flow.copy()
         case.assert_complete()
-        assert flow.status()["delivery"] == mode
+        status = flow.status()
+        assert status["delivery"] == mode
+        assert ("at least once" in describe(status)) is (mode is ALO)
         before, inside = inside, in_transactions(case)
         assert (inside > before) is (mode is EO)
         case.feed()

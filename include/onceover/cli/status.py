@@ -9,6 +9,7 @@ from onceover.app import open_clusters, rules
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.flowfile import Flow
 from onceover.config.load import find_flow_files, load_flow
+from onceover.config.runsettings import AT_LEAST_ONCE
 from onceover.engine.status import flow_status
 from onceover.engine.topicstatus import describe_topics
 
@@ -52,8 +53,9 @@ def read_status(flow: Flow) -> dict[str, Any]:
 def describe(status: dict[str, Any]) -> str:
     """Return a flow's status as a table for people."""
     generation = f", generation {status['generation']}" if status["generation"] else ""
+    mode = f", {AT_LEAST_ONCE.replace('_', ' ')}" if status["delivery"] == AT_LEAST_ONCE else ""
     lines = [
-        f"{status['flow']}: {status['state']}{generation}  "
+        f"{status['flow']}: {status['state']}{generation}{mode}  "
         f"({status['source']['alias']} -> {status['target']['alias']}, lag {status['lag_offsets']} offsets, "
         f"oldest missing {status['oldest_missing_s']:.1f} s)"
     ]
