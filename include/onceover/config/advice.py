@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -9,10 +10,13 @@ from typing import Final
 import yaml
 
 from onceover.config.clients import ClientConfig
+from onceover.config.document import REFERENCE
+from onceover.config.faults import shown_key
 from onceover.config.flowfile import ClusterSpec, Flow
 from onceover.config.load import find_flow_files
 from onceover.config.rules import endpoints
 
+_SECRET_NAME: Final = re.compile(r"pass|secret|token|credential|private|api_?key", re.IGNORECASE)
 _LOOPBACK: Final = ("127.", "[::1]", "localhost")
 _FILES: Final = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 
@@ -25,6 +29,7 @@ def advise(
         *_cluster("source", flow, flow.source, source),
         *_cluster("target", flow, flow.target, target),
         *_state(flow, target),
+        *_handler_args(flow),
         *_same_name(flow, environ),
         *_opposite(flow, environ),
     ]
@@ -53,6 +58,15 @@ def _state(flow: Flow, target: ClientConfig) -> Iterator[str]:
             "state.replication_factor is 1: the flow stops while the one broker with its state is away; "
             "write 3 where the target has three brokers"
         )
+
+
+def _handler_args(flow: Flow) -> Iterator[str]:
+    for key, value in flow.handler_args.items():
+        if _SECRET_NAME.search(key) and isinstance(value, str) and not REFERENCE.search(value):
+            yield (
+                f"handler_args.{shown_key(key)} looks like a secret and stands in the flow file, and Spark's "
+                'workers get it as an option; write "${NAME}" and set the variable'
+            )
 
 
 def _same_name(flow: Flow, environ: Mapping[str, str] | None) -> Iterator[str]:

@@ -46,6 +46,16 @@ def test_check_makes_the_handler_as_the_workers_do(write_flow: FlowWriter) -> No
         _run("check", "orders-dr", "--sample", "3")
 
 
+def test_check_warns_of_secrets_among_the_arguments(write_flow: FlowWriter) -> None:
+    """A reference is resolved where it is used; a literal would travel as a Spark option."""
+    name = "tests.unit.handlers.samples:Keyed"
+    write_flow({"handler": name, "handler_args": {"api_key": "${PASSWORD}"}})
+    assert not [w for w in _run("check", "orders-dr").document["warnings"] if "handler_args" in w]
+    write_flow({"handler": name, "handler_args": {"api_key": "literal"}})
+    [warning] = [w for w in _run("check", "orders-dr").document["warnings"] if "handler_args" in w]
+    assert warning.startswith("handler_args.api_key looks like a secret") and "literal" not in warning
+
+
 def test_check_reports_the_flow_and_what_deserves_a_second_look(write_flow: FlowWriter) -> None:
     """Clusters, lanes and warnings, secrets as ***."""
     client = {

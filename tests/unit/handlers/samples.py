@@ -91,6 +91,17 @@ class Wider:
         return (record.replace(partition=self._partitions - 1),)
 
 
+class Keyed:
+    """Takes an argument that is a secret."""
+
+    def __init__(self, api_key: str) -> None:
+        self._api_key = api_key
+
+    def __call__(self, record: Record) -> Iterable[Record]:
+        """Keep every record."""
+        return (record,)
+
+
 class Fails:
     """Fails while it is made."""
 
