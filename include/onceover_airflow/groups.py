@@ -177,6 +177,8 @@ class ApproveMovesOperator(ApprovalOperator):
         if not params["apply"] or not params["approve"] or not planned:
             raise AirflowSkipException("nothing to approve")
         risky = [row for row in read_plan(self.flow, params).risky if row.object in planned]
+        if not risky:
+            raise AirflowSkipException("what was risky is so no more")
         self.body = question(risky)
         return super().execute(context)
 
