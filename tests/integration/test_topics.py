@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 
 from onceover.app import open_clusters
 from onceover.engine import names
+from onceover.engine.copyloop import CopyLoop
 from onceover.kafka.admin import Admin
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
@@ -104,7 +105,9 @@ def test_a_topic_leaves_and_returns_while_the_flow_runs(
     replica.assert_same()
 
 
-def test_a_topic_that_left_keeps_its_progress_over_a_restart(replica: Replica) -> None:
+def test_a_topic_that_left_keeps_its_progress_over_a_restart(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Its lane commits it again, as it is: the offsets of an idle group would expire."""
     topic = replica.topic("kept", partitions=2)
     replica.topic("other")
@@ -113,7 +116,16 @@ def test_a_topic_that_left_keeps_its_progress_over_a_restart(replica: Replica) -
     before = committed(replica)
     replica.configure(topics={"exclude": [topic.replace(".", "[.]")]})
     replica.write_flow()
+    renewed: set[TopicPartition] = set()
+    original = CopyLoop.claim
+
+    def spy(loop: CopyLoop) -> None:
+        renewed.update(loop.resting)
+        original(loop)
+
+    monkeypatch.setattr(CopyLoop, "claim", spy)
     assert replica.copy().records == 0
+    assert renewed == {(topic, 0), (topic, 1)}
     after = committed(replica)
     assert {tp: after[tp] for tp in before if tp.topic == topic} == {
         tp: offset for tp, offset in before.items() if tp.topic == topic
