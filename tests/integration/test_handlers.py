@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from onceover.engine.steps import Step
@@ -103,6 +104,42 @@ def test_killed_at_every_step(cases: Cases, form: str, step: Step, count: int) -
     case.kill(step, count)
     case.copy()
     assert case.held() == case.expected()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("form", FORMS)
+def test_output_of_an_at_least_once_flow_that_nothing_disturbs(cases: Cases, form: str) -> None:
+    """Undisturbed there are no repeats, and the map says where everything is."""
+    case = cases(form, delivery="at_least_once")
+    records = case.copy()
+    case.feed()
+    records += case.copy()
+    assert case.held() == case.expected()
+    check_map(case, records)
+
+
+def test_repartition_places_keys_as_other_clients_do(replica: Replica) -> None:
+    """Beside a producer of librdkafka with Kafka's default partitioner, on a topic of the same size."""
+    replica.configure(handler="onceover.handlers.rekey:Repartition", handler_args={"partitions": 6})
+    topic = replica.topic("a", 3)
+    keys = [b"key-%d" % number for number in range(60)]
+    for number, key in enumerate(keys):
+        record = RawRecord(key, b"v", (), T0_MS + number)
+        replica.source.plain(topic, number % 3, [record, record._replace(key=None)])
+    replica.copy()
+    other = f"{replica.name}-other"
+    replica.target_topic(other, 6)
+    producer = Producer({**replica.target_client, "partitioner": "murmur2"})
+    for key in keys:
+        producer.produce(other, b"v", key)
+    producer.flush(30)
+    expected, seen = (read_all(replica.target_client, name, 6) for name in (other, topic))
+    for number in range(6):
+        theirs = {record.key for record in expected[number].values()}
+        ours = {record.key for record in seen[number].values()}
+        # A null key keeps the number of its source partition.
+        assert ours == theirs | ({None} if number < 3 else set())
+    assert sum(map(len, seen.values())) == 120
 
 
 def failing(form: str) -> dict[str, Any]:
