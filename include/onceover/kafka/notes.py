@@ -1,4 +1,4 @@
-"""Small JSON records written outside transactions: requests, heartbeats. Through confluent-kafka.
+"""Small records written outside transactions: requests, heartbeats. Through confluent-kafka.
 
 Idempotent and acknowledged by all in-sync replicas; used by the driver and the command line only.
 """
@@ -6,7 +6,7 @@ Idempotent and acknowledged by all in-sync replicas; used by the driver and the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -20,8 +20,8 @@ _DELIVERY_TIMEOUT_S = 10.0
 _NAMED_KEYS = 3
 
 
-class NoteWriter:
-    """Writes key and JSON value into one partition; ``None`` removes the key."""
+class RecordWriter:
+    """Writes keys and values into one partition; a value of ``None`` is a tombstone."""
 
     def __init__(self, settings: ClientSettings, partition: TopicPartition) -> None:
         self._alias = settings.alias
@@ -36,29 +36,21 @@ class NoteWriter:
             }
         )
 
-    def write(self, key: str, value: Mapping[str, Any] | None) -> None:
-        """Write one record and wait for its acknowledgement.
-
-        Raises:
-            Retriable: not acknowledged in time.
-        """
-        self.write_all({key: value})
-
-    def write_all(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
+    def write(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
         """Write records in their order and wait until every one is acknowledged.
 
         Raises:
             Retriable: one was not acknowledged in time; which of the others were is not known.
         """
+        wanted = list(records)
         problems: list[str] = []
-        shown = ", ".join(map(repr, list(records)[:_NAMED_KEYS]))
+        shown = ", ".join(repr(key.decode("utf-8", "replace")) for key, _ in wanted[:_NAMED_KEYS])
         try:
-            for key, value in records.items():
-                body = None if value is None else json.dumps(value, separators=(",", ":")).encode()
+            for key, value in wanted:
                 self._producer.produce(
                     self._partition.topic,
-                    key=key.encode(),
-                    value=body,
+                    key=key,
+                    value=value,
                     partition=self._partition.partition,
                     on_delivery=lambda error, _: problems.append(error.str()) if error else None,
                 )
@@ -77,3 +69,34 @@ class NoteWriter:
         """Forget undelivered records; every ``write`` has waited already."""
         self._producer.purge()
         self._producer.flush(1)
+
+
+class NoteWriter:
+    """Writes key and JSON value into one partition; ``None`` removes the key."""
+
+    def __init__(self, settings: ClientSettings, partition: TopicPartition) -> None:
+        self._records = RecordWriter(settings, partition)
+
+    def write(self, key: str, value: Mapping[str, Any] | None) -> None:
+        """Write one record and wait for its acknowledgement.
+
+        Raises:
+            Retriable: not acknowledged in time.
+        """
+        self.write_all({key: value})
+
+    def write_all(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Write records in their order and wait until every one is acknowledged.
+
+        Raises:
+            Retriable: one was not acknowledged in time; which of the others were is not known.
+        """
+        self._records.write((key.encode(), _json(value)) for key, value in records.items())
+
+    def close(self) -> None:
+        """Forget undelivered records; every ``write`` has waited already."""
+        self._records.close()
+
+
+def _json(value: Mapping[str, Any] | None) -> bytes | None:
+    return None if value is None else json.dumps(value, separators=(",", ":")).encode()
