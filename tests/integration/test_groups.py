@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -18,8 +20,9 @@ from onceover.embed.processes import ChildProcess
 from onceover.engine.groupplan import GroupPlan
 from onceover.engine.groups import Allowed
 from onceover.engine.steps import Step
-from onceover.grouprun import GroupWish, apply_groups
+from onceover.grouprun import GroupWish, apply_groups, follow_groups
 from tests.support import topics_process
+from tests.support.adversary import Traffic
 from tests.support.feeds import PARTITIONS, feed
 from tests.support.groups import (
     commit,
@@ -34,6 +37,7 @@ from tests.support.groups import (
 )
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica
+from tests.support.wait import wait_until
 
 DONE, OPERATOR = 0, 3
 _SCRIPT = Path(topics_process.__file__)
@@ -294,3 +298,60 @@ def test_killed_at_a_step_apply_ends_the_same(groups: Groups, step: Step, count:
     groups.run("apply")
     assert [offset_of(groups.target, name, topic) for name in names] == [6, 6, 6]
     assert groups.run("apply")["changes"] == []
+
+
+def test_prefixed_copies_are_met_under_their_own_name_and_kept_in_place_by_two_syncs(groups: Groups) -> None:
+    """Each of two syncs takes what the other wrote for ours."""
+    replica, name = groups.replica, groups.name("two")
+    replica.configure(topics={"naming": "prefix"})
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(20))
+    replica.copy()
+    flow = replica.flow.watch.flow
+    commit(groups.source, name, topic, {0: 2})
+    groups.run("apply")
+
+    def other(_plan: GroupPlan) -> None:
+        commit(groups.source, name, topic, {0: 9})
+        apply_groups(flow, groups.wish(), lambda _: None, lambda _: False)
+
+    commit(groups.source, name, topic, {0: 5})
+    first = apply_groups(flow, groups.wish(), other, lambda _: False)
+    assert [refusal.code for refusal in first.refused] == ["COMMITS_MOVE"]
+    commit(groups.source, name, topic, {0: 12})
+    groups.run("apply")
+    assert offset_of(groups.target, name, f"east.{topic}") == 12
+
+
+def test_followed_while_everything_moves_a_group_is_in_place_at_the_end(groups: Groups) -> None:
+    """Copied, consumed and followed at once; a reader on the other side is met and left alone."""
+    replica, name, busy = groups.replica, groups.name("racing"), groups.name("busy")
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    commit(groups.source, busy, topic, {0: 3})
+    ending, told = threading.Event(), list[str]()
+    arguments = (replica.flow.watch.flow, groups.wish(), 0.05, ending.wait, told.append)
+    with ThreadPoolExecutor(1) as pool, member(groups.target, busy, topic, reset="earliest"):
+        following = pool.submit(follow_groups, *arguments)
+        try:
+            with replica.running(), Traffic(replica.source.bootstrap, {topic: 1}, seed=3, pause_s=0.002):
+                for _ in range(4):
+                    consume(groups.source, name, topic, 25, reset="earliest")
+            replica.copy()
+            theirs, ours = list(replica.source_records(topic)), list(replica.target_records(topic))
+            wanted = ours[100]
+            assert len(theirs) > 100
+
+            def arrived() -> bool:
+                assert not following.done(), following.result()
+                return offset_of(groups.target, name, topic) == ours[99] + 1
+
+            wait_until(arrived, _TIMEOUT_S, "the group is where it belongs", poll_s=0.1)
+        finally:
+            ending.set()
+    followed = following.result()
+    assert first_read(groups.target, name, topic) == wanted
+    assert offset_of(groups.target, busy, topic) is None
+    assert [refusal.code for refusal in followed.refused] == ["HAS_MEMBERS"]
+    assert followed.document()["delay_ms"]["max"] is not None

@@ -11,6 +11,7 @@ Losing it loses no record: groups are then looked at afresh, as the first time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from onceover.engine import names
@@ -26,6 +27,9 @@ VERSION: Final = 1
 # Small segments: only closed ones are compacted, and a continuous sync writes a record for each group that
 # has moved, every interval.
 _CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "segment.ms": "3600000"}
+
+# Positions of earlier writes that stay known: enough for as many syncs at once as anybody runs by mistake.
+_KEPT: Final = 4
 
 Entries = Mapping[TopicPartition, Remembered | None]
 
@@ -81,9 +85,12 @@ class GroupMemory:
     def write(self, direction: Direction, changes: Mapping[str, Entries]) -> None:
         """Remember entries of groups durably, None forgets one; all others stay.
 
+        What another sync of the same flow has remembered meanwhile stays known: its positions are ours, too.
+
         Raises:
             Retriable: not acknowledged in time.
         """
+        self._target.retry(self.read)
         records = {
             f"{direction}/{group}": self._merged(direction, group, new)
             for group, new in changes.items()
@@ -96,8 +103,10 @@ class GroupMemory:
             self._values.update(records)
 
     def _merged(self, direction: Direction, group: str, changes: Entries) -> dict[str, Any] | None:
-        merged: dict[TopicPartition, Remembered | None] = dict(self._entries(direction, group))
-        merged.update(changes)
+        before = self.of(direction, group)
+        merged: dict[TopicPartition, Remembered | None] = {**before}
+        for tp, entry in changes.items():
+            merged[tp] = entry if entry is None or tp not in before else _joined(before[tp], entry)
         topics: dict[str, dict[str, Any]] = {}
         for tp, entry in sorted(merged.items()):
             if entry is not None:
@@ -130,3 +139,8 @@ class GroupMemory:
 
 def _value(entry: Remembered) -> dict[str, Any]:
     return {"given": entry.given, "known": sorted(entry.known), "at_ms": entry.at_ms}
+
+
+def _joined(before: Remembered, entry: Remembered) -> Remembered:
+    latest = sorted(before.known - entry.known)[-_KEPT:]
+    return replace(entry, known=entry.known.union(latest))
