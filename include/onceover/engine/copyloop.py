@@ -120,11 +120,12 @@ class CopyLoop:
     _sent_bytes: int = 0
     _throttle: Throttle = field(default_factory=Throttle)
     _shared_targets: bool = field(init=False)
+    _handles: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        # With a handler or a dead-letter topic, partitions are no longer alone on their targets. The same
-        # for all partitions of a run, and asked here once: plain copies pay nothing for it.
+        # The same for all partitions of a run; asked once, so that plain copies pay nothing for it.
         self._shared_targets = any(p.shares_targets for p in self.partitions.values())
+        self._handles = any(p.handling is not None for p in self.partitions.values())
 
     def claim(self) -> None:
         """Write this instance beside every position, and what is known of stops, in one transaction.
@@ -204,9 +205,16 @@ class CopyLoop:
     def _produce(self, taken: list[tuple[PartitionCopy, list[Visible]]]) -> None:
         """Send the batches in rounds of one per partition (FACTS 3: a second one would be lost)."""
         streams = [(p, p.outgoing(visible)) for p, visible in taken if visible]
-        if self._shared_targets:
-            self._produce_shared(streams)
-        while streams and not self._shared_targets:
+        if self._handles:
+            self._produce_gathered(streams)
+        else:
+            self._produce_in_turns(streams)
+        if self._pending():
+            self._begin()
+
+    def _produce_in_turns(self, streams: list[tuple[PartitionCopy, Iterator[Outgoing]]]) -> None:
+        """Take one batch of every partition, and again, so that a request carries many partitions."""
+        while streams:
             batches: list[Outgoing] = []
             going = []
             for partition, stream in streams:
@@ -216,13 +224,11 @@ class CopyLoop:
                     going.append((partition, stream))
             streams = going
             if batches:
-                self._send(batches)
-        if self._pending():
-            self._begin()
+                self._send_rounds(batches)
 
-    def _produce_shared(self, streams: list[tuple[PartitionCopy, Iterator[Outgoing]]]) -> None:
-        """Send what may go to any partition: one source partition after the other, so that only one group
-        of batches at a time is expanded in memory; what they give is gathered into larger requests."""
+    def _produce_gathered(self, streams: list[tuple[PartitionCopy, Iterator[Outgoing]]]) -> None:
+        """Take one source partition after the other, so that only one group of batches at a time is
+        expanded in memory; what the handler gives for them is gathered into larger requests."""
         batches: list[Outgoing] = []
         size = 0
         for partition, stream in streams:
@@ -232,10 +238,11 @@ class CopyLoop:
                 if size >= _REQUEST_BYTES:
                     self._send_rounds(batches)
                     batches, size = [], 0
-        self._send_rounds(batches)
+        if batches:
+            self._send_rounds(batches)
 
     def _send_rounds(self, batches: list[Outgoing]) -> None:
-        for round_ in distinct_targets(batches):
+        for round_ in distinct_targets(batches) if self._shared_targets else [batches]:
             self._send(round_)
 
     def _next(self, partition: PartitionCopy, stream: Iterator[Outgoing]) -> Outgoing | None:
