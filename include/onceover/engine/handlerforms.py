@@ -211,21 +211,18 @@ def _row(batch: Any, row: int) -> wire.Record:
 
 def _by_partition(outputs: list[Any]) -> Iterator[tuple[int, Any]]:
     """Yield the rows of each target partition, in their order."""
-    if not outputs:
-        return
-    if len(outputs) == 1:
-        [rows] = outputs
-    else:
-        [rows] = pa.Table.from_batches(outputs).combine_chunks().to_batches()
-    partitions = rows.column(PARTITION).to_numpy()
-    if partitions[0] == partitions[-1] and (partitions == partitions[0]).all():
-        yield int(partitions[0]), rows
-        return
-    order = np.argsort(partitions, kind="stable")
-    ordered, found = rows.take(pa.array(order)), partitions[order]
-    borders = [0, *(np.flatnonzero(np.diff(found)) + 1).tolist(), len(found)]
-    for first, end in pairwise(borders):
-        yield int(found[first]), ordered.slice(first, end - first)
+    # Joined first: where a batch was handed over in parts, its output is many small ones.
+    joined = outputs if len(outputs) < 2 else pa.Table.from_batches(outputs).combine_chunks().to_batches()
+    for rows in joined:
+        partitions = rows.column(PARTITION).to_numpy()
+        if (partitions == partitions[0]).all():
+            yield int(partitions[0]), rows
+            continue
+        order = np.argsort(partitions, kind="stable")
+        ordered, found = rows.take(pa.array(order)), partitions[order]
+        borders = [0, *(np.flatnonzero(np.diff(found)) + 1).tolist(), len(found)]
+        for first, end in pairwise(borders):
+            yield int(found[first]), ordered.slice(first, end - first)
 
 
 class RecordHandling(_Form):
@@ -295,9 +292,9 @@ class RecordHandling(_Form):
             raise BadOutput(f"it returns {type(out).__name__} instead of records")
         if out.topic != given.topic or out.offset != given.offset:
             raise BadOutput("topic or offset of a record was changed")
-        if out.partition not in range(self.target_partitions):
+        if type(out.partition) is not int or out.partition not in range(self.target_partitions):
             raise BadOutput(f"a partition outside 0 to {self.target_partitions - 1}")
-        if out.timestamp_ms not in _INT64:
+        if type(out.timestamp_ms) is not int or out.timestamp_ms not in _INT64:
             raise BadOutput("a timestamp that is no 64-bit number")
         try:
             headers = tuple([(name.encode("utf-8", "surrogateescape"), v) for name, v in out.headers])

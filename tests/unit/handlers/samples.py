@@ -142,6 +142,8 @@ def outcome(record: Record, what: Any) -> Any:
         "partition": [record.replace(partition=2)],
         "negative": [record.replace(partition=-1)],
         "timestamp": [record.replace(timestamp_ms=1 << 63)],
+        "float": [record.replace(timestamp_ms=5.0)],
+        "bool": [record.replace(partition=True)],
         "value": [record.replace(value="text")],
         "headers": [record.replace(headers=(("h", "text"),))],
     }[what]

@@ -151,6 +151,8 @@ def _batch_with(bad: set[int]) -> bytes:
         ("partition", "outside 0 to 1"),
         ("negative", "outside 0 to 1"),
         ("timestamp", "64-bit"),
+        ("float", "64-bit"),
+        ("bool", "outside 0 to 1"),
         ("value", "bytes or None"),
         ("headers", "bytes or None"),
     ],
