@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from onceover.engine import names
 from onceover.errors import Retriable
 from onceover.kafka.admin import Admin, TopicSpec
 from onceover.kafka.cluster import Cluster
+
+_SEGMENT_MS: Final = 6 * 3600_000
+_TOMBSTONES_MS: Final = 3600_000
 
 
 @dataclass(frozen=True)
@@ -28,16 +32,29 @@ def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: State
     """
     factor = settings.replication_factor
     state, offsets = names.state_topic(flow), names.map_topic(flow)
-    retention = {"cleanup.policy": "compact,delete", "retention.ms": str(settings.map_retention_ms)}
+    map_config = _map_config(settings.map_retention_ms)
     admin.create_topics(
         [
             TopicSpec(state, names.STATE_PARTITIONS, factor, {"cleanup.policy": "compact"}),
-            TopicSpec(offsets, names.MAP_PARTITIONS, factor, retention),
+            TopicSpec(offsets, names.MAP_PARTITIONS, factor, map_config),
             *settings.dead_letter,
         ]
     )
     wanted = [state, offsets, *(spec.name for spec in settings.dead_letter)]
     target.retry(lambda: _check_ready(target, wanted))
+
+
+def _map_config(retention_ms: int) -> dict[str, str]:
+    """Return the offset map's configuration: what expires, and how soon merged records make room."""
+    return {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(retention_ms),
+        # Nothing is compacted in the segment that is being written: with Kafka's own 7 days,
+        # merging would free nothing for a week.
+        "segment.ms": str(min(_SEGMENT_MS, retention_ms // 4)),
+        # Readers do without tombstones: a merged record tells which ones it replaces.
+        "delete.retention.ms": str(_TOMBSTONES_MS),
+    }
 
 
 def _check_ready(target: Cluster, wanted: list[str]) -> None:

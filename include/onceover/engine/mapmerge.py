@@ -42,6 +42,7 @@ log = logging.getLogger(__name__)
 _MAX_SEGMENTS: Final = 1024
 # Time retention goes by the newest part: what a merged record holds expires at most this much late.
 _MAX_SPAN_MS: Final = 24 * 3600_000
+_SPANS: Final = 8  # in the time that records are kept, at least
 # Fresh records would be merged again and again.
 _MIN_AGE_MS: Final = 10 * 60_000
 # Well below the target's default limits, and a fraction of a second of work.
@@ -72,6 +73,11 @@ class MergeRules:
     max_span_ms: int = _MAX_SPAN_MS
     min_age_ms: int = _MIN_AGE_MS
     transaction_bytes: int = _TRANSACTION_BYTES
+
+    @classmethod
+    def for_retention(cls, retention_ms: int) -> MergeRules:
+        """Return the rules for a map topic that keeps records this long."""
+        return cls(max_span_ms=min(_MAX_SPAN_MS, retention_ms // _SPANS))
 
 
 @dataclass

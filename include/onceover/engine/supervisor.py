@@ -21,7 +21,7 @@ from onceover.engine.flowtopics import StateSettings, create_flow_topics
 from onceover.engine.layout import Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, now_ms
 from onceover.engine.managed import read_managed
-from onceover.engine.mapmerge import MapMerger, MapUpkeep
+from onceover.engine.mapmerge import MapMerger, MapUpkeep, MergeRules
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.requests import read_layout, stop_request
 from onceover.engine.scope import Rules
@@ -101,7 +101,8 @@ class Supervisor:
         self._requests = StateLog(target, others.topic, others.partition, calls.READ_UNCOMMITTED)
         self._reader = TopicReader(flow.name, source, target)
         self._enroller = Enroller(self.leader, source, target)
-        merger = MapMerger(target, flow.name, home, self.leader.catch_up, self._enrolled)
+        rules = MergeRules.for_retention(state.map_retention_ms)
+        merger = MapMerger(target, flow.name, home, self.leader.catch_up, self._enrolled, rules)
         self._upkeep = MapUpkeep(merger)
         self.refused: list[Refusal] = []
         self._discovered: Scope | None = None
