@@ -255,3 +255,30 @@ def test_status_and_explain_agree(replica: Replica, capsys: pytest.CaptureFixtur
     _, checked = replica.command(capsys, "flow", "check", str(replica.flow.path), *arguments)
     assert [{**t, "partitions": 1} for t in checked["topics"]] == [seen[inside], seen[outside]]
     assert [t["in"] for t in checked["topics"]] == [True, False]
+
+
+def test_a_changed_flow_file_counts_at_once(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also when only the interval is new; an unchanged one waits until the interval is over."""
+    replica.topic()
+    replica.configure(topics={"discovery_interval": "1h"})
+    with replica.flow.running() as (lead, _):
+        looked: list[float] = []
+        original = lead.discover
+
+        def spy() -> object:
+            looked.append(lead._scope().interval_s)
+            return original()
+
+        monkeypatch.setattr(lead, "discover", spy)
+        for _ in range(3):
+            lead.tick()
+        assert looked == []
+        replica.configure(topics={"discovery_interval": "30m"})
+        replica.write_flow()
+        lead.tick()
+        replica.configure(topics={"discovery_interval": "30m", "exclude": ["x"]})
+        replica.write_flow()
+        lead.tick()
+        lead.tick()
+        assert looked == [1800.0, 1800.0]
+        lead.end()
