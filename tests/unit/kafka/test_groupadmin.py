@@ -1,0 +1,130 @@
+"""Group requests: an incomplete answer is never an empty one; members are told from other refusals."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.kafka import calls, groupcalls
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.groupadmin import GroupAdmin, HasMembers
+from onceover.kafka.groupcalls import ListedGroup
+from onceover.model import TopicPartition
+
+TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
+OFFSETS = {TP: OffsetToCommit(5, -1, ""), OTHER: OffsetToCommit(6, -1, "")}
+COORDINATOR_MOVED, LOADING, NOT_AUTHORIZED, UNKNOWN_TOPIC = 16, 14, 30, 3
+
+
+class FakeCluster(Cluster):
+    """A cluster of brokers 1 and 2 whose connections are their numbers."""
+
+    def __init__(self, down: tuple[int, ...] = ()) -> None:
+        super().__init__(cast(Any, SimpleNamespace(alias="west", properties={})))
+        self.down = down
+        self.forgotten: list[str] = []
+
+    def control(self, node: int | None = None) -> Any:
+        if node in self.down:
+            raise Retriable(f"broker {node} does not answer")
+        return node
+
+    def coordinator(self, key: str, key_type: int) -> Any:
+        return 1
+
+    def forget_coordinator(self, key: str, key_type: int) -> None:
+        self.forgotten.append(key)
+
+
+@pytest.fixture(autouse=True)
+def brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both brokers coordinate one group each."""
+    known = SimpleNamespace(brokers=[SimpleNamespace(node_id=1), SimpleNamespace(node_id=2)])
+    monkeypatch.setattr(calls, "metadata", lambda *_: known)
+    monkeypatch.setattr(groupcalls, "list_groups_version", lambda _: 5)
+    listed = {n: (0, [ListedGroup(f"group-{n}", "classic", "empty")]) for n in (1, 2)}
+    monkeypatch.setattr(groupcalls, "list_groups", lambda node, _: listed[node])
+
+
+def admin(cluster: FakeCluster | None = None) -> GroupAdmin:
+    return GroupAdmin(cluster or FakeCluster(), retry_s=0.0)
+
+
+def test_every_broker_is_asked() -> None:
+    assert set(admin().groups().groups) == {"group-1", "group-2"}
+
+
+def test_a_broker_that_does_not_answer_is_named_and_the_others_are_heard() -> None:
+    listing = admin(FakeCluster(down=(2,))).groups()
+    assert set(listing.groups) == {"group-1"}
+    assert [str(error) for error in listing.unheard] == ["broker 2 does not answer"]
+
+
+@pytest.mark.parametrize("code", [LOADING, COORDINATOR_MOVED])
+def test_a_broker_that_cannot_say_now_is_not_heard(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Its empty list comes with an error code."""
+    monkeypatch.setattr(groupcalls, "list_groups", lambda *_: (code, []))
+    assert len(admin().groups().unheard) == 2
+
+
+def test_no_right_to_list_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groupcalls, "list_groups", lambda *_: (NOT_AUTHORIZED, []))
+    with pytest.raises(UsageError, match="not authorized"):
+        admin().groups()
+
+
+@pytest.mark.parametrize("code", [22, 25, 27, 68, 86, 113])
+def test_members_refuse_a_commit(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """One partition is enough: a coordinator answers alike for all."""
+    monkeypatch.setattr(groupcalls, "offset_commit", lambda *_: {TP: 0, OTHER: code})
+    with pytest.raises(HasMembers):
+        admin().commit("billing", OFFSETS)
+
+
+def test_other_refusals_of_a_commit_are_no_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groupcalls, "offset_commit", lambda *_: {TP: UNKNOWN_TOPIC})
+    with pytest.raises(NeedsOperator) as raised:
+        admin().commit("billing", OFFSETS)
+    assert not isinstance(raised.value, HasMembers)
+
+
+def test_a_moved_coordinator_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [{TP: COORDINATOR_MOVED}, {TP: 0}]
+    monkeypatch.setattr(groupcalls, "offset_commit", lambda *_: answers.pop(0))
+    cluster = FakeCluster()
+    GroupAdmin(cluster, retry_s=5.0).commit("billing", {TP: OFFSETS[TP]})
+    assert (cluster.forgotten, answers) == (["billing"], [])
+
+
+def test_a_group_that_does_not_exist_has_nothing_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groupcalls, "offset_delete", lambda *_: (69, {}))
+    admin().delete_offsets("billing", [TP])
+
+
+def test_members_refuse_a_deletion(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(groupcalls, "offset_delete", lambda *_: (0, {TP: 86}))
+    with pytest.raises(HasMembers):
+        admin().delete_offsets("billing", [TP])
+
+
+@pytest.mark.parametrize(("newest", "used"), [(3, 4), (4, 4), (5, 5), (7, 5)])
+def test_the_newest_list_request_that_both_speak_is_used(
+    monkeypatch: pytest.MonkeyPatch, newest: int, used: int
+) -> None:
+    monkeypatch.undo()
+    keys = SimpleNamespace(api_keys=[SimpleNamespace(api_key=16, max_version=newest)])
+    monkeypatch.setattr(calls, "api_versions", lambda _: keys)
+    assert groupcalls.list_groups_version(cast(Any, None)) == used
+
+
+def test_before_types_every_group_is_classic(monkeypatch: pytest.MonkeyPatch) -> None:
+    """ListGroups v4: brokers before 3.8."""
+    monkeypatch.undo()
+    group = SimpleNamespace(group_id="billing", group_state="Stable", group_type="")
+    answer = SimpleNamespace(error_code=0, groups=[group])
+    connection = cast(Any, SimpleNamespace(call=lambda *_: answer))
+    assert groupcalls.list_groups(connection, 4) == (0, [ListedGroup("billing", "classic", "stable")])
