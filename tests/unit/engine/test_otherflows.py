@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any, ClassVar, cast
 
 import pytest
 
+from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.naming import IDENTITY, PREFIX, Naming
-from onceover.engine.otherflows import OtherFlow, loops, writers
+from onceover.engine.otherflows import OtherFlow, OtherFlows, loops, writers
 from onceover.engine.topicplan import Loop
-from tests.unit.engine.topicworld import leave, source_id, target_id
+from onceover.errors import Retriable
+from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
+from tests.unit.engine.topicworld import leave, source_id, target_id, topic
 
 
 def back(source: str = "t", target: str = "t") -> OtherFlow:
@@ -58,3 +64,56 @@ def test_prefixed_names_make_no_loop_with_the_same_name() -> None:
 def test_writer_of_a_target_topic_is_known_also_when_it_has_left_it() -> None:
     """It may return, and its progress stands for what is in the topic."""
     assert writers([replace(back(), enrolments=(leave(back().enrolments[0]),))]) == {"t": "back"}
+
+
+class FakeState:
+    """The state of a flow, as ``StateLog`` reads it."""
+
+    values: ClassVar[dict[str, dict[str, Any]]] = {}
+    reads: ClassVar[list[str]] = []
+
+    def __init__(self, _: object, topic: str, __: int) -> None:
+        self._topic = topic
+
+    def catch_up(self, *, wait: bool) -> dict[str, Any]:
+        self.reads.append(self._topic)
+        if self._topic not in self.values:
+            raise Retriable("its broker is away")
+        return self.values[self._topic]
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class FakeCluster:
+    """Tells where states end."""
+
+    def __init__(self) -> None:
+        self.ends: dict[TopicPartition, int] = {}
+
+    def list_offsets(self, partitions: Iterable[TopicPartition], _: int) -> dict[TopicPartition, int]:
+        found = {tp: self.ends[tp] for tp in partitions if tp in self.ends}
+        if len(found) < len(list(partitions)):
+            raise Retriable("no leader")
+        return found
+
+
+def test_states_are_read_again_only_where_something_was_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or where it is not known; one that cannot be read holds up no other."""
+    monkeypatch.setattr("onceover.engine.otherflows.StateLog", FakeState)
+    monkeypatch.setattr(FakeState, "reads", [])
+    one, two, sick = (names.state_topic(flow) for flow in ("one", "two", "sick"))
+    enrolled = {"topic/t": back().enrolments[0].to_json()}
+    monkeypatch.setattr(FakeState, "values", {one: enrolled, two: {}})
+    cluster, topics = FakeCluster(), {name: topic(name, 2, source_id(name)) for name in (one, two, "orders")}
+    cluster.ends = {TopicPartition(name, 0): 5 for name in (one, two)}
+    others = OtherFlows(cast(Cluster, cluster), without="mine")
+    assert [flow.name for flow in others.read(topics)] == ["one", "two"]
+    cluster.ends[TopicPartition(two, 0)] = 6
+    assert writers(others.read(topics)) == {"t": "one"}
+    assert FakeState.reads == [one, two, two]
+    topics[sick] = topic(sick, 2, source_id(sick))
+    assert [flow.name for flow in others.read(topics)] == ["one", "two"]
+    assert list(others.unreadable) == ["sick"]
+    assert FakeState.reads[3:] == [one, two, sick]
+    others.close()
