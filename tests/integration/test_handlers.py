@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from onceover.engine.steps import Step
 from onceover.errors import UsageError
@@ -23,6 +23,7 @@ from tests.support.clusters import SharedCluster
 from tests.support.handled import HandledCase, handler_keys, read_all
 from tests.support.rawkafka import RawRecord
 from tests.support.replica import Replica
+from tests.support.wait import wait_until
 from tests.unit.handlers import samples
 
 FORMS = ["spread", "spread_batch"]
@@ -140,6 +141,28 @@ def test_repartition_places_keys_as_other_clients_do(replica: Replica) -> None:
         # A null key keeps the number of its source partition.
         assert ours == theirs | ({None} if number < 3 else set())
     assert sum(map(len, seen.values())) == 120
+
+
+@pytest.mark.soak
+def test_growth_of_the_source_grows_what_the_handler_wants(replica: Replica) -> None:
+    """While it runs: the wider target is there before the first record of the new partition is handled."""
+    replica.configure(**handler_keys("Doubled"))
+    topic = replica.topic("a", 1)
+    replica.source.plain(topic, 0, [values(0, set())])
+    with replica.running():
+        admin = AdminClient(replica.source_client)
+        for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+            future.result(30)
+        replica.source.reconnect(topic)
+        replica.source.plain(topic, 1, [values(1, set())])
+        wait_until(
+            lambda: sum(p["position"] or 0 for p in replica.flow.status()["partitions"]) == 2,
+            30,
+            "both partitions are copied",
+            poll_s=0.2,
+        )
+    held = read_all(replica.target_client, topic, 4)
+    assert {number: len(records) for number, records in held.items()} == {0: 0, 1: 1, 2: 0, 3: 1}
 
 
 def failing(form: str) -> dict[str, Any]:

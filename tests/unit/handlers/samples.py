@@ -91,6 +91,19 @@ class Wider:
         return (record.replace(partition=self._partitions - 1),)
 
 
+class Doubled:
+    """Wants twice the partitions, and fills the odd ones."""
+
+    def target_partitions(self, source_partitions: int) -> int:
+        """Return twice the count."""
+        return 2 * source_partitions
+
+    def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Move all rows."""
+        placed = pc.add(pc.multiply(batch.column(4), 2), 1).cast(pa.int32())
+        return batch.set_column(4, "partition", placed)
+
+
 class Keyed:
     """Takes an argument that is a secret."""
 
