@@ -21,6 +21,7 @@ _NOT_MOVED: Final = {
     "share": "a share group keeps acknowledgements record by record, not offsets",
     "streams": "a streams group keeps state that offsets alone would contradict",
 }
+_RISKS: Final = {"repeat": "repeats", "skip": "skips"}
 _PAIR_HEADERS: Final = ("partition", "committed", "lag", "translated", "there", "new", "decision")
 
 
@@ -119,11 +120,13 @@ class Row:
         }
 
     def cells(self) -> tuple[str, ...]:
-        """Return its line of the table; the reason comes last."""
-        entry = self.document()
+        """Return its line of the table; what is decided, and why, comes last."""
+        entry, d = self.document(), self.decision
         keys = ("committed", "lag", "translated", "current", "new")
         shown = ["-" if entry[key] is None else str(entry[key]) for key in keys]
-        return (str(self.facts.giving), *shown, f"{self.decision.kind}: {self.decision.reason}")
+        cost = f" ({_RISKS[d.risk]} {d.records} offsets)" if d.records else ""
+        resolve = f"; {d.resolve}" if d.resolve else ""
+        return (str(self.facts.giving), *shown, f"{d.kind}: {d.reason}{cost}{resolve}")
 
 
 # Tells whether a risky row may be written.
