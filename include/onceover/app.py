@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from onceover.config.clients import resolve_clients
@@ -16,6 +17,8 @@ from onceover.engine.copyloop import CopySettings, LaneIdentity
 from onceover.engine.flowtopics import StateSettings
 from onceover.engine.lane import LaneTask
 from onceover.engine.leader import FlowIdentity
+from onceover.engine.mirror import MirrorSettings
+from onceover.engine.mirroroutput import MirrorOutput, Round, open_rounds
 from onceover.engine.naming import Naming
 from onceover.engine.scope import Rules
 from onceover.engine.supervisor import Scope, Supervisor
@@ -127,7 +130,30 @@ def supervisor(watch: FlowWatch, source: Cluster, target: Cluster) -> Supervisor
     letters = tuple(dead_letter_specs(watch.run))
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms, letters)
     acls = AclSync(source, target, lambda: watch.current().topics.sync_acls)
-    return Supervisor(identity(flow), source, target, scope, state, acls, run_dir(flow))
+    mirror = mirror_output(watch)
+    return Supervisor(identity(flow), source, target, scope, state, acls, mirror, run_dir(flow))
+
+
+def mirror_output(watch: FlowWatch) -> MirrorOutput:
+    """Return what writes MirrorMaker 2's records beside a run; it begins with its first ``tick``."""
+    flow, home = watch.flow, run_dir(watch.flow)
+
+    def settings() -> MirrorSettings:
+        now = watch.current()
+        wanted = now.mirrormaker
+        return MirrorSettings(
+            checkpoints=wanted.checkpoints,
+            offset_syncs=wanted.offset_syncs,
+            heartbeats=wanted.heartbeats,
+            checkpoint_interval_s=wanted.checkpoint_interval_ms / 1000,
+            heartbeat_interval_s=wanted.heartbeat_interval_ms / 1000,
+            selects=now.groups.selects,
+        )
+
+    def rounds() -> AbstractContextManager[Sequence[Round]]:
+        return open_rounds(flow.flow, lambda: open_clusters(flow), home, flow.state.replication_factor)
+
+    return MirrorOutput(settings, rounds)
 
 
 def lane_task(

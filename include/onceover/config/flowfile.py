@@ -115,6 +115,20 @@ class StateSpec(_Closed):
     )
 
 
+class MirrorMakerSpec(_Closed):
+    """What is written in MirrorMaker 2's own formats besides, for programs that read those."""
+
+    checkpoints: Annotated[bool, BeforeValidator(values.boolean)] = False
+    offset_syncs: Annotated[bool, BeforeValidator(values.boolean)] = False
+    heartbeats: Annotated[bool, BeforeValidator(values.boolean)] = False
+    checkpoint_interval_ms: Annotated[int, BeforeValidator(values.duration("1s", "1h"))] = Field(
+        default=parse_duration_ms("60s"), alias="checkpoint_interval"
+    )
+    heartbeat_interval_ms: Annotated[int, BeforeValidator(values.duration("1s", "1h"))] = Field(
+        default=parse_duration_ms("5s"), alias="heartbeat_interval"
+    )
+
+
 class SparkSpec(_Closed):
     """Where the lanes run, and how long one Spark task copies."""
 
@@ -157,6 +171,7 @@ class FlowKeys(_Closed):
     handler: Annotated[str | None, BeforeValidator(values.optional(values.handler))] = None
     handler_args: Annotated[dict[str, Any], BeforeValidator(values.mapping)] = {}
     groups: GroupsSpec = GroupsSpec()
+    mirrormaker: MirrorMakerSpec = MirrorMakerSpec()
     state: StateSpec = StateSpec()
     spark: SparkSpec = SparkSpec()
     schedules: SchedulesSpec = SchedulesSpec()

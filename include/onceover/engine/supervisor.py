@@ -22,6 +22,7 @@ from onceover.engine.layout import Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, now_ms
 from onceover.engine.managed import read_managed
 from onceover.engine.mapmerge import MapMerger, MapUpkeep, MergeRules
+from onceover.engine.mirroroutput import MirrorOutput
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.requests import read_layout, stop_request
 from onceover.engine.scope import Rules
@@ -75,6 +76,7 @@ class Supervisor:
         scope: asked at every discovery, so that the flow file may change meanwhile.
         state: replication of the flow's own topics.
         acls: keeps the target's ACLs in line with the source's.
+        mirror: writes MirrorMaker 2's records; closed with the run.
         home: folder of the flow's files, for the index of the offset map.
     """
 
@@ -86,6 +88,7 @@ class Supervisor:
         scope: Callable[[], Scope],
         state: StateSettings,
         acls: AclSync,
+        mirror: MirrorOutput,
         home: Path,
     ) -> None:
         self._flow = flow
@@ -94,6 +97,7 @@ class Supervisor:
         self._scope = scope
         self._state_settings = state
         self._acls = acls
+        self._mirror = mirror
         self._target_admin = Admin(target.config)
         self.leader = Leader(flow, source, target)
         others = TopicPartition(names.state_topic(flow.name), names.STATE_OTHERS)
@@ -150,6 +154,7 @@ class Supervisor:
         if self._discovery_is_due(now):
             self.discover()
         self._acls.tick(self._copied, self._requests, self._notes)
+        self._mirror.tick()
         if now >= self._next_heartbeat_s:
             self._beat()
             self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
@@ -190,9 +195,11 @@ class Supervisor:
         self._target.retry(self._requests.catch_up)
         if names.REQUEST_STOP in self._requests.values:
             self._notes.write(names.REQUEST_STOP, None)
+        self._mirror.finish()
 
     def close(self) -> None:
         """Close everything; the clusters belong to the caller."""
+        self._mirror.close()
         self.leader.close()
         self._upkeep.close()
         self._reader.close()
@@ -273,7 +280,9 @@ class Supervisor:
 
     def _note_refused(self) -> None:
         """Write down what is refused, for ``status``; only when it is something else than before."""
-        refused = [refusal.document() for refusal in [*self.refused, *self._acls.refused]]
+        refused = [
+            refusal.document() for refusal in [*self.refused, *self._acls.refused, *self._mirror.refused]
+        ]
         value = {"v": 1, "refused": refused[:_REFUSED_SHOWN], "count": len(refused)}
         if self._requests.values.get(names.REFUSED) != value:
             self._notes.write(names.REFUSED, value)

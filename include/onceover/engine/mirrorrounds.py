@@ -1,0 +1,269 @@
+"""One look at both clusters each, and what it says in MirrorMaker 2's topics. Never writes anything else."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from onceover.engine import names
+from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.groupmap import GroupMap
+from onceover.engine.groups import Direction
+from onceover.engine.groupview import GroupReader
+from onceover.engine.layout import Layout, check_clusters
+from onceover.engine.leader import now_ms
+from onceover.engine.mapindex import MapIndex
+from onceover.engine.mapstore import MapStore, StoreDamaged
+from onceover.engine.mirror import (
+    HEARTBEATS_TOPIC,
+    MirrorSettings,
+    Wave,
+    checkpoints_topic,
+    offset_sync,
+    offset_syncs_topic,
+    plan_checkpoints,
+    replicated_heartbeats_topic,
+)
+from onceover.engine.mirrortopic import MirrorTopic
+from onceover.engine.statelog import StateLog
+from onceover.engine.translate import Translator
+from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka import calls
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
+from onceover.wire.mirroroutput import encode_heartbeat
+from onceover.wire.progress import ProgressMeta
+
+# A heartbeat under way is looked for this often in its interval, and its age is known as exactly as that.
+_LOOKS: Final = 10
+
+
+class FlowView:
+    """What the flow keeps on its target, freshly read. Not thread-safe.
+
+    Args:
+        flow: its name.
+        source: belongs to the caller; ``target`` likewise.
+    """
+
+    def __init__(self, flow: str, source: Cluster, target: Cluster) -> None:
+        self._flow = flow
+        self.source, self.target = source, target
+        self._state = StateLog(target, names.state_topic(flow), names.STATE_LEADER)
+
+    def close(self) -> None:
+        """Close the connection of its own."""
+        self._state.close()
+
+    def enrolments(self) -> dict[str, Enrolment]:
+        """Return the flow's topics by target name.
+
+        Raises:
+            Retriable: a cluster is away.
+            NeedsOperator: the flow belongs to other clusters.
+        """
+        values = self.target.retry(lambda: self._state.catch_up(wait=False))
+        layout = values.get(names.LAYOUT)
+        ids = self.source.cluster_id(), self.target.cluster_id()
+        check_clusters(None if layout is None else Layout.from_json(layout), *ids)
+        return read_enrolments(values)
+
+    def progress(self) -> Mapping[TopicPartition, CommittedOffset]:
+        """Return the next source offsets by target partition; at worst those before a pending transaction."""
+        group = names.progress_group(self._flow)
+        return self.target.retry(lambda: self.target.committed(group, None, stable=False))
+
+
+class CheckpointRound:
+    """Checkpoints of the selected groups: where ``onceover groups`` would put them.
+
+    Args:
+        home: folder of the flow's files, for the index of the offset map.
+        replication_factor: of topics that are created.
+    """
+
+    name: Final = "checkpoints"
+
+    def __init__(self, flow: str, view: FlowView, home: Path, replication_factor: int) -> None:
+        source, target = view.source, view.target
+        self._settings: MirrorSettings | None = None
+        self._translator = Translator(target, flow, home)
+        self._reader = GroupReader(
+            flow, Direction.FAILOVER, source, target, GroupMap(self._translator), self._selects
+        )
+        self._topic = MirrorTopic(target, checkpoints_topic(source.alias), replication_factor)
+
+    def wanted(self, settings: MirrorSettings) -> bool:
+        """Tell whether it is switched on."""
+        return settings.checkpoints
+
+    def run(self, settings: MirrorSettings) -> float:
+        """Write what has changed; return the pause until the next look, in seconds.
+
+        Raises:
+            NeedsOperator: a group, or a broker's groups, cannot be read; all others are written.
+        """
+        self._settings = settings
+        view = self._reader.read()
+        self._topic.write(plan_checkpoints(view))
+        for error in (*view.errors, *(g.error for g in view.groups if g.error is not None)):
+            raise error
+        return settings.checkpoint_interval_s
+
+    def close(self) -> None:
+        """Close everything."""
+        self._reader.close()
+        self._translator.close()
+        self._topic.close()
+
+    def _selects(self, group: str) -> bool:
+        return self._settings is not None and self._settings.selects(group)
+
+
+class OffsetSyncRound:
+    """The last copied record of every partition, as MirrorMaker's own checkpoint task looks for it.
+
+    Only where a source partition's records are in one target partition, which holds nothing else.
+    """
+
+    name: Final = "offset_syncs"
+
+    def __init__(self, flow: str, view: FlowView, home: Path, replication_factor: int) -> None:
+        self._view = view
+        self._index = MapIndex(view.target, flow, home)
+        self._topic = MirrorTopic(view.target, offset_syncs_topic(view.source.alias), replication_factor)
+
+    def wanted(self, settings: MirrorSettings) -> bool:
+        """Tell whether it is switched on."""
+        return settings.offset_syncs
+
+    def run(self, settings: MirrorSettings) -> float:
+        """Write what has changed; return the pause until the next look, in seconds."""
+        enrolments, progress = self._view.enrolments(), self._view.progress()
+        self._index.refresh()
+        topics = self._view.target.retry(lambda: self._view.target.topics(sorted(enrolments)))
+        live = {
+            source: enrolment
+            for enrolment in enrolments.values()
+            for source in enrolment.sources()
+            if enrolment.target in topics
+            and str(topics[enrolment.target].topic_id) == _copied_into(enrolment, source, progress)
+        }
+        self._topic.write(dict(self._syncs(live)))
+        return settings.checkpoint_interval_s
+
+    def close(self) -> None:
+        """Close everything."""
+        self._index.close()
+        self._topic.close()
+
+    def _syncs(self, live: Mapping[TopicPartition, Enrolment]) -> Iterator[tuple[bytes, bytes]]:
+        store = self._index.store
+        if store is None:
+            return
+        try:
+            for source, enrolment in live.items():
+                found = _last_sync(store, source, enrolment)
+                if found is not None:
+                    yield found
+        except StoreDamaged as damage:
+            self._index.discard(damage)
+            raise Retriable("the index of the offset map has to be built anew") from damage
+
+
+class HeartbeatRound:
+    """Two signs: ``heartbeats`` says that the flow runs, ``<source>.heartbeats`` that it copies.
+
+    A record of the second one has the time of a moment at which all that could be read on the source is on
+    the target; its own timestamp says when that was so.
+    """
+
+    name: Final = "heartbeats"
+
+    def __init__(self, view: FlowView, replication_factor: int) -> None:
+        self._view = view
+        self._wave = Wave()
+        self._next_s = -math.inf
+        self._aliases = view.source.alias, view.target.alias
+        copied = replicated_heartbeats_topic(view.source.alias)
+        self._running = MirrorTopic(view.target, HEARTBEATS_TOPIC, replication_factor)
+        self._copying = MirrorTopic(view.target, copied, replication_factor)
+
+    def wanted(self, settings: MirrorSettings) -> bool:
+        """Tell whether it is switched on."""
+        return settings.heartbeats
+
+    def run(self, settings: MirrorSettings) -> float:
+        """Write what is due; return the pause until the next look, in seconds.
+
+        Raises:
+            NeedsOperator: the flow copies a topic of that name.
+        """
+        enrolments = self._view.enrolments()
+        for topic in (self._running, self._copying):
+            if topic.name in enrolments:
+                raise _copied(topic.name)
+        active = {source: e for e in enrolments.values() if e.active for source in e.sources()}
+        self._look(active)
+        now_s = time.monotonic()
+        if now_s >= self._next_s:
+            self._next_s = now_s + settings.heartbeat_interval_s
+            self._running.write(dict([encode_heartbeat(*self._aliases, now_ms())]))
+            if not self._wave.under_way:
+                self._wave.begin(now_ms(), self._ends(active))
+            self._look(active)
+        pause_s = self._next_s - time.monotonic()
+        if self._wave.under_way:
+            pause_s = min(pause_s, settings.heartbeat_interval_s / _LOOKS)
+        return max(0.0, pause_s)
+
+    def close(self) -> None:
+        """Close everything."""
+        self._running.close()
+        self._copying.close()
+
+    def _ends(self, active: Mapping[TopicPartition, Enrolment]) -> dict[TopicPartition, int]:
+        source = self._view.source
+        return source.retry(lambda: source.list_offsets(active, calls.LATEST))
+
+    def _look(self, active: Mapping[TopicPartition, Enrolment]) -> None:
+        if not self._wave.under_way:
+            return
+        progress = self._view.progress()
+        committed = {source: progress.get(e.target_of(source)) for source, e in active.items()}
+        arrived = self._wave.arrived({tp: None if c is None else c.offset for tp, c in committed.items()})
+        if arrived is not None:
+            self._copying.write(dict([encode_heartbeat(*self._aliases, arrived)]))
+
+
+def _copied_into(
+    enrolment: Enrolment, source: TopicPartition, progress: Mapping[TopicPartition, CommittedOffset]
+) -> str:
+    """Return the id of the topic that the offset map speaks of: newer in the progress, after a repair."""
+    committed = progress.get(enrolment.target_of(source))
+    meta = None if committed is None else ProgressMeta.decode(committed.metadata)
+    return str(enrolment.target_id) if meta is None else meta.target_topic_id
+
+
+def _last_sync(store: MapStore, source: TopicPartition, enrolment: Enrolment) -> tuple[bytes, bytes] | None:
+    target = enrolment.target_of(source)
+    with store.snapshot():
+        pairs = store.pairs(source=source)
+        if [pair.target for pair in pairs] != [target] or len(store.pairs(target=target)) != 1:
+            return None
+        pair = pairs[0]._replace(since=enrolment.since.get(source.partition, 0))
+        span = store.span(pair)
+        return None if span is None else offset_sync(source, store.around(pair, span[1] - 1, back=False))
+
+
+def _copied(topic: str) -> NeedsOperator:
+    return NeedsOperator(
+        f"topic {topic} is one that the flow copies to",
+        code="MIRROR_TOPIC_COPIED",
+        expected="a topic that only heartbeats are written to",
+        resolve="exclude it in topics.exclude and delete the copy, or switch `mirrormaker.heartbeats` off",
+    )
