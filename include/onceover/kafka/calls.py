@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from kafka.protocol.consumer import (
-    FetchRequest,
     ListOffsetsRequest,
     ListOffsetsResponse,
     OffsetCommitRequest,
@@ -47,7 +46,6 @@ from kafka.protocol.producer import (
 
 from onceover.kafka.connection import Connection
 from onceover.model import TopicPartition
-from onceover.wire.hotpath import FETCH_VERSION
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -74,16 +72,6 @@ class OffsetToCommit(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
-
-
-class FetchPosition(NamedTuple):
-    """Where to fetch one partition from."""
-
-    topic_id: UUID
-    partition: int
-    offset: int
-    leader_epoch: int
-    last_fetched_epoch: int
 
 
 class InitResult(NamedTuple):
@@ -159,42 +147,6 @@ def end_offsets_for_epochs(
         for t in answer.topics
         for p in t.partitions
     }
-
-
-def fetch_request(
-    positions: Iterable[FetchPosition],
-    *,
-    isolation: int,
-    max_wait_ms: int,
-    min_bytes: int,
-    max_bytes: int,
-    partition_max_bytes: int,
-) -> Any:
-    """Fetch v13 without a session: every partition named each time."""
-    ordered = sorted(positions, key=lambda p: p.topic_id.int)
-    topics = [
-        (
-            topic_id,
-            [
-                (p.partition, p.leader_epoch, p.offset, p.last_fetched_epoch, -1, partition_max_bytes)
-                for p in group
-            ],
-        )
-        for topic_id, group in groupby(ordered, lambda p: p.topic_id)
-    ]
-    return FetchRequest(
-        version=FETCH_VERSION,
-        replica_id=-1,
-        max_wait_ms=max_wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=max_bytes,
-        isolation_level=isolation,
-        session_id=0,
-        session_epoch=-1,
-        topics=topics,
-        forgotten_topics_data=[],
-        rack_id="",
-    )
 
 
 def offset_fetch(

@@ -12,11 +12,16 @@ from uuid import UUID
 
 from onceover.errors import Retriable
 from onceover.kafka import calls
-from onceover.kafka.calls import FetchPosition
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.connection import Connection, wait_readable
 from onceover.model import TopicPartition
-from onceover.wire.hotpath import FetchedPartition, FetchResponse, decode_fetch
+from onceover.wire.hotpath import (
+    FetchedPartition,
+    FetchPosition,
+    FetchResponse,
+    decode_fetch,
+    encode_fetch,
+)
 
 log = logging.getLogger(__name__)
 
@@ -84,18 +89,17 @@ class Fetcher:
             route = self._route(node)
             if route.connection.in_flight:
                 continue
-            wanted = [self._fetch_position(tp) for tp in partitions]
-            request = calls.fetch_request(
-                wanted,
+            correlation_id = route.connection.next_correlation_id()
+            frame = encode_fetch(
+                map(self._fetch_position, partitions),
+                correlation_id=correlation_id,
+                client_id=route.connection.client_id,
                 isolation=self._isolation,
                 max_wait_ms=max_wait_ms,
                 min_bytes=min_bytes,
                 max_bytes=max_bytes,
                 partition_max_bytes=self._partition_max_bytes,
             )
-            correlation_id = route.connection.next_correlation_id()
-            request.with_header(correlation_id=correlation_id, client_id=route.connection.client_id)
-            frame = request.encode(framed=True, header=True)
             route.asked = set(partitions)
             route.connection.send_frame([frame], correlation_id, decode_fetch)
 

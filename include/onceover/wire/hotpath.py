@@ -1,4 +1,4 @@
-"""The two messages that carry payload, without copying it: Fetch responses and Produce requests.
+"""The messages that carry payload, without copying it: Fetch responses and Produce requests.
 
 The library's codec copies the record bytes once on the way in and twice on the way out (0.17 and
 0.5 s of CPU per GB, measured), and hands them out read-only. Here the batches stay in the receive
@@ -25,6 +25,10 @@ _INT32 = struct.Struct(">i")
 _DIVERGING = struct.Struct(">iq")
 _TAG_DIVERGING_EPOCH = 0
 _PRODUCE_KEY = 0
+_FETCH_KEY = 1
+_FETCH_HEAD = struct.Struct(">iiiibii")
+_FETCH_PARTITION = struct.Struct(">iiqiqib")
+_NO_OFFSET = -1
 _TOPIC_IDS_FROM = 13
 
 
@@ -33,6 +37,16 @@ class DivergingEpoch(NamedTuple):
 
     epoch: int
     end_offset: int
+
+
+class FetchPosition(NamedTuple):
+    """Where to fetch one partition from; -1 where a leader epoch is not known."""
+
+    topic_id: UUID
+    partition: int
+    offset: int
+    leader_epoch: int
+    last_fetched_epoch: int
 
 
 class FetchedPartition(NamedTuple):
@@ -94,6 +108,45 @@ def _skip_tags(buffer: memoryview, at: int) -> int:
         size, at = _varint(buffer, at)
         at += size
     return at
+
+
+def encode_fetch(
+    positions: Iterable[FetchPosition],
+    *,
+    correlation_id: int,
+    client_id: str,
+    isolation: int,
+    max_wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    partition_max_bytes: int,
+) -> bytes:
+    """Encode a Fetch v13 request without a session: every partition named each time.
+
+    Args:
+        isolation: 1 cuts the answer at the last stable offset.
+        max_wait_ms: how long the broker gathers ``min_bytes``.
+        max_bytes: of the whole answer; a first batch that is larger still comes. For each partition likewise.
+    """
+    topics: dict[bytes, list[bytes]] = {}
+    for p in positions:
+        entry = _FETCH_PARTITION.pack(
+            p.partition, p.leader_epoch, p.offset, p.last_fetched_epoch, _NO_OFFSET, partition_max_bytes, 0
+        )
+        topics.setdefault(p.topic_id.bytes, []).append(entry)
+    name = client_id.encode()
+    parts = [
+        struct.pack(">hhih", _FETCH_KEY, FETCH_VERSION, correlation_id, len(name)) + name + b"\0",
+        # Replica -1: a client. Session 0 with epoch -1: none, and none is wanted.
+        _FETCH_HEAD.pack(-1, max_wait_ms, min_bytes, max_bytes, isolation, 0, -1),
+        encode_varint(len(topics) + 1),
+    ]
+    for topic_id, entries in topics.items():
+        parts += (topic_id, encode_varint(len(entries) + 1), *entries, b"\0")
+    # No forgotten topics, no rack, no tags.
+    parts.append(b"\1\1\0")
+    frame = b"".join(parts)
+    return _INT32.pack(len(frame)) + frame
 
 
 def decode_fetch(frame: memoryview) -> FetchResponse:

@@ -7,11 +7,18 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from kafka.protocol.consumer import FetchResponse
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.producer import ProduceRequest
 
 from onceover.errors import Fatal
-from onceover.wire.hotpath import DivergingEpoch, ProduceData, decode_fetch, encode_produce
+from onceover.wire.hotpath import (
+    DivergingEpoch,
+    FetchPosition,
+    ProduceData,
+    decode_fetch,
+    encode_fetch,
+    encode_produce,
+)
 from onceover.wire.visibility import AbortedTransaction
 
 TOPIC = FetchResponse.FetchableTopicResponse
@@ -168,3 +175,48 @@ def test_produce_request_is_what_the_library_would_read(
         seen.update({(name, p.index): bytes(p.records) for p in topic.partition_data})
     assert seen == entries
     assert all(any(buffer is entry.batch for buffer in buffers) for entry in data)
+
+
+@given(
+    st.lists(
+        st.builds(
+            FetchPosition, ids, st.integers(0, 1 << 20), int64, st.integers(-1, 1 << 20), st.integers(-1, 9)
+        ),
+        max_size=200,
+    ),
+    st.integers(0, (1 << 31) - 1),
+    st.sampled_from(["onceover", "", "é"]),
+)
+def test_fetch_requests_say_what_the_library_reads(
+    positions: list[FetchPosition], correlation_id: int, client_id: str
+) -> None:
+    """Every field, whatever the number of topics and partitions; nothing behind the end."""
+    frame = encode_fetch(
+        positions,
+        correlation_id=correlation_id,
+        client_id=client_id,
+        isolation=1,
+        max_wait_ms=500,
+        min_bytes=1,
+        max_bytes=1 << 24,
+        partition_max_bytes=1 << 20,
+    )
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    request = FetchRequest.decode(frame[4:], version=13, header=True)
+    assert (request.header.correlation_id, request.header.client_id) == (correlation_id, client_id)
+    assert (request.replica_id, request.isolation_level, request.max_wait_ms) == (-1, 1, 500)
+    assert (request.min_bytes, request.max_bytes, request.rack_id) == (1, 1 << 24, "")
+    assert (request.session_id, request.session_epoch, request.forgotten_topics_data) == (0, -1, [])
+    read = [
+        FetchPosition(t.topic_id, p.partition, p.fetch_offset, p.current_leader_epoch, p.last_fetched_epoch)
+        for t in request.topics
+        for p in t.partitions
+    ]
+    assert sorted(read) == sorted(positions)
+    assert len(request.topics) == len({position.topic_id for position in positions})
+    assert {(p.log_start_offset, p.partition_max_bytes) for t in request.topics for p in t.partitions} <= {
+        (-1, 1 << 20)
+    }
+    again = FetchRequest.decode(frame[4:], version=13, header=True)
+    again.with_header(correlation_id=correlation_id, client_id=client_id)
+    assert bytes(again.encode(framed=True, header=True)) == frame
