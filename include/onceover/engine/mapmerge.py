@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -78,6 +78,21 @@ class MergeRules:
     def for_retention(cls, retention_ms: int) -> MergeRules:
         """Return the rules for a map topic that keeps records this long."""
         return cls(max_span_ms=min(_MAX_SPAN_MS, retention_ms // _SPANS))
+
+
+def plan_runs(
+    records: Iterable[MapRecord], below: int, rules: MergeRules, now_ms: int
+) -> Iterator[list[MapRecord]]:
+    """Yield the runs of a pair's records that become one record each.
+
+    Args:
+        records: as ``arrange`` or the store gives them.
+        below: the committed progress; keys from there on belong to the lanes.
+        now_ms: of the records' clock.
+    """
+    settled = (r for r in records if r.source_end <= below and r.commit_ms <= now_ms - rules.min_age_ms)
+    runs = mergeable(settled, max_segments=rules.max_segments, max_span_ms=rules.max_span_ms)
+    return (run for run in runs if len(run) > 1)
 
 
 @dataclass
@@ -189,14 +204,11 @@ class MapMerger:
 
     def _rewrites(self, store: MapStore, progress: Mapping[TopicPartition, int]) -> Iterator[_Rewrite]:
         rules = self._rules
-        newest_ms = time.time_ns() // 1_000_000 - rules.min_age_ms
+        now_ms = time.time_ns() // 1_000_000
         rewrite = _Rewrite()
         for pair in store.pairs():
-            below = progress.get(pair.source, 0)
-            settled = (r for r in store.records(pair) if r.source_end <= below and r.commit_ms <= newest_ms)
-            for run in mergeable(settled, max_segments=rules.max_segments, max_span_ms=rules.max_span_ms):
-                if len(run) > 1:
-                    rewrite.add(run)
+            for run in plan_runs(store.records(pair), progress.get(pair.source, 0), rules, now_ms):
+                rewrite.add(run)
                 if rewrite.size_bytes >= rules.transaction_bytes:
                     yield rewrite
                     rewrite = _Rewrite()

@@ -44,7 +44,6 @@ CREATE TABLE IF NOT EXISTS record (
 );
 CREATE INDEX IF NOT EXISTS record_source_end ON record (pair, source_end);
 CREATE INDEX IF NOT EXISTS record_target_end ON record (pair, target_end, source_end);
-CREATE INDEX IF NOT EXISTS record_generation ON record (pair, generation);
 CREATE INDEX IF NOT EXISTS record_log ON record (partition, log_offset);
 PRAGMA user_version = 1;
 COMMIT;
@@ -54,6 +53,7 @@ INSERT INTO record (pair, partition, log_offset, generation,
     source_start, source_end, target_start, target_end, value, crc)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
+# Upkeep merges nothing that a newer generation contradicts, so only what was there before has to give way.
 # +generation: by offset, where there is hardly ever anything, not through all records of older generations.
 _CONTRADICTED: Final = """
 SELECT log_offset, source_start, source_end, target_start, target_end, value, crc FROM record
@@ -199,9 +199,7 @@ class MapStore:
             (pair, start, record.source_end, record.generation),
         )
         self._cut_older(pair, partition, record)
-        kept = self._cut_by_newer(pair, record)
-        if kept is not None:
-            self._put(pair, partition, entry.offset, kept)
+        self._put(pair, partition, entry.offset, record)
 
     def _cut_older(self, pair: int, partition: int, record: MapRecord) -> None:
         """Cut what older generations say of offsets that ``record`` begins again (``arrange``)."""
@@ -216,14 +214,6 @@ class MapStore:
             left = cut(old, record.source_start, record.target_start)
             if left is not None:
                 self._put(pair, partition, log_offset, left)
-
-    def _cut_by_newer(self, pair: int, record: MapRecord) -> MapRecord | None:
-        row = self._one(
-            "SELECT min(source_start), min(target_start) FROM record WHERE pair = ? AND generation > ?",
-            pair,
-            record.generation,
-        )
-        return record if row is None or row[0] is None else cut(record, row[0], row[1])
 
     def _put(self, pair: int, partition: int, log_offset: int, record: MapRecord) -> None:
         value = encode_map_value(record)

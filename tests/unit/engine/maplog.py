@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from onceover.engine.mapmerge import MergeRules, plan_runs
 from onceover.engine.mapreader import Chunk, MapEntry, Point
 from onceover.engine.mapstore import MapStore
 from onceover.model import TopicPartition
-from onceover.wire.offsetlookup import arrange, join, mergeable
+from onceover.wire.offsetlookup import arrange, join
 from onceover.wire.offsetmap import MapRecord, SegmentBuilder
 
 SOURCE, TARGET = TopicPartition("orders", 0), TopicPartition("east.orders", 0)
@@ -81,9 +82,12 @@ class MapLog:
         self.generation += 1
         self.source = max(0, self.source + move)
 
-    def merge(self, max_segments: int) -> None:
-        """Upkeep rewrites what is joined: merged records first, then tombstones."""
-        runs = [run for run in mergeable(self.arranged(), max_segments=max_segments) if len(run) > 1]
+    def merge(self, max_segments: int, beside: Sequence[tuple[Sequence[bool], int]] = ()) -> None:
+        """Upkeep rewrites what is joined, while a lane commits transactions ``beside`` it."""
+        rules = MergeRules(max_segments=max_segments, min_age_ms=0)
+        runs = list(plan_runs(self.arranged(), self.source, rules, 1 << 40))
+        for kept, marker in beside:
+            self.transaction(kept, marker)
         for run in runs:
             self._append(join(run))
         for run in runs:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from onceover.engine import mapmerge
-from onceover.engine.mapmerge import MapUpkeep, MergeRules
+from onceover.engine.mapmerge import MapMerger, MapUpkeep, MergeRules
 from onceover.errors import Fenced, MustReset, OnceoverError, Retriable, UsageError
 from onceover.wire.offsetlookup import mergeable
 from tests.unit.engine.maplog import MapLog
@@ -102,3 +102,78 @@ def test_runs_end_at_segments_span_and_generation() -> None:
     assert [len(run) for run in mergeable(records, max_segments=4)] == [4, 4, 2, 1]
     # One record a millisecond, each of one: six of them span six milliseconds.
     assert [len(run) for run in mergeable(records, max_span_ms=6)] == [6, 4, 1]
+
+
+class Tape:
+    """Takes down in which order a pass asks for things."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+        self.not_yet = 1
+
+
+class FakeProducer:
+    def __init__(self, tape: Tape, transactional_id: str) -> None:
+        self._tape, self._id = tape, transactional_id
+
+    def init(self) -> bool:
+        self._tape.log.append(f"init {self._id}")
+        self._tape.not_yet -= 1
+        return self._tape.not_yet < 0
+
+    def close(self) -> None:
+        self._tape.log.append("drop")
+
+
+class FakeIndex:
+    store = None
+
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def refreshing(self, *, settled: bool) -> Iterator[None]:
+        self._tape.log.append(f"read the map{' to its end' if settled else ''}")
+        yield
+
+    def close(self) -> None:
+        pass
+
+
+class FakeTarget:
+    def __init__(self, tape: Tape) -> None:
+        self._tape = tape
+
+    def retry(self, attempt: Callable[[], object]) -> object:
+        return attempt()
+
+    def committed(self, _group: str, _partitions: None, *, stable: bool) -> dict[object, object]:
+        self._tape.log.append("read the progress")
+        return {}
+
+
+def test_the_id_is_taken_then_the_layout_read_then_the_progress_then_the_map(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In another order a generation that goes back, or a lane, could write below what is merged."""
+    tape = Tape()
+    monkeypatch.setattr(mapmerge, "TransactionalProducer", lambda _c, tid, **_: FakeProducer(tape, tid))
+    monkeypatch.setattr(mapmerge, "MapIndex", lambda *_: FakeIndex(tape))
+    merger = MapMerger(
+        FakeTarget(tape),  # type: ignore[arg-type]
+        "f",
+        None,
+        lambda: tape.log.append("read the layout"),
+        lambda: {},
+    )
+    assert list(merger.steps()) == [0, 0]
+    merger.close()
+    assert tape.log == [
+        "read the layout",
+        "init onceover.f.map",
+        "read the layout",
+        "init onceover.f.map",
+        "read the layout",
+        "read the progress",
+        "read the map to its end",
+        "drop",
+    ]
