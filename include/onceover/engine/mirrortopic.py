@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import time
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Final
 from uuid import UUID
@@ -21,10 +23,12 @@ _CONFIG: Final = {_POLICY: _COMPACT, "segment.bytes": str(16 << 20), "segment.ms
 _RETRY_S: Final = 5.0
 # A fraction of librdkafka's queue (100,000 records).
 _PORTION: Final = 5000
+# A run that was paused and is fenced, or a MirrorMaker that still runs, may write over what is newer.
+_RENEW_S: Final = 3600.0
 
 
 class MirrorTopic:
-    """Writes records that are news into partition 0. Not thread-safe.
+    """Writes records that are news into partition 0, and all of them once an hour. Not thread-safe.
 
     Never a tombstone: MirrorClient fails on one. What is not true any more is overwritten or stays.
 
@@ -32,10 +36,19 @@ class MirrorTopic:
         target: belongs to the caller.
         name: of the topic; created with one compacted partition where it is missing.
         replication_factor: for its creation.
+        clock: tells the time in seconds.
     """
 
-    def __init__(self, target: Cluster, name: str, replication_factor: int) -> None:
+    def __init__(
+        self,
+        target: Cluster,
+        name: str,
+        replication_factor: int,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.name = name
+        self._clock = clock
+        self._renewed_s = -math.inf
         self._target = target
         self._replication_factor = replication_factor
         self._topic_id: UUID | None = None
@@ -51,6 +64,8 @@ class MirrorTopic:
             UsageError: not authorized.
         """
         self._prepare()
+        if self._clock() >= self._renewed_s + _RENEW_S:
+            self._written, self._renewed_s = {}, self._clock()
         news = iter([(key, value) for key, value in records.items() if self._written.get(key) != value])
         count = 0
         while portion := list(islice(news, _PORTION)):
