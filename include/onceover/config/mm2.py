@@ -157,6 +157,11 @@ class _Importer:
                 f"{name}: MirrorMaker 2 names topics {source}.<topic> (its default policy), so the file says "
                 "naming: prefix; where this version refuses that, choose naming: identity"
             )
+        if "mirrormaker" not in flow:
+            self._notes.append(
+                f"{name}: MirrorMaker 2 writes checkpoints and heartbeats unless it is told not to; where "
+                "programs read them, set mirrormaker.checkpoints and mirrormaker.heartbeats"
+            )
         header = (
             f"# Made by `onceover flow import` from {self._origin.name}.\n"
             f"# Check it with: onceover flow check {name}\n"

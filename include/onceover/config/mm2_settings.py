@@ -39,12 +39,13 @@ def _boolean(value: str) -> bool:
     return values.boolean(value)
 
 
-def _seconds(value: str) -> str:
-    if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 3600:
-        raise Invalid(
-            "the interval is switched off or over an hour", "topics.discovery_interval takes 1s to 1h"
-        )
-    return f"{int(value)}s"
+def _seconds_of(key: str) -> Callable[[str], str]:
+    def convert(value: str) -> str:
+        if not value.isascii() or not value.isdigit() or not 1 <= int(value) <= 3600:
+            raise Invalid("the interval is switched off or over an hour", f"{key} takes 1s to 1h")
+        return f"{int(value)}s"
+
+    return convert
 
 
 def _start(value: str) -> str:
@@ -76,7 +77,9 @@ FLOW_SETTINGS: Final[dict[str, Setting]] = {
     "topics.exclude": Setting(("topics", "exclude"), _patterns),
     "replication.policy.class": Setting(("topics", "naming"), _naming),
     "auto.offset.reset": Setting(("topics", "start"), _start),
-    "refresh.topics.interval.seconds": Setting(("topics", "discovery_interval"), _seconds),
+    "refresh.topics.interval.seconds": Setting(
+        ("topics", "discovery_interval"), _seconds_of("topics.discovery_interval")
+    ),
     "sync.topic.configs.enabled": Setting(("topics", "sync_configs"), _boolean),
     "sync.topic.acls.enabled": Setting(("topics", "sync_acls"), _boolean),
     "tasks.max": Setting(("lanes",), _lanes),
@@ -85,6 +88,14 @@ FLOW_SETTINGS: Final[dict[str, Setting]] = {
     "groups": Setting(("groups", "include"), _patterns),
     "groups.blacklist": Setting(("groups", "exclude"), _patterns),
     "groups.exclude": Setting(("groups", "exclude"), _patterns),
+    "emit.checkpoints.enabled": Setting(("mirrormaker", "checkpoints"), _boolean),
+    "emit.checkpoints.interval.seconds": Setting(
+        ("mirrormaker", "checkpoint_interval"), _seconds_of("mirrormaker.checkpoint_interval")
+    ),
+    "emit.heartbeats.enabled": Setting(("mirrormaker", "heartbeats"), _boolean),
+    "emit.heartbeats.interval.seconds": Setting(
+        ("mirrormaker", "heartbeat_interval"), _seconds_of("mirrormaker.heartbeat_interval")
+    ),
     "offset-syncs.topic.replication.factor": Setting(("state", "replication_factor"), _replication_factor),
 }
 
@@ -97,15 +108,14 @@ NO_COUNTERPART: Final[tuple[tuple[str, str], ...]] = (
     (r"transaction\.boundary.*", "not needed: transaction.max_interval and max_bytes set the rhythm"),
     (r"replication\.policy\.separator", "the separator of prefixed names is always a dot"),
     (r"sync\.group\.offsets\..*", "set schedules.sync_group_offsets, or run `onceover groups apply`"),
-    (r"refresh\.groups\..*|emit\.checkpoints\..*", "groups are translated exactly, without checkpoints"),
+    (r"refresh\.groups\..*", "groups are looked for whenever their positions are needed"),
     (r"sync\.topic\.configs\.interval.*|sync\.topic\.acls\.interval.*", "follows topics.discovery_interval"),
     (r"refresh\.topics\..*", "topics are looked for every topics.discovery_interval"),
-    (r"emit\.heartbeats\..*|heartbeats\..*", "lag is read from the clusters, not from heartbeats"),
+    (r"(heartbeats|checkpoints)\..*", "such topics are created with state.replication_factor"),
     (
         r"emit\.offset-syncs\..*|offset-syncs\..*|offset\.lag\.max",
-        "the offset map is exact and has no samples",
+        "the offset map is exact and has no samples; mirrormaker.offset_syncs writes some for others",
     ),
-    (r"checkpoints\..*", _INTERNAL),
     (
         r"replication\.factor",
         "new topics take the source's configuration and the target's default replication",

@@ -94,6 +94,22 @@ def test_every_translatable_setting_reaches_the_flow_file() -> None:
     }
 
 
+def test_checkpoints_and_heartbeats_are_written_as_mirrormaker_was_told() -> None:
+    """Told nothing, MirrorMaker 2 writes both; we do not, and say so."""
+    told = """
+emit.checkpoints.enabled = true
+emit.checkpoints.interval.seconds = 30
+east->west.emit.heartbeats.enabled = false
+"""
+    assert _flow(BASE + told)["mirrormaker"] == {
+        "checkpoints": True,
+        "checkpoint_interval": "30s",
+        "heartbeats": False,
+    }
+    assert not any("heartbeats" in note for note in _import(BASE + told).notes)
+    assert any("mirrormaker.heartbeats" in note for note in _import(BASE).notes)
+
+
 def test_every_setting_is_translated_or_listed_with_a_reason() -> None:
     """What is neither in the flow nor in the list would be lost in silence."""
     result = _import(FULL)
