@@ -12,6 +12,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from confluent_kafka import TopicPartition as KafkaPartition
+from confluent_kafka.admin import AdminClient
 
 from onceover.app import open_clusters
 from onceover.config.load import HOME_VARIABLE
@@ -192,6 +194,74 @@ def test_a_target_topic_that_was_made_anew_is_not_covered(replica: Replica) -> N
         found = made.to_target(tp, 0)
         assert isinstance(found, NotCovered)
         assert "created anew" in found.why
+
+
+def test_a_reseed_into_a_new_topic_voids_what_was_known(
+    replica: Replica, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the new topic held records already, so that no newer offset contradicts the old ones."""
+    tp = nasty(replica, rounds=1)
+    delete_topics(replica.target_client, [tp.topic])
+    replica.target_topic(tp.topic)
+    replica.target.plain(tp.topic, 0, replica.target.records(60))
+    admin, at = AdminClient(replica.source_client), KafkaPartition(tp.topic, 0, 10)
+    admin.delete_records([at])[at].result(30)
+    code, _ = replica.command(
+        capsys, "partition", "reseed", str(replica.flow.path), f"{tp.topic}:0", "--apply"
+    )
+    assert code == 0
+    replica.copy()
+    with translator(replica, None) as made:
+        position = replica.partition_status(tp.topic)["position"]
+        assert made.to_target(tp, 5) == NotCovered(10, position)
+        assert made.to_target(tp, 10) == Translated(60)
+        assert isinstance(made.to_source(tp, 5), NotCovered)
+
+
+def test_each_partition_that_a_handler_wrote_to_has_an_answer_of_its_own(replica: Replica) -> None:
+    """Two source partitions spread over six: everything from an offset on, in every one of them."""
+    replica.configure(handler="onceover.handlers.rekey:Repartition", handler_args={"partitions": 6})
+    topic = replica.topic(partitions=2)
+    with replica.running():
+        for batch in range(5):
+            for partition in range(2):
+                keys = [b"%d-%d-%d" % (partition, batch, number) for number in range(9)]
+                records = [replica.source.record(key=key) for key in keys]
+                replica.source.plain(topic, partition, records)
+            wait_until(lambda: not lag(replica), 30, "it is copied")
+    merge(replica.flow.path)
+    with translator(replica, None) as made:
+        for partition in range(2):
+            check_pairs(replica, made, TopicPartition(topic, partition))
+        assert set(made.sources_of(TopicPartition(topic, 5))) == {TopicPartition(topic, p) for p in range(2)}
+
+
+def lag(replica: Replica) -> int:
+    return sum(p["lag_offsets"] for p in replica.flow.status()["partitions"])
+
+
+def check_pairs(replica: Replica, made: Translator, source: TopicPartition) -> None:
+    """Compare each pair with the records, which are told apart by their keys."""
+    keys = {seen.key: offset for offset, seen in replica.source_records(*source).items()}
+    own, *others = made.targets_of(source)
+    assert own == source
+    assert len(others) >= 3
+    for target in (own, *others):
+        there = replica.target_records(*target).items()
+        pairs = [(keys[seen.key], offset) for offset, seen in there if seen.key in keys]
+        for offset in range(len(keys) + 1):
+            before = [end + 1 for here, end in pairs if here < offset]
+            found = made.to_target(source, offset, target=target)
+            assert isinstance(found, Translated)
+            # Before the first record, any offset up to it: nothing of the source partition is skipped.
+            lowest, highest = (before[-1], before[-1]) if before else (0, pairs[0][1])
+            assert lowest <= found.offset <= highest, (target, offset)
+        for here, offset in pairs:
+            back = made.to_source(target, offset, source=source)
+            assert isinstance(back, Translated)
+            # From there to this record nothing of the source partition went to this target partition.
+            assert not [o for o, _ in pairs if back.offset <= o < here]
+            assert back.offset <= here
 
 
 def test_a_map_topic_that_was_made_anew_is_read_anew(replica: Replica, tmp_path: Path) -> None:

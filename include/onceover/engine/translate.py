@@ -164,11 +164,14 @@ class Translator:
 
     def sources_of(self, target: TopicPartition) -> list[TopicPartition]:
         """Return the source partitions with records in ``target``: that of the same number first."""
-        own = TopicPartition(self.enrolment(target=target).source, target.partition)
+        enrolment = self.enrolment(target=target)
+        own = TopicPartition(enrolment.source, target.partition)
         for partition in range(names.MAP_PARTITIONS):
             self._refresh(partition)
         found = self._stored(lambda store: store.pairs(target=target)) or []
-        return [own, *sorted(pair.source for pair in found if pair.source != own)]
+        others = sorted(pair.source for pair in found if pair.source != own)
+        # A handler may have given the target more partitions than the source has.
+        return [own, *others] if own.partition in enrolment.start else others
 
     def enrolment(
         self, *, source: TopicPartition | None = None, target: TopicPartition | None = None
@@ -182,10 +185,21 @@ class Translator:
             self._read_state()
         asked = source or target
         for enrolment in self._enrolments.values():
-            name = enrolment.source if source else enrolment.target
-            if asked is not None and asked.topic == name and asked.partition in enrolment.start:
+            if (
+                source is not None
+                and source.topic == enrolment.source
+                and source.partition in enrolment.start
+            ):
+                return enrolment
+            if target is not None and target.topic == enrolment.target and self._has(enrolment, target):
                 return enrolment
         raise self._unknown(asked, "source" if source else "target")
+
+    def _has(self, enrolment: Enrolment, target: TopicPartition) -> bool:
+        info = self._topics.get(target.topic)
+        return target.partition in enrolment.start or (
+            info is not None and target.partition in info.partitions
+        )
 
     # ---- looking up
 
