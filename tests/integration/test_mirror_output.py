@@ -1,4 +1,4 @@
-"""Kafka's own MirrorClient, RemoteClusterUtils and OffsetSync, from their jar, against a target of ours.
+"""Kafka's own MirrorClient, RemoteClusterUtils and OffsetSyncStore, from their jars, on a target of ours.
 
 Where a group has to stand is told by reading both logs with ordinary clients, which know nothing of the map.
 """
@@ -69,12 +69,18 @@ def test_kafkas_own_client_finds_every_group_at_its_first_unread_record(
 
 
 def check_syncs(found: Answers, topic: str, theirs: dict[int, list[int]], ours: dict[int, list[int]]) -> None:
-    """Every sync pairs a record with its copy; the newest of a partition is of its last record."""
+    """Every sync pairs a record with its copy; the newest of a partition is of its last record, and there
+    MirrorMaker's own translation is exact as well."""
     for name, p, upstream, downstream in found.syncs:
         assert name == topic
         assert theirs[p].index(upstream) == ours[p].index(downstream)
     newest = {p: upstream for _, p, upstream, _ in found.syncs}
     assert newest == {p: offsets[-1] for p, offsets in theirs.items()}
+    assert sorted(estimate[1:3] for estimate in found.estimates) == [
+        (p, offset) for p, last in sorted(newest.items()) for offset in (last, last + 1)
+    ]
+    for _, p, upstream, downstream in found.estimates:
+        assert unread(ours[p], downstream) == unread(theirs[p], upstream)
 
 
 def check_topology(found: Answers, alias: str, remote: str | None) -> None:

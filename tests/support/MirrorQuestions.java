@@ -9,8 +9,10 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.connect.mirror.Heartbeat;
+import org.apache.kafka.connect.mirror.MirrorCheckpointConfig;
 import org.apache.kafka.connect.mirror.MirrorClient;
 import org.apache.kafka.connect.mirror.OffsetSync;
+import org.apache.kafka.connect.mirror.OffsetSyncStore;
 import org.apache.kafka.connect.mirror.RemoteClusterUtils;
 
 /**
@@ -38,15 +40,41 @@ public class MirrorQuestions {
         RemoteClusterUtils.translateOffsets(config, source, Pattern.compile(".*"), TIMEOUT).forEach(
             (group, offsets) -> offsets.forEach((tp, offset) ->
                 say("group", group, tp.topic(), tp.partition(), offset.offset(), offset.metadata())));
+        Map<TopicPartition, Long> newest = new HashMap<>();
         each(args[0], "mm2-offset-syncs." + source + ".internal", record -> {
             OffsetSync sync = OffsetSync.deserializeRecord(record);
             TopicPartition tp = sync.topicPartition();
             say("sync", tp.topic(), tp.partition(), sync.upstreamOffset(), sync.downstreamOffset());
+            newest.put(tp, sync.upstreamOffset());
         });
+        estimate(args[0], source, newest);
         each(args[0], source + ".heartbeats", record -> {
             Heartbeat beat = Heartbeat.deserializeRecord(record);
             say("beat", beat.sourceClusterAlias(), beat.targetClusterAlias(), beat.timestamp(), record.timestamp());
         });
+    }
+
+    /** Lets the store behind MirrorMaker's checkpoint task translate the newest syncs and the offsets after them. */
+    private static void estimate(String bootstrap, String source, Map<TopicPartition, Long> newest) throws Exception {
+        MirrorCheckpointConfig config = new MirrorCheckpointConfig(Map.of(
+            "name", "questions",
+            "connector.class", "MirrorCheckpointConnector",
+            "source.cluster.alias", source,
+            "target.cluster.alias", "west",
+            "source.cluster.bootstrap.servers", "localhost:1",
+            "target.cluster.bootstrap.servers", bootstrap,
+            "offset-syncs.topic.location", "target"));
+        var constructor = OffsetSyncStore.class.getDeclaredConstructor(MirrorCheckpointConfig.class);
+        constructor.setAccessible(true);
+        try (OffsetSyncStore store = constructor.newInstance(config)) {
+            store.start(true);
+            newest.forEach((tp, offset) -> {
+                for (long upstream : new long[] {offset, offset + 1}) {
+                    long downstream = store.translateDownstream("any", tp, upstream).orElse(-1L);
+                    say("estimate", tp.topic(), tp.partition(), upstream, downstream);
+                }
+            });
+        }
     }
 
     private static void each(String bootstrap, String topic, Consumer<ConsumerRecord<byte[], byte[]>> seen) {

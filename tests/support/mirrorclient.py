@@ -1,4 +1,4 @@
-"""What Kafka's own Java classes find on a target cluster: MirrorClient, RemoteClusterUtils, OffsetSync."""
+"""What Kafka's own Java classes find on a target: MirrorClient, RemoteClusterUtils, OffsetSyncStore."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ class Answers:
         hops: replicationHops of the source's alias, and of one that nobody has.
         upstream: upstreamClusters; ``heartbeats``, ``checkpoints`` and ``remote`` are topics.
         syncs: offset syncs in their order: source topic, partition, upstream, downstream.
+        estimates: what MirrorMaker's own checkpoint task makes of the newest syncs: the same four.
         beats: replicated heartbeats: source, target, the time they speak of, the time they were written.
     """
 
@@ -38,6 +39,7 @@ class Answers:
     checkpoints: set[str] = field(default_factory=set)
     remote: set[str] = field(default_factory=set)
     syncs: list[tuple[str, int, int, int]] = field(default_factory=list)
+    estimates: list[tuple[str, int, int, int]] = field(default_factory=list)
     beats: list[tuple[str, str, int, int]] = field(default_factory=list)
 
     def add(self, kind: str, *words: str) -> None:
@@ -49,6 +51,8 @@ class Answers:
                 self.offsets[group, topic, int(partition)] = int(offset), "\t".join(metadata)
             case "sync", (topic, partition, upstream, downstream):
                 self.syncs.append((topic, int(partition), int(upstream), int(downstream)))
+            case "estimate", (topic, partition, upstream, downstream):
+                self.estimates.append((topic, int(partition), int(upstream), int(downstream)))
             case "beat", (source, target, at_ms, written_ms):
                 self.beats.append((source, target, int(at_ms), int(written_ms)))
             case (("upstream" | "heartbeats" | "checkpoints" | "remote"), (name,)):
@@ -66,7 +70,8 @@ def ask(bootstrap: str, naming: str, source_alias: str, log: Path) -> Answers:
     code = run_to_end(command, name="MirrorClient", log_path=log, timeout_s=_TIMEOUT_S)
     lines = log.read_text().splitlines()
     if code != 0:
-        raise RuntimeError(f"MirrorClient ended with {code}: {lines[-20:]}")
+        said = [line for line in lines if not line.startswith("answer")]
+        raise RuntimeError(f"MirrorClient ended with {code}: {said}")
     answers = Answers()
     for line in lines:
         first, *words = line.split("\t")
