@@ -38,6 +38,8 @@ KEY, VALUE, HEADERS, TIMESTAMP, PARTITION, SOURCE_OFFSET = range(6)
 
 _LOW_BITS: Final = 0x7F
 _MORE: Final = 0x80
+# The tenth byte of a varint holds the 64th bit and nothing else.
+_LAST_SHIFT: Final = 63
 # A varint has at most ten bytes; zeros behind the payload let all of them be looked at without a check.
 _PADDING: Final = bytes(16)
 _MAX_PAYLOAD: Final = (1 << 31) - 1
@@ -180,9 +182,9 @@ class _Reader:
         more = np.flatnonzero(byte & _MORE)
         shift = 7
         while more.size:
-            if shift > 63:
-                raise MalformedVarint("a number of more than 64 bits")
             byte = self._data[self.at[more]]
+            if shift == _LAST_SHIFT and (byte > 1).any():
+                raise MalformedVarint("a number of more than 64 bits")
             value[more] |= (byte & _LOW_BITS).astype(np.uint64) << np.uint64(shift)
             self.at[more] += 1
             more = more[(byte & _MORE) != 0]

@@ -149,6 +149,7 @@ def test_damaged_payload_is_refused_or_read_as_the_record_codec_does(data: st.Da
         bytes([12, 0, 0, 0, 10, 1, 0]),  # a key longer than its record
         bytes([12, 0, 0, 2, 1, 1, 0]),  # an offset outside its batch
         bytes([30, 0, *[0xFF] * 11, 1, 1, 0]),  # a number of more than 64 bits
+        bytes([30, 0, *[0xFF] * 9, 2, 0, 1, 1, 0]),  # of 65 bits, in as many bytes as 64 take
         bytes([16, 0, 0, 0, 1, 1, 2, 1, 1]),  # a header without a name
     ],
 )
