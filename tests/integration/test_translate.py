@@ -109,7 +109,7 @@ def test_a_merge_killed_beside_a_running_flow_changes_no_answer(replica: Replica
     """kill -9 with merged records written, and just after their commit; the flow goes on meanwhile."""
     tp, home = TopicPartition(replica.topic(), 0), tmp_path / "home"
     replica.configure(transaction={"max_interval": "20ms"})
-    with replica.running(), Traffic(replica.source.bootstrap, {tp.topic: 1}, seed=3, pause_s=0.002):
+    with replica.running(), Traffic(replica.source.bootstrap, {tp.topic: 1}, seed=3, pause_s=0.01):
         with translator(replica, home) as made:
             for step in (Step.MERGE_SENT, Step.MERGE_COMMITTED):
                 merge_killed_at(replica.flow.path, tmp_path / f"{step.name}.log", step)

@@ -7,6 +7,7 @@ meets besides are records of other source partitions.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +39,8 @@ T = TypeVar("T")
 
 NO_MAP: Final = "the offset map holds nothing about this partition"
 RECREATED: Final = "the target topic was deleted and created anew since it was copied"
+# What is not covered may be the next moment; many questions in a row must not each read the topic.
+_STALE_S: Final = 1.0
 _EXACTLY_ONCE: Final = "exactly_once"
 _NAMED: Final = 5
 BEYOND: Final = "the target's log does not reach it, or a transaction is open there"
@@ -56,8 +59,8 @@ class OffsetTranslation(Protocol):
 class Translator:
     """Translation by the flow's offset map. Not thread-safe.
 
-    Answers are as of the last ``refresh``; the first question, and one that is not covered, refresh what
-    they need by themselves.
+    Answers are as of the last ``refresh``; the first question, and one that is not covered, read what they
+    need by themselves, the latter once a second at most.
 
     Args:
         target: the flow's target; belongs to the caller. The source is not needed, and may be gone.
@@ -70,8 +73,9 @@ class Translator:
         self._target = target
         self._flow = flow
         self._index = MapIndex(target, flow, home)
-        self._fresh: set[int] = set()
-        self._enrolments: dict[str, Enrolment] = {}
+        self._read_s: dict[int, float] = {}
+        self._by_target: dict[str, Enrolment] = {}
+        self._by_source: dict[str, Enrolment] = {}
         self._progress: dict[TopicPartition, CommittedOffset] = {}
         self._topics: Mapping[str, TopicInfo] = {}
         self._layout: Layout | None = None
@@ -97,7 +101,7 @@ class Translator:
         """
         self._read_state()
         self._index.refresh()
-        self._fresh = set(range(names.MAP_PARTITIONS))
+        self._read_s = dict.fromkeys(range(names.MAP_PARTITIONS), time.monotonic())
 
     # ---- answers
 
@@ -184,15 +188,14 @@ class Translator:
         if self._layout is None:
             self._read_state()
         asked = source or target
-        for enrolment in self._enrolments.values():
-            if (
-                source is not None
-                and source.topic == enrolment.source
-                and source.partition in enrolment.start
-            ):
-                return enrolment
-            if target is not None and target.topic == enrolment.target and self._has(enrolment, target):
-                return enrolment
+        if source is not None:
+            found = self._by_source.get(source.topic)
+            if found is not None and source.partition in found.start:
+                return found
+        if target is not None:
+            found = self._by_target.get(target.topic)
+            if found is not None and self._has(found, target):
+                return found
         raise self._unknown(asked, "source" if source else "target")
 
     def _has(self, enrolment: Enrolment, target: TopicPartition) -> bool:
@@ -213,11 +216,10 @@ class Translator:
     def _asked(self, source: TopicPartition, look_up: Callable[[], Translation]) -> Translation:
         """Look up in what is at hand; read what is new when that does not cover it."""
         partition = lane_of(source, names.MAP_PARTITIONS)
-        read_now = partition not in self._fresh
         self._refresh(partition)
         found = look_up()
-        if isinstance(found, NotCovered) and not read_now:
-            self._index.refresh([partition])
+        if isinstance(found, NotCovered) and time.monotonic() - self._read_s[partition] > _STALE_S:
+            self._read(partition)
             found = look_up()
         return found
 
@@ -253,9 +255,12 @@ class Translator:
     # ---- reading
 
     def _refresh(self, partition: int) -> None:
-        if partition not in self._fresh:
-            self._index.refresh([partition])
-            self._fresh.add(partition)
+        if partition not in self._read_s:
+            self._read(partition)
+
+    def _read(self, partition: int) -> None:
+        self._index.refresh([partition])
+        self._read_s[partition] = time.monotonic()
 
     def _stored(self, look: Callable[[MapStore], T]) -> T | None:
         """Ask the store; a damaged one is built anew and asked again. None without a map."""
@@ -263,7 +268,7 @@ class Translator:
             return None if self._index.store is None else look(self._index.store)
         except StoreDamaged as damage:
             self._index.discard(damage)
-            self._index.refresh(sorted(self._fresh))
+            self._index.refresh(sorted(self._read_s))
             return None if self._index.store is None else look(self._index.store)
 
     def _read_state(self) -> None:
@@ -279,9 +284,10 @@ class Translator:
         if names.LAYOUT not in values:
             raise self._never_started()
         self._layout = Layout.from_json(values[names.LAYOUT])
-        self._enrolments = read_enrolments(values)
+        self._by_target = read_enrolments(values)
+        self._by_source = {e.source: e for e in self._by_target.values()}
         self._progress = target.retry(lambda: target.committed(group, None, stable=False))
-        wanted = sorted(self._enrolments)
+        wanted = sorted(self._by_target)
         self._topics = target.retry(lambda: target.topics(wanted)) if wanted else {}
 
     def _never_started(self) -> UsageError:
@@ -292,7 +298,7 @@ class Translator:
         )
 
     def _unknown(self, asked: TopicPartition | None, side: str) -> UsageError:
-        topics = {e.source if side == "source" else e.target: e for e in self._enrolments.values()}
+        topics = self._by_source if side == "source" else self._by_target
         known = topics.get(asked.topic) if asked else None
         if known is not None:
             expected = f"a partition from 0 to {max(known.start)}"
