@@ -108,8 +108,13 @@ def rules(
     return Rules(flow.topics.include, flow.topics.exclude, naming, target_partitions)
 
 
-def supervisor(watch: FlowWatch, source: Cluster, target: Cluster) -> Supervisor:
+def supervisor(watch: FlowWatch, source: Cluster, target: Cluster, home: Path | None = None) -> Supervisor:
     """Return the supervisor of a new run.
+
+    Args:
+        watch: the flow file.
+        source: source cluster; ``target`` likewise.
+        home: folder of the flow's files, where it is not ``ONCEOVER_HOME/<flow>`` of this process.
 
     Raises:
         UsageError: the flow's handler cannot be loaded here.
@@ -131,7 +136,7 @@ def supervisor(watch: FlowWatch, source: Cluster, target: Cluster) -> Supervisor
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms, letters)
     acls = AclSync(source, target, lambda: watch.current().topics.sync_acls)
     mirror = mirror_output(watch)
-    return Supervisor(identity(flow), source, target, scope, state, acls, mirror, run_dir(flow))
+    return Supervisor(identity(flow), source, target, scope, state, acls, mirror, home or run_dir(flow))
 
 
 def mirror_output(watch: FlowWatch) -> MirrorOutput:
