@@ -68,7 +68,8 @@ def test_stop_request_ends_a_busy_run_within_10_s_and_leaves_nothing_open(case: 
         wait_until(lambda: not open_transactions(case), 2.0, "no transaction is open")
     layout = case.layout()
     assert layout is not None and layout.ended_at_ms is not None
-    assert case.flow().status()["state"] == "stopped"
+    status = case.flow().status()
+    assert (status["state"], status["driver"]) == ("stopped", None)
     _, target = open_clusters(case.flow().watch.flow)
     with target:
         again = request_stop(target, case.name, wait_s=GRACE_S)

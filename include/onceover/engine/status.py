@@ -310,7 +310,7 @@ def _topics(facts: _Facts, source: Cluster, rules: Rules) -> list[dict[str, Any]
 
 def _driver(facts: _Facts) -> dict[str, Any] | None:
     beat, layout = facts.heartbeat, facts.layout
-    if beat is None or layout is None or beat["run"] != layout.run:
+    if beat is None or layout is None or beat["run"] != layout.run or layout.ended_at_ms is not None:
         return None
     silent_ms = max(0, int(time.time() * 1000) - beat["at_ms"])
     return {
