@@ -5,9 +5,11 @@ Expected answers come from reading both logs with ordinary clients, which know n
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from onceover.app import open_clusters
 from onceover.config.load import HOME_VARIABLE
 from onceover.engine import names
 from onceover.engine.mapindex import FOLDER, read_map
+from onceover.engine.mapmerge import MapUpkeep, MergeRules
 from onceover.engine.steps import Step
 from onceover.engine.translate import Translator
 from onceover.errors import Fenced, MustReset, UsageError
@@ -27,7 +30,7 @@ from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import NotCovered, Translated
 from tests.support.adversary import Traffic
-from tests.support.merging import merge, merge_killed_at, merger
+from tests.support.merging import SMALL, merge, merge_killed_at, merger
 from tests.support.replica import Replica, delete_topics
 from tests.support.wait import wait_until
 
@@ -118,6 +121,28 @@ def test_a_merge_killed_beside_a_running_flow_changes_no_answer(replica: Replica
         assert merge(replica.flow.path) > 0
     replica.copy()
     with translator(replica, home) as made:
+        check(replica, made, tp)
+
+
+def test_a_running_flow_merges_by_itself(
+    replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its driver does it between other things; here more often than once an hour, and at once."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(MergeRules, "for_retention", lambda _retention_ms: SMALL)
+    often = partial(MapUpkeep, first_s=0.0, interval_s=0.2)
+    monkeypatch.setattr("onceover.engine.supervisor.MapUpkeep", often)
+    caplog.set_level(logging.INFO)
+    tp = TopicPartition(replica.topic(), 0)
+    with replica.running() as live:
+
+        def merged() -> bool:
+            replica.source.tiny_batches(tp.topic, 0, 1)
+            return "merged into others" in caplog.text
+
+        wait_until(merged, 30, "the driver merges", poll_s=0.1)
+    assert map_records(replica) < sum(receipt.source == tp for receipt in live.receipts)
+    with translator(replica, tmp_path / replica.name) as made:
         check(replica, made, tp)
 
 
