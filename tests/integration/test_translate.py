@@ -210,6 +210,18 @@ def test_the_command_answers_or_says_what_is_covered(
         assert (code, wanted in failed["error"]["expected"]) == (2, True)
 
 
+def test_receipts_add_up_after_a_merge(
+    replica: Replica, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A merged record and the parts it replaced are not counted twice."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
+    tp = nasty(replica)
+    removed = merge(replica.flow.path)
+    code, made = replica.command(capsys, "receipts", "rebuild", str(replica.flow.path))
+    assert (code, made["records"]) == (0, len(replica.target_records(tp.topic)))
+    assert removed > 0
+
+
 def test_a_target_topic_that_was_made_anew_is_not_covered(replica: Replica) -> None:
     """What the map says is about another topic of the same name."""
     tp = nasty(replica, rounds=1)
