@@ -108,7 +108,7 @@ def rules(
     return Rules(flow.topics.include, flow.topics.exclude, naming, target_partitions)
 
 
-def supervisor(watch: FlowWatch, source: Cluster, target: Cluster, home: Path | None = None) -> Supervisor:
+def supervisor(watch: FlowWatch, source: Cluster, target: Cluster, *, home: Path | None = None) -> Supervisor:
     """Return the supervisor of a new run.
 
     Args:

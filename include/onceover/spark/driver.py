@@ -104,7 +104,7 @@ class Run:
         flow = self._watch.flow
         _check_slots(spark, flow.lanes)
         source, target = open_clusters(flow)
-        leader = supervisor(self._watch, source, target, self._home)
+        leader = supervisor(self._watch, source, target, home=self._home)
         try:
             self.layout = leader.start()
             target.retry(leader.discover, Deadline(_GIVE_UP_S))
