@@ -58,7 +58,7 @@ lock: setup
 
 test: lock lint types layers ## Everything: lock, lint, types, layers and all tests with real brokers
 	@echo "== tests (pytest)"
-	@$(BIN)/pytest -m "not soak" -n $(PYTEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+	@$(BIN)/pytest -m "not soak" -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: setup ## Compare throughput, CPU and latency with MirrorMaker 2
 	@$(BIN)/onceover bench

@@ -15,6 +15,7 @@ import pytest
 
 from tests.support.clusters import ClusterFactory, SharedCluster, make_session_directory, shared_clusters
 from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
+from tests.support.scheduling import OneAirflow, in_order, make_scheduler
 from tests.support.wait import wait_until
 
 # Airflow reads its home when it is imported, and creates files there: this has to come before any
@@ -33,6 +34,17 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None:
         config.option.basetemp = str(_SESSION_HOME / "tmp")
     signal.signal(signal.SIGTERM, _interrupt)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneAirflow:
+    """Keep together what shares expensive fixtures."""
+    return make_scheduler(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest."""
+    items[:] = in_order(items)
 
 
 def pytest_unconfigure() -> None:
