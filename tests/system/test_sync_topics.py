@@ -47,8 +47,14 @@ def topics(secured_cluster: KafkaCluster, target_cluster: SharedCluster) -> Iter
 
 def approval(airflow: AirflowStandalone, run_id: str) -> dict[str, Any]:
     """Return the approval's task instance."""
-    assert airflow.run_state(DAG, run_id) != "failed", airflow.task_logs(DAG, run_id, "plan_topics")
+    assert airflow.run_state(DAG, run_id) != "failed", failure(airflow, run_id)
     return airflow.tasks(DAG, run_id)[APPROVAL]
+
+
+def failure(airflow: AirflowStandalone, run_id: str) -> str:
+    """Return what the failed tasks wrote."""
+    failed = [name for name, state in states(airflow, run_id).items() if state == "failed"]
+    return "\n".join(f"{name}:\n{airflow.task_logs(DAG, run_id, name)}" for name in failed)
 
 
 def asked(airflow: AirflowStandalone, run_id: str, *, after_try: int = 0) -> dict[str, Any] | None:
@@ -72,17 +78,23 @@ def details(run_id: str) -> str:
 
 
 def answer(airflow: AirflowStandalone, run_id: str, option: str) -> dict[str, str]:
-    """Answer as a person; return the tasks' states at the end.
+    """Answer as a person, no faster than one could; return the tasks' states at the end.
 
-    Answered faster than any person could, before the scheduler has seen that the asking process ended,
-    Airflow 3.3.2 takes the resumed task for a killed one and asks again.
+    An answer that comes before the scheduler has seen that the asking process ended makes Airflow 3.3.2
+    take the resumed task for a killed one: it asks again, or fails.
     """
-    question: dict[str, Any] | None = {}
-    while question is not None:
-        tries = approval(airflow, run_id)["try_number"]
-        airflow.call("PATCH", details(run_id), {"chosen_options": [option], "params_input": {}})
-        question = asked(airflow, run_id, after_try=tries)
+    wait_until(lambda: scheduler_saw_the_end(airflow, run_id), STEP_TIMEOUT_S, "the asking process has ended")
+    airflow.call("PATCH", details(run_id), {"chosen_options": [option], "params_input": {}})
+    assert asked(airflow, run_id, after_try=approval(airflow, run_id)["try_number"]) is None
     return states(airflow, run_id)
+
+
+def scheduler_saw_the_end(airflow: AirflowStandalone, run_id: str) -> bool:
+    """Tell whether the scheduler has said so in its log."""
+    return any(
+        "Received executor event with state" in line and run_id in line and APPROVAL in line
+        for line in (airflow.home / "scheduler.log").read_text().splitlines()
+    )
 
 
 def states(airflow: AirflowStandalone, run_id: str) -> dict[str, str]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from onceover.engine import names
 from onceover.engine.plan import Refusal
 from onceover.engine.scope import Verdict
+
+# The one refusal that goes away by itself.
+NO_LEADER: Final = "NO_LEADER"
 
 
 def renamed(verdict: Verdict, enrolled_as: str) -> Refusal:
@@ -58,7 +63,7 @@ def leaderless(verdict: Verdict, topic: str, side: str) -> Refusal:
     """Return the refusal of a topic that has to wait for a broker."""
     return Refusal(
         verdict.topic,
-        "NO_LEADER",
+        NO_LEADER,
         f"partitions of {topic} have no leader on the {side} at the moment",
         "bring the broker back; it is looked at again at the next discovery",
     )

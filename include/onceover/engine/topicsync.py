@@ -24,10 +24,12 @@ from onceover.engine.scope import Rules
 from onceover.engine.statelog import StateLog
 from onceover.engine.topicapply import TopicApply
 from onceover.engine.topicplan import TopicPlan, View, plan_topics
+from onceover.engine.topicrefusals import NO_LEADER
 from onceover.engine.topicview import TopicReader
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.acladmin import AclAdmin
 from onceover.kafka.admin import Admin
+from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
@@ -35,6 +37,7 @@ from onceover.model import TopicPartition
 # A running flow, or a person, may change something between two looks; who changes it again and again has
 # to be found by a person.
 _ROUNDS: Final = 3
+_SETTLED_WITHIN_S: Final = 10.0
 
 
 @dataclass(frozen=True)
@@ -253,8 +256,18 @@ class TopicSync:
             if number:
                 announce(applied.left)
             self._do(applied, journal)
-            applied.left = self.plan()
+            applied.left = self._settled({step.source for step in applied.left.topics.steps})
         return applied
+
+    def _settled(self, changed: set[str]) -> SyncPlan:
+        """Plan again, once what was just created has leaders: without them it would look refused."""
+        deadline, backoff = Deadline(_SETTLED_WITHIN_S), Backoff()
+        while True:
+            plan = self.plan()
+            waiting = [r.object for r in plan.topics.refused if r.code == NO_LEADER and r.object in changed]
+            if not waiting or deadline.passed:
+                return plan
+            backoff.pause(deadline, Retriable(f"no leaders yet: {', '.join(waiting)}"))
 
     def _do(self, applied: Applied, journal: Journal) -> None:
         plan = applied.left
