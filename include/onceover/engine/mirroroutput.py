@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 # A cluster that is away is asked again this soon; what a person has to put right, less often.
 _AGAIN_S: Final = 5.0
-_REFUSED_S: Final = 30.0
+_REFUSED_S: Final = 60.0
 # The last round of a run that ended; longer than a cluster with thousands of groups takes.
 _FINISH_S: Final = 20.0
 # A request that is being answered; a cluster that does not answer is left to the process's end.
@@ -183,7 +183,8 @@ class MirrorOutput:
 
     def _remark(self, name: str, error: OnceoverError) -> None:
         resolve = error.resolve or "see docs/mirrormaker-output.md"
-        self._remarks[name] = Refusal(f"mirrormaker.{name}", error.code, error.message, resolve, blocks=False)
+        message = f"{error.message} (seen: {error.seen})" if error.seen else error.message
+        self._remarks[name] = Refusal(f"mirrormaker.{name}", error.code, message, resolve, blocks=False)
         self._tell(name, error)
 
     def _tell(self, name: str, error: Exception) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.groupmap import GroupMap
+from onceover.engine.groupplan import GroupView
 from onceover.engine.groups import Direction
 from onceover.engine.groupview import GroupReader
 from onceover.engine.layout import Layout, check_clusters
@@ -40,6 +41,8 @@ from onceover.wire.progress import ProgressMeta
 
 # A heartbeat under way is looked for this often in its interval, and its age is known as exactly as that.
 _LOOKS: Final = 10
+_SHARE: Final = "share"
+_NAMED: Final = 5
 
 
 class FlowView:
@@ -110,8 +113,7 @@ class CheckpointRound:
         self._settings = settings
         view = self._reader.read()
         self._topic.write(plan_checkpoints(view))
-        for error in (*view.errors, *(g.error for g in view.groups if g.error is not None)):
-            raise error
+        _check_complete(view)
         return settings.checkpoint_interval_s
 
     def close(self) -> None:
@@ -238,6 +240,20 @@ class HeartbeatRound:
         arrived = self._wave.arrived({tp: None if c is None else c.offset for tp, c in committed.items()})
         if arrived is not None:
             self._copying.write(dict([encode_heartbeat(*self._aliases, arrived)]))
+
+
+def _check_complete(view: GroupView) -> None:
+    # A share group has no offsets that could be read.
+    unread = {g.name: g.error for g in view.groups if g.error is not None and g.type != _SHARE}
+    errors = [*view.errors, *unread.values()]
+    if errors:
+        raise NeedsOperator(
+            "not every group could be read; the checkpoints of the others are written",
+            code="GROUPS_UNREADABLE",
+            where=", ".join(sorted(unread)[:_NAMED]) or view.giving,
+            seen=str(errors[0]),
+            resolve=errors[0].resolve or "check that all brokers are up",
+        )
 
 
 def _copied_into(

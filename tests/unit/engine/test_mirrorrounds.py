@@ -1,9 +1,10 @@
-"""Heartbeats: one says that the flow runs, the other one only what has been copied."""
+"""Heartbeats: one says that the flow runs, the other one only what has been copied. And groups that hide."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -11,12 +12,15 @@ import pytest
 
 from onceover.engine import mirrorrounds
 from onceover.engine.enrolment import Enrolment
+from onceover.engine.groupplan import GroupFacts, GroupView
+from onceover.engine.groups import Direction, Facts
 from onceover.engine.leader import now_ms
 from onceover.engine.mirror import MirrorSettings
-from onceover.engine.mirrorrounds import HeartbeatRound
-from onceover.errors import NeedsOperator
+from onceover.engine.mirrorrounds import CheckpointRound, HeartbeatRound
+from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
+from onceover.wire.offsetlookup import Translated
 
 RUNNING, COPYING = "heartbeats", "east.heartbeats"
 KEY = b"\x00\x04east\x00\x04west"
@@ -36,6 +40,16 @@ class FakeTopic:
         ((key, value),) = records.items()
         assert key == KEY
         self.times.append(int.from_bytes(value[2:], "big"))
+
+
+class FakeCheckpoints:
+    """What is written to the topic of checkpoints."""
+
+    def __init__(self, *_: object) -> None:
+        self.groups: list[bytes] = []
+
+    def write(self, records: Mapping[bytes, bytes]) -> None:
+        self.groups += [key[2 : 2 + key[1]] for key in records]
 
 
 class FakeView:
@@ -123,3 +137,43 @@ def test_heartbeats_are_not_put_among_what_the_flow_copies(monkeypatch: pytest.M
     with pytest.raises(NeedsOperator, match=f"{COPYING} is one that the flow copies to"):
         case.run()
     assert case.topics[RUNNING].times == []
+
+
+TP = TopicPartition("a", 0)
+READ = Facts(giving=TP, receiving=TP, committed=3, copied=10, translation=Translated(3), end=10)
+AWAY = Retriable("its coordinator is away")
+
+
+def checkpoints(
+    monkeypatch: pytest.MonkeyPatch, *groups: GroupFacts
+) -> tuple[list[bytes], NeedsOperator | None]:
+    """Look at groups and write their checkpoints; return the groups written, and what was told."""
+    seen = GroupView("f", Direction.FAILOVER, "east", "west", groups, (), 0)
+    written = FakeCheckpoints()
+    monkeypatch.setattr(mirrorrounds, "MirrorTopic", lambda *_: written)
+    monkeypatch.setattr(mirrorrounds, "Translator", lambda *_: None)
+    monkeypatch.setattr(mirrorrounds, "GroupReader", lambda *_: SimpleNamespace(read=lambda: seen))
+    view: Any = FakeView("a")
+    told: NeedsOperator | None = None
+    try:
+        CheckpointRound("f", view, Path("unused"), 1).run(SETTINGS)
+    except NeedsOperator as error:
+        told = error
+    return written.groups, told
+
+
+def test_a_group_that_cannot_be_read_is_told_and_the_others_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hidden = GroupFacts(name="hidden", type="classic", error=AWAY)
+    plain = GroupFacts(name="plain", type="consumer", partitions=(READ,))
+    groups, told = checkpoints(monkeypatch, hidden, plain)
+    assert groups == [b"plain"]
+    assert told is not None
+    assert (told.code, told.where) == ("GROUPS_UNREADABLE", "hidden")
+
+
+def test_a_share_group_has_no_offsets_to_be_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    share = GroupFacts(name="hidden", type="share", error=AWAY)
+    plain = GroupFacts(name="plain", type="classic", partitions=(READ,))
+    assert checkpoints(monkeypatch, share, plain) == ([b"plain"], None)
