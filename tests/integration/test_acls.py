@@ -14,13 +14,16 @@ from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.embed.security import Security
 from onceover.engine import aclsync, names
 from onceover.engine.acls import owned_acls
+from onceover.engine.groupapply import Applied
 from onceover.engine.statelog import StateLog
 from onceover.engine.supervisor import Supervisor
 from onceover.errors import UsageError
+from onceover.grouprun import GroupWish, apply_groups
 from onceover.kafka.acladmin import Acl, AclAdmin, NoAuthorizer
 from onceover.kafka.cluster import Cluster
 from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.grants import grant, source_rights, target_rights
+from tests.support.grants import GROUP, grant, source_rights, target_rights
+from tests.support.groups import commit, offset_of
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica
 
@@ -200,3 +203,28 @@ def test_without_authorizer_the_copy_goes_on_and_says_so(
             assert {p["state"] for p in status["partitions"]} <= {"copying", "caught_up"}
             replica.flow.finish(lead, layout)
         replica.assert_same()
+
+
+def test_groups_move_with_the_rights_of_their_page_and_are_unknown_without(
+    guarded: Pair, replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/groups.md: DESCRIBE here, READ there; a right that is missing never leads to a write."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    source, target = guarded
+    name, topic = f"{replica.name}-group", replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    replica.copy()
+    commit(source.admin_client, name, topic, {0: 7})
+
+    def apply() -> Applied:
+        wish = GroupWish(patterns=[name])
+        return apply_groups(replica.flow.watch.flow, wish, lambda _: None, lambda _: False)
+
+    unknown = [("UNKNOWN", 3)]
+    assert [(r.code, apply().exit_code) for r in apply().plan.refused] == unknown
+    grant(source, [(GROUP, replica.name, True, "DESCRIBE")])
+    assert [(r.code, apply().exit_code) for r in apply().plan.refused] == unknown
+    assert offset_of(target.admin_client, name, topic) is None
+    grant(target, [(GROUP, replica.name, True, "READ")])
+    assert apply().exit_code == 0
+    assert offset_of(target.admin_client, name, topic) == 7

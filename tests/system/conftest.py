@@ -74,6 +74,7 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
     slow = {"limits": {"bytes_per_second": "150KiB"}, "transaction": {"max_bytes": "64KiB"}}
     documents: dict[str, dict[str, object]] = {
         "sys-topics": {"source": source, "target": target},
+        "sys-groups": {"source": source, "target": target},
         "sys-flights": {"source": source, "target": target, **slow},
         "sys-broken": {"source": source, "tarket": target},
         # In both directions at once, and one whose password is wrong: its client file comes with the test.
