@@ -56,7 +56,7 @@ def test_dag_files_import_nothing_heavy(tmp_path: Path) -> None:
 
 def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
     """Check, copy, report; the report runs after a failed copy, too, and does not hide it."""
-    assert set(dags) == COPYING | {"sync_topics", "sync_group_offsets"}
+    assert set(dags) == COPYING | {"sync_topics", "sync_group_offsets", "seed_progress"}
     for dag in (dags[name] for name in COPYING):
         assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == TASKS
         assert dag.get_task("report_result").is_teardown
@@ -130,3 +130,19 @@ def test_scheduled_group_syncs_never_wait_for_an_answer(
         "approve_moves": {"apply_groups"},
         "apply_groups": set(),
     }
+
+
+def test_progress_is_planned_approved_and_applied(dags: dict[str, Any]) -> None:
+    """A person is asked in between; rejected does not reach the clusters; started by hand only."""
+    dag = dags["seed_progress"]
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == {
+        "plan_progress": {"approve_progress"},
+        "approve_progress": {"apply_progress"},
+        "apply_progress": set(),
+    }
+    rules = {task.task_id: task.trigger_rule.value for task in dag.tasks}
+    assert set(rules.values()) == {"all_success", "none_failed"} and rules["apply_progress"] == "none_failed"
+    assert all(task.has_retry_policy and 0 < task.retries <= 10 for task in dag.tasks)
+    assert dag.params.get_param("kind").schema["enum"] == ["seed", "adopt"]
+    assert (dag.params["apply"], dag.params["replace"], dag.schedule) == (True, False, None)
+    assert dag.doc_md

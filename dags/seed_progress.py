@@ -1,0 +1,45 @@
+"""`seed_progress`: write a flow's progress from an origin, or take over from MirrorMaker 2."""
+
+from __future__ import annotations
+
+from airflow.sdk import DAG, TriggerRule, task
+
+from onceover_airflow import flows, seeding
+from onceover_airflow.errors import retry_interrupted
+
+DOC = """
+### Seed progress
+
+Writes where one flow (a file in `include/flows`) goes on. *seed* takes the positions from a consumer group
+on the source, a time, another flow, or the flow's own offset map; *adopt* takes over a MirrorMaker 2 flow
+that was stopped, and finds the positions by comparing both sides. The same as `onceover seed` and
+`onceover adopt`.
+
+1. **plan_progress** shows in its log what would be written, repeated and skipped. Changes nothing.
+2. **approve_progress** asks a person, under *Required Actions*, with every position. Skipped when there is
+   nothing to write. Rejected: nothing is written, and nothing is fenced.
+3. **apply_progress** fences the flow, plans again, and writes. Interrupted anywhere, it can be run again.
+   What it did is in `ONCEOVER_HOME/<flow>/journal`. It fails, naming the way out, when a partition is
+   refused; the others are written.
+
+It acts as a start of the flow: a running copy ends with exit code 4. Start `replicate` afterwards.
+"""
+
+with DAG(
+    "seed_progress",
+    schedule=None,
+    catchup=False,
+    is_paused_upon_creation=False,
+    doc_md=DOC,
+    tags=["onceover"],
+    params={"flow": flows.flow_param(flows.flow_names()), **seeding.seed_params()},
+):
+    retried = retry_interrupted()
+    name = "{{ params.flow }}"
+    plan = task(task_id=seeding.PLAN_TASK, multiple_outputs=False, **retried)(seeding.plan_progress)
+    approve = seeding.ApprovePositionsOperator(task_id="approve_progress", flow=name, **retried)
+    # Nothing to approve is no failure: what is refused is told by the last task.
+    apply = task(
+        task_id="apply_progress", multiple_outputs=False, trigger_rule=TriggerRule.NONE_FAILED, **retried
+    )(seeding.apply_progress)
+    plan(name) >> approve >> apply(name)

@@ -1,0 +1,275 @@
+"""The tasks of the DAG ``seed_progress``. Plain functions over the code of ``onceover seed`` and ``adopt``.
+
+Invariant: positions are written only after a person has approved them: the same partitions with the same
+risks. How many offsets a risk concerns may have changed by then where the flow, or the origin, goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import Param, get_current_context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED
+from onceover_airflow.flowcontext import flow_at_hand
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from onceover.config.flowfile import Flow
+    from onceover.engine.plan import Change
+    from onceover.engine.seed import SeedPlan
+    from onceover.engine.seedapply import Seeded
+
+log = logging.getLogger(__name__)
+
+PLAN_TASK: Final = "plan_progress"
+SEED: Final = "seed"
+ADOPT: Final = "adopt"
+_OTHER_FLOW: Final = "flow:"
+
+
+def seed_params() -> dict[str, Param]:
+    """Return the form's fields."""
+    return {
+        "kind": Param(
+            SEED,
+            type="string",
+            enum=[SEED, ADOPT],
+            title="Kind",
+            description_md="`seed`: from an origin. `adopt`: take over from a stopped MirrorMaker 2.",
+        ),
+        "origin": Param(
+            "",
+            type="string",
+            examples=["group:my-group", "earliest", "timestamp:2026-01-01T00:00:00Z", "flow:other", "map"],
+            title="Origin",
+            description_md="For `seed`: as `onceover seed --from`.",
+        ),
+        "topic": Param(
+            "",
+            type="string",
+            title="Topics",
+            description_md="Regular expression for whole source topics. Empty: all of the flow.",
+        ),
+        "replace": Param(
+            False, type="boolean", title="Replace", description_md="Write although there is progress already."
+        ),
+        "missing": Param(
+            "refuse",
+            type="string",
+            enum=["refuse", "earliest", "latest"],
+            title="Missing partitions",
+            description_md="Where partitions begin that the origin leaves out of a topic.",
+        ),
+        "mm2_source": Param(
+            "",
+            type="string",
+            title="MirrorMaker's alias of the source",
+            description_md="For `adopt`; empty: as in the flow file.",
+        ),
+        "mm2_target": Param(
+            "",
+            type="string",
+            title="MirrorMaker's alias of the target",
+            description_md="For `adopt`; empty: as in the flow file.",
+        ),
+        "decided": Param(
+            "",
+            type="string",
+            title="Decided offsets",
+            description_md="For `adopt`: a file on the worker, for partitions that cannot be proven.",
+        ),
+        "apply": Param(
+            True, type="boolean", title="Apply", description_md="Off: show the plan and change nothing."
+        ),
+    }
+
+
+def plan_progress(flow: str) -> dict[str, Any]:
+    """Show the plan in the log; return ids and counts. Changes nothing.
+
+    Raises:
+        JobInterrupted: a cluster does not answer; tried again.
+        AirflowFailException: any other error.
+    """
+    planned = read_plan(flow, get_current_context()["params"])
+    _log(planned.describe())
+    return {
+        "flow": flow,
+        "plan_id": planned.plan_id,
+        "positions": len(planned.positions),
+        "approval_id": approval_id(planned),
+        "refused": len(planned.refused),
+    }
+
+
+def read_plan(flow: str, params: Mapping[str, Any]) -> SeedPlan:
+    """Return the plan as of now."""
+    from onceover import seedrun
+
+    with _flow(flow, params) as loaded:
+        if params["kind"] == ADOPT:
+            return seedrun.plan_adoption(loaded, _adoption(params))
+        return seedrun.plan_seed(loaded, params["origin"], _choice(params), params["topic"] or None)
+
+
+def apply_progress(flow: str) -> dict[str, Any]:
+    """Write the positions that were approved; return what was written.
+
+    Raises:
+        AirflowSkipException: only a plan was asked for, or there is nothing to write.
+        JobInterrupted: a cluster does not answer; tried again, which goes on from there.
+        AirflowFailException: other partitions or risks have come since the approval, something is refused
+            until somebody decides, or any other error.
+    """
+    context = get_current_context()
+    params = context["params"]
+    if not params["apply"]:
+        raise AirflowSkipException("only a plan was asked for")
+    approved = context["ti"].xcom_pull(task_ids=PLAN_TASK)
+
+    def check(planned: SeedPlan) -> None:
+        _log(planned.describe())
+        check_approved(planned, approved["approval_id"])
+
+    seeded = _apply(flow, params, check)
+    _log(seeded.describe())
+    if seeded.exit_code:
+        waiting = [refusal for refusal in seeded.plan.refused if refusal.blocks]
+        shown = "; ".join(f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in waiting[:MAX_LISTED])
+        raise AirflowFailException(
+            f"flow {flow}: {seeded.written} positions written, {len(waiting)} refused: {shown}"
+        )
+    return {"flow": flow, "written": seeded.written, "generation": seeded.generation}
+
+
+def approval_id(planned: SeedPlan) -> str:
+    """Name what a person approves: which objects are changed, at which risk."""
+    what = [(change.what, change.object, change.risk) for change in planned.changes]
+    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
+
+
+def check_approved(planned: SeedPlan, approved: str) -> None:
+    """Refuse a plan with other partitions or risks than those that were approved.
+
+    Raises:
+        AirflowFailException: there are others.
+    """
+    if planned.positions and approval_id(planned) != approved:
+        raise AirflowFailException(
+            "the clusters have changed since the plan was made, and now other positions would be written, or "
+            f"at other risks; expected: {approved}; seen: {approval_id(planned)}; to resolve: start the DAG "
+            "again"
+        )
+
+
+def _apply(flow: str, params: Mapping[str, Any], check: Callable[[SeedPlan], None]) -> Seeded:
+    from onceover import seedrun
+
+    with _flow(flow, params) as loaded:
+        if params["kind"] == ADOPT:
+            return seedrun.apply_adoption(loaded, _adoption(params), check)
+        topics = params["topic"] or None
+        return seedrun.apply_seed(loaded, params["origin"], _choice(params), check, topics)
+
+
+@contextmanager
+def _flow(flow: str, params: Mapping[str, Any]) -> Iterator[Flow]:
+    """Yield the flow; another one that is its origin has its Connections at hand, too."""
+    with ExitStack() as stack:
+        if params["kind"] == SEED and params["origin"].startswith(_OTHER_FLOW):
+            stack.enter_context(flow_at_hand(params["origin"].removeprefix(_OTHER_FLOW)))
+        yield stack.enter_context(flow_at_hand(flow))
+
+
+def _choice(params: Mapping[str, Any]) -> Any:
+    from onceover.engine.seed import Choice
+
+    return Choice(replace=params["replace"], missing=params["missing"])
+
+
+def _adoption(params: Mapping[str, Any]) -> Any:
+    from onceover.seedrun import Adoption
+
+    return Adoption(
+        source=params["mm2_source"] or None,
+        target=params["mm2_target"] or None,
+        decided=params["decided"] or None,
+        topics=params["topic"] or None,
+    )
+
+
+def _log(text: str) -> None:
+    for line in text.splitlines():
+        log.info(line)
+
+
+class ApprovePositionsOperator(ApprovalOperator):
+    """Wait until a person approves the positions to write; skipped where there are none.
+
+    Always asked: writing progress fences a running copy. Rejected, or not answered in time, nothing is
+    written and nothing is fenced.
+
+    :param flow: the flow's name (templated)
+    """
+
+    template_fields: Collection[str] = ("flow", "subject")
+
+    def __init__(self, *, flow: str, **kwargs: Any) -> None:
+        super().__init__(
+            subject="Flow {{ params.flow }}: progress to be written",
+            defaults=self.REJECT,
+            response_timeout=ANSWER_WITHIN,
+            **kwargs,
+        )
+        self.flow = flow
+
+    def execute(self, context: Context) -> Any:
+        """Put the question, or skip it.
+
+        Raises:
+            AirflowSkipException: there is nothing to ask.
+            AirflowFailException: the plan has changed since it was made.
+        """
+        params, planned = context["params"], context["ti"].xcom_pull(task_ids=PLAN_TASK)
+        if not params["apply"] or not planned["positions"]:
+            raise AirflowSkipException("nothing to approve")
+        now = read_plan(self.flow, params)
+        check_approved(now, planned["approval_id"])
+        self.body = question(now)
+        return super().execute(context)
+
+
+def question(planned: SeedPlan) -> str:
+    """Return the plan as Markdown: what is repeated or skipped, and why each position is the right one."""
+    changes = planned.changes
+    rows = [
+        f"| {c.what} | `{c.object}` | {_cell(c.from_)} | {_cell(c.to)} | {_risk(c)} | {c.reason} |"
+        for c in changes[:MAX_LISTED]
+    ]
+    lines = ["| change | of | from | to | offsets | why |", "|---|---|---|---|---|---|", *rows, ""]
+    if len(changes) > MAX_LISTED:
+        lines.append(f"and {len(changes) - MAX_LISTED} more: see the log of `{PLAN_TASK}`.")
+    lines += [f"**Refused** `{r.object}`: {r.message}" for r in planned.refused[:MAX_LISTED]]
+    lines.append(
+        "A running copy of the flow is fenced and has to be started again. **Reject** changes nothing at all."
+    )
+    return "\n".join(lines)
+
+
+def _cell(value: str | int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _risk(change: Change) -> str:
+    if change.risk == "none":
+        return "-"
+    return f"{change.risk} {'an unknown number' if change.records is None else change.records}"
