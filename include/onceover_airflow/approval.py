@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowSkipException
@@ -26,24 +26,32 @@ ANSWER_WITHIN: Final = timedelta(days=3)
 MAX_LISTED: Final = 30
 
 
-class ApprovePlanOperator(ApprovalOperator):
-    """Wait until a person approves the changes that may cost records; skipped where there are none.
-
-    Rejected, or not answered in time, the task downstream is skipped and nothing is changed.
+class FlowApprovalOperator(ApprovalOperator):
+    """Ask a person about one flow. Not answered in time counts as rejected.
 
     :param flow: the flow's name (templated)
     """
 
     template_fields: Collection[str] = ("flow", "subject")
+    about: ClassVar[str]
 
     def __init__(self, *, flow: str, **kwargs: Any) -> None:
         super().__init__(
-            subject="Flow {{ params.flow }}: changes that may cost records",
+            subject=f"Flow {{{{ params.flow }}}}: {self.about}",
             defaults=self.REJECT,
             response_timeout=ANSWER_WITHIN,
             **kwargs,
         )
         self.flow = flow
+
+
+class ApprovePlanOperator(FlowApprovalOperator):
+    """Wait until a person approves the changes that may cost records; skipped where there are none.
+
+    Rejected, or not answered in time, the task downstream is skipped and nothing is changed.
+    """
+
+    about = "changes that may cost records"
 
     def execute(self, context: Context) -> Any:
         """Put the question, or skip it.

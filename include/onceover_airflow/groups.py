@@ -11,11 +11,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED
+from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import flow_at_hand
 
@@ -147,24 +146,13 @@ def _log(text: str) -> None:
         log.info(line)
 
 
-class ApproveMovesOperator(ApprovalOperator):
+class ApproveMovesOperator(FlowApprovalOperator):
     """Wait until a person approves the moves that may skip or repeat records; skipped where there are none.
 
     Rejected, or not answered in time, nothing is written.
-
-    :param flow: the flow's name (templated)
     """
 
-    template_fields: Collection[str] = ("flow", "subject")
-
-    def __init__(self, *, flow: str, **kwargs: Any) -> None:
-        super().__init__(
-            subject="Flow {{ params.flow }}: groups that would skip or repeat records",
-            defaults=self.REJECT,
-            response_timeout=ANSWER_WITHIN,
-            **kwargs,
-        )
-        self.flow = flow
+    about = "groups that would skip or repeat records"
 
     def execute(self, context: Context) -> Any:
         """Put the question, or skip it.

@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED
+from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator
 from onceover_airflow.flowcontext import flow_at_hand
 
 if TYPE_CHECKING:
@@ -212,25 +211,14 @@ def _log(text: str) -> None:
         log.info(line)
 
 
-class ApprovePositionsOperator(ApprovalOperator):
+class ApprovePositionsOperator(FlowApprovalOperator):
     """Wait until a person approves the positions to write; skipped where there are none.
 
     Always asked: writing progress fences a running copy. Rejected, or not answered in time, nothing is
     written and nothing is fenced.
-
-    :param flow: the flow's name (templated)
     """
 
-    template_fields: Collection[str] = ("flow", "subject")
-
-    def __init__(self, *, flow: str, **kwargs: Any) -> None:
-        super().__init__(
-            subject="Flow {{ params.flow }}: progress to be written",
-            defaults=self.REJECT,
-            response_timeout=ANSWER_WITHIN,
-            **kwargs,
-        )
-        self.flow = flow
+    about = "progress to be written"
 
     def execute(self, context: Context) -> Any:
         """Put the question, or skip it.
