@@ -5,13 +5,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.wait import wait_until
 
 _TIMEOUT_S = 30.0
+_NOT_READY = (
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+)
 
 
 def _consumer(client: Mapping[str, str], group: str, **settings: object) -> Consumer:
@@ -42,11 +48,16 @@ def commit_all(
     admin = AdminClient(dict(client))
     for group, offsets in groups.items():
         wanted = [TopicPartition(topic, p, o, metadata) for p, o in offsets.items()]
-        request = [ConsumerGroupTopicPartitions(group, wanted)]
-        answer = admin.alter_consumer_group_offsets(request)[group].result(_TIMEOUT_S)
-        for tp in answer.topic_partitions:
-            if tp.error is not None:
-                raise RuntimeError(f"{group} {tp.topic}:{tp.partition}: {tp.error}")
+        wait_until(partial(_written, admin, group, wanted), _TIMEOUT_S, f"{group} commits")
+
+
+def _written(admin: AdminClient, group: str, wanted: list[TopicPartition]) -> bool:
+    """Commit once; False while the coordinator of a young cluster is not ready."""
+    answer = admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, wanted)])[group]
+    errors = [tp.error for tp in answer.result(_TIMEOUT_S).topic_partitions if tp.error is not None]
+    if any(error.code() not in _NOT_READY for error in errors):
+        raise RuntimeError(f"{group}: {errors}")
+    return not errors
 
 
 def committed(client: Mapping[str, str], group: str, topic: str) -> dict[int, tuple[int, str]]:
