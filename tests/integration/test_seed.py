@@ -21,7 +21,7 @@ from onceover.engine.steps import Step
 from onceover.errors import Fenced
 from tests.support.adversary import EPOCH_MS
 from tests.support.rawkafka import Codec
-from tests.support.replica import Live, Replica
+from tests.support.replica import Live, Replica, delete_topics
 from tests.support.wait import wait_until
 
 _TIMEOUT_S = 60.0
@@ -173,6 +173,29 @@ def test_the_map_is_not_believed_when_somebody_else_has_written(seeding: Seeding
     seeding.lose_progress()
     replica.target.plain(topic, 0, replica.target.records(1), Codec.NONE)
     assert refused(seeding("plan", "map", exit_code=3)) == {(f"{topic}:0", "TARGET_BEYOND_MAP")}
+
+
+def test_the_map_is_not_believed_after_a_later_seeding(seeding: Seeding) -> None:
+    """Progress that was seeded and lost before anything was copied is not what the map's end says."""
+    topic = seeding.filled(partitions=1)
+    seeding.replica.copy()
+    seeding("apply", "earliest", "--replace")
+    seeding.lose_progress()
+    assert refused(seeding("plan", "map", exit_code=3)) == {(f"{topic}:0", "MAP_OLDER")}
+
+
+def test_a_recreated_copy_makes_the_old_map_void(seeding: Seeding) -> None:
+    """After seeding into a new topic the map counts from there, and rebuilds what was seeded."""
+    topic, replica = seeding.filled(partitions=1), seeding.replica
+    replica.copy()
+    delete_topics(replica.target_client, [topic])
+    replica.target_topic(topic)
+    assert refused(seeding("plan", "map", exit_code=3)) == {(f"{topic}:0", "MAP_STALE")}
+    seeding("apply", "earliest")
+    seeding.lose_progress()
+    assert [entry[1] for entry in positions(seeding("apply", "map")).values()] == [0]
+    replica.copy()
+    replica.assert_same()
 
 
 def test_existing_progress_is_replaced_only_when_asked(seeding: Seeding) -> None:

@@ -31,6 +31,7 @@ class Seat:
         start: first offset of the source's log; ``lso`` and ``end`` its LSO and high watermark.
         position: committed progress of the flow, None where there is none.
         target_start: first offset of the target's log; ``target_end`` its LSO; 0 without a topic.
+        between: ids of the topics that the progress is about, None where nothing tells.
     """
 
     source: TopicPartition
@@ -41,6 +42,7 @@ class Seat:
     position: int | None = None
     target_start: int = 0
     target_end: int = 0
+    between: tuple[str, str] | None = None
 
     @property
     def target_held(self) -> int:

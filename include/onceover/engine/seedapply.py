@@ -9,7 +9,6 @@ again: a position that is there already needs no change.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -32,13 +31,11 @@ from onceover.engine.topicview import TopicReader
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin
-from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.wire.progress import ProgressMeta
-
-log = logging.getLogger(__name__)
 
 # A transaction writes one batch to the offsets topic, within a broker's default limit of 1 MiB: 300 bytes
 # a partition at most.
@@ -216,6 +213,7 @@ class Seeder:
                 position=None if progress is None else progress.offset,
                 target_start=target_starts.get(target, 0),
                 target_end=target_ends.get(target, 0),
+                between=_between(progress),
             )
 
         return {name: [seat(*pair) for pair in several] for name, several in pairs.items()}
@@ -268,7 +266,7 @@ class Seeder:
         journal.refused(plan.refused)
         by_position = {c.object: c for c in plan.changes if c.what == "position"}
         for batch in _batches(plan.topics, plan.positions):
-            enrolments = [self._enrolment(topic, copies[topic.target], plan) for topic in batch]
+            enrolments = [_enrolment(topic, copies[topic.target], plan, layout) for topic in batch]
             progress: dict[TopicPartition, OffsetToCommit] = {}
             for enrolment in enrolments:
                 progress.update(_progress(enrolment, plan, layout))
@@ -308,14 +306,35 @@ class Seeder:
                 raise Retriable(f"{target} has no leader on {self.target.alias} yet", where=str(target))
         return found
 
-    def _enrolment(self, topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan) -> Enrolment:
-        added = {tp.partition: plan.positions[tp].offset for tp in _written(topic, plan)}
-        ids, old = (topic.source.topic_id, copy.topic_id), topic.enrolment
-        if old is None:
-            return Enrolment(topic.source.name, topic.target, *ids, added, now_ms())
-        return replace(
-            old, source_id=ids[0], target_id=ids[1], start={**old.start, **added}, at_ms=now_ms(), active=True
-        )
+
+def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layout) -> Enrolment:
+    written = [plan.positions[tp] for tp in _written(topic, plan)]
+    added = {position.seat.source.partition: position.offset for position in written}
+    ids, old = (topic.source.topic_id, copy.topic_id), topic.enrolment
+    if old is None:
+        return Enrolment(topic.source.name, topic.target, *ids, added, now_ms())
+    kept = str(ids[0]), str(ids[1])
+    known = str(old.source_id), str(old.target_id)
+    # What the map says about topics that are gone is void from here on.
+    anew = [p.seat.source.partition for p in written if (p.seat.between or known) != kept]
+    return replace(
+        old,
+        source_id=ids[0],
+        target_id=ids[1],
+        start={**old.start, **added},
+        at_ms=now_ms(),
+        active=True,
+        since={**old.since, **dict.fromkeys(anew, layout.generation)},
+    )
+
+
+def _between(progress: CommittedOffset | None) -> tuple[str, str] | None:
+    """Return the topic ids beside a position; seeding is also the way out where they cannot be read."""
+    try:
+        meta = None if progress is None else ProgressMeta.decode(progress.metadata)
+    except NeedsOperator:
+        return None
+    return None if meta is None else (meta.source_topic_id, meta.target_topic_id)
 
 
 def _enrol(

@@ -277,7 +277,10 @@ def _from_map(
             "a topic was deleted and created anew since the map was written: its offsets mean other records",
             "seed it from a file, or `onceover partition reseed`",
         )
+    number = seat.source.partition
     record = newest.get((seat.source, seat.target))
+    if record is not None and record.generation < enrolment.since.get(number, 0):
+        record = None  # about a topic that is gone
     end = 0 if record is None else record.target_end
     beyond = _first_record(target, seat, end)
     if beyond is not None:
@@ -288,9 +291,17 @@ def _from_map(
             "somebody else has written, or map records have expired",
             "compare both sides from there, then seed it from a file",
         )
+    start = enrolment.start[number]
     if record is None:
-        start = enrolment.start[seat.source.partition]
         return Offer(start, "nothing was copied since it was enrolled: its start offset", "none")
+    if enrolment.at_ms > record.commit_ms and start != record.source_end:
+        return Refusal(
+            str(seat.source),
+            "MAP_OLDER",
+            f"its topic was seeded or reseeded after the map's newest record: it stood at {start} then, or "
+            f"at {record.source_end}, where the map ends, if that was about another partition",
+            "seed it from a file with the right one of the two",
+        )
     reason = f"end of the offset map's newest record (generation {record.generation}), exact"
     return Offer(record.source_end, reason, "none", target_end=record.target_end)
 
