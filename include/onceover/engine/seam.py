@@ -6,8 +6,8 @@ the answer is exact or there is none: a reading of the target that leaves room f
 
 A copy that was restarted at an older offset repeats records (MirrorMaker without exactly-once). Every way to
 read the target as runs of source records is considered; the seam lies behind all that any run has reached.
-Where the target can be read as one unbroken run, it is: it then holds the same content as the source, and a
-reader cannot tell how it came to be.
+Where all readings begin at the same record and one of them is unbroken, that is the answer: the target then
+holds the same content as the source, and a reader cannot tell how it came to be.
 """
 
 from __future__ import annotations
@@ -83,10 +83,18 @@ def find_seam(
             f"{_span(target)} of the target, {len(target)} records, is found in {len(unbroken)} places of "
             f"{_span(source)} of the source: identical records repeat",
         )
-    if unbroken:
-        last = unbroken[0] + len(target) - 1
-        return Seam(source[last].offset + 1, last, len(target))
-    return _through_repeats(source, target, known)
+    if not unbroken:
+        return _through_repeats(source, target, known)
+    start = unbroken[0]
+    sure = known == start or (from_start and start == 0)
+    if not sure and _begins_elsewhere(source, target, start):
+        return NoSeam(
+            AMBIGUOUS,
+            f"{_span(target)} of the target can be one run of source records, or repeats of a few that begin "
+            "somewhere else: identical records repeat",
+        )
+    last = start + len(target) - 1
+    return Seam(source[last].offset + 1, last, len(target))
 
 
 def _starts_allowed(source: Sequence[Peek], target: Sequence[Peek], anchors: Mapping[int, int]) -> int | None:
@@ -119,22 +127,18 @@ def _occurrences(source: Sequence[Peek], target: Sequence[Peek]) -> Iterator[int
 
 
 def _through_repeats(source: Sequence[Peek], target: Sequence[Peek], known: int | None) -> Finding:
-    places: dict[bytes, list[int]] = {}
-    for place, record in enumerate(source):
-        places.setdefault(record.digest, []).append(place)
-    begins = places.get(target[0].digest, [])
+    places = _places(source)
+    begins = [place for place in places.get(target[0].digest, []) if known is None or place == known]
+    if not begins:
+        return _foreign(source, target[0])
     # A reading is where it begins on the source and how far it has come: where it stands does not matter,
     # because a restart may go back to anywhere before, also to before the compared records.
-    readings = {(place, place) for place in begins if known is None or place == known}
-    if not readings:
-        return _foreign(source, target[0])
+    readings = {(place, place) for place in begins}
     for record in target[1:]:
         found = places.get(record.digest)
         if found is None:
             return _foreign(source, record)
-        following = {
-            (first, max(far, place)) for first, far in readings for place in found if place <= far + 1
-        }
+        following = _continued(readings, found)
         if not following:
             return _gap(source, record, max(far for _, far in readings), found)
         if len(following) > _MAX_READINGS:
@@ -146,6 +150,29 @@ def _through_repeats(source: Sequence[Peek], target: Sequence[Peek], known: int 
     far = ends.pop()
     first = min(first for first, _ in readings)
     return Seam(source[far].offset + 1, far, len(target), len(target) - (far - first + 1))
+
+
+def _begins_elsewhere(source: Sequence[Peek], target: Sequence[Peek], start: int) -> bool:
+    """Tell whether the target can also be read from another place on, or whether nobody can tell."""
+    places = _places(source)
+    readings = {(place, place) for place in places[target[0].digest] if place != start}
+    for record in target[1:]:
+        readings = _continued(readings, places[record.digest])
+        if not readings or len(readings) > _MAX_READINGS:
+            break
+    return bool(readings)
+
+
+def _continued(readings: set[tuple[int, int]], found: Sequence[int]) -> set[tuple[int, int]]:
+    """Return the readings that a record at one of these places continues: no further than the next one."""
+    return {(first, max(far, place)) for first, far in readings for place in found if place <= far + 1}
+
+
+def _places(source: Sequence[Peek]) -> dict[bytes, list[int]]:
+    places: dict[bytes, list[int]] = {}
+    for place, record in enumerate(source):
+        places.setdefault(record.digest, []).append(place)
+    return places
 
 
 def _undecided(target: Sequence[Peek], readings: int) -> NoSeam:

@@ -79,10 +79,17 @@ def test_the_end_of_a_target_gives_a_reading_of_it_or_no_answer(
     if tail:
         finding = find_seam(log(source), log(tail))
         places = [i for i in range(len(source)) if source[i : i + len(tail)] == tail]
-        if len(places) == 1:
-            assert isinstance(finding, Seam) and finding.offset == places[0] + len(tail)
+        if isinstance(finding, Seam) and places:
+            assert places == [finding.offset - len(tail)]
         elif places:
             assert isinstance(finding, NoSeam) and finding.code == AMBIGUOUS
+
+
+def test_repeats_of_a_few_are_not_taken_for_a_run_of_many() -> None:
+    """The first record twice, or the third and the fourth: going on after the fourth might lose two."""
+    for from_start in (True, False):
+        finding = find_seam(log([1, 2, 1, 1]), log([1, 1]), from_start=from_start)
+        assert isinstance(finding, NoSeam) and finding.code == AMBIGUOUS
 
 
 @given(history=histories(alphabet=0), at=st.integers(0, 20), count=st.integers(1, 3))
