@@ -232,7 +232,7 @@ class Leader:
 
     def abort_lanes(self) -> None:
         """End what killed lanes left open, so that it does not hold the target's LSO for 15 s."""
-        self.catch_up()
+        self._target.retry(self.catch_up)
         self._fence(self._own().lanes)
 
     def close(self) -> None:
