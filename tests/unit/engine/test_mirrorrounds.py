@@ -144,22 +144,19 @@ READ = Facts(giving=TP, receiving=TP, committed=3, copied=10, translation=Transl
 AWAY = Retriable("its coordinator is away")
 
 
-def checkpoints(
-    monkeypatch: pytest.MonkeyPatch, *groups: GroupFacts
-) -> tuple[list[bytes], NeedsOperator | None]:
-    """Look at groups and write their checkpoints; return the groups written, and what was told."""
+def look_at(monkeypatch: pytest.MonkeyPatch, *groups: GroupFacts) -> tuple[CheckpointRound, FakeCheckpoints]:
+    """Return a round that meets these groups, and what it writes."""
     seen = GroupView("f", Direction.FAILOVER, "east", "west", groups, (), 0)
     written = FakeCheckpoints()
     monkeypatch.setattr(mirrorrounds, "MirrorTopic", lambda *_: written)
     monkeypatch.setattr(mirrorrounds, "Translator", lambda *_: None)
     monkeypatch.setattr(mirrorrounds, "GroupReader", lambda *_: SimpleNamespace(read=lambda: seen))
     view: Any = FakeView("a")
-    told: NeedsOperator | None = None
-    try:
-        CheckpointRound("f", view, Path("unused"), 1).run(SETTINGS)
-    except NeedsOperator as error:
-        told = error
-    return written.groups, told
+    return checkpoints(view), written
+
+
+def checkpoints(view: Any) -> CheckpointRound:
+    return CheckpointRound("f", view, Path("unused"), 1)
 
 
 def test_a_group_that_cannot_be_read_is_told_and_the_others_are_written(
@@ -167,13 +164,16 @@ def test_a_group_that_cannot_be_read_is_told_and_the_others_are_written(
 ) -> None:
     hidden = GroupFacts(name="hidden", type="classic", error=AWAY)
     plain = GroupFacts(name="plain", type="consumer", partitions=(READ,))
-    groups, told = checkpoints(monkeypatch, hidden, plain)
-    assert groups == [b"plain"]
-    assert told is not None
-    assert (told.code, told.where) == ("GROUPS_UNREADABLE", "hidden")
+    look, written = look_at(monkeypatch, hidden, plain)
+    with pytest.raises(NeedsOperator, match="where: hidden") as error:
+        look.run(SETTINGS)
+    assert error.value.code == "GROUPS_UNREADABLE"
+    assert written.groups == [b"plain"]
 
 
 def test_a_share_group_has_no_offsets_to_be_missed(monkeypatch: pytest.MonkeyPatch) -> None:
     share = GroupFacts(name="hidden", type="share", error=AWAY)
     plain = GroupFacts(name="plain", type="classic", partitions=(READ,))
-    assert checkpoints(monkeypatch, share, plain) == ([b"plain"], None)
+    look, written = look_at(monkeypatch, share, plain)
+    assert look.run(SETTINGS) == SETTINGS.checkpoint_interval_s
+    assert written.groups == [b"plain"]
