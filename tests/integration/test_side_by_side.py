@@ -17,7 +17,9 @@ from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, SMALL, feed
 from tests.support.flowcase import KILLED, TIMEOUT_S
 from tests.support.flows import FlowProcess, InlineFlow, assert_same, write_flow
+from tests.support.rawkafka import BrokerRefused
 from tests.support.replica import alter_config
+from tests.support.wait import wait_until
 
 TEMPORARY = 5
 
@@ -69,7 +71,16 @@ def make_stuck(folder: Path, name: str, clusters: tuple[Mapping[str, str], Mappi
     alter_config(side.source, side.topic, {"message.timestamp.after.max.ms": str(1 << 60)})
     in_two_hours_ms = (int(time.time()) + 7200) * 1000
     with Adversary(side.source["bootstrap.servers"]) as adversary:
-        adversary.plain(side.topic, 0, adversary.records(1, timestamp_ms=in_two_hours_ms))
+
+        def taken() -> bool:
+            # The broker hears of the topic's new configuration a moment after it was accepted.
+            try:
+                adversary.plain(side.topic, 0, adversary.records(1, timestamp_ms=in_two_hours_ms))
+            except BrokerRefused:
+                return False
+            return True
+
+        wait_until(taken, TIMEOUT_S, "the source takes a record of the future")
     return side
 
 

@@ -238,7 +238,7 @@ class Replica:
 
 
 def alter_config(client: Mapping[str, str], topic: str, config: Mapping[str, str]) -> None:
-    """Set some of a topic's configuration."""
+    """Set some of a topic's configuration; return when the broker shows it."""
     entries = [
         ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
         for name, value in config.items()
@@ -246,6 +246,11 @@ def alter_config(client: Mapping[str, str], topic: str, config: Mapping[str, str
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = AdminClient(dict(client))
     admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
+
+    def shown() -> bool:
+        return config.items() <= topic_config(client, topic).items()
+
+    wait_until(shown, _TIMEOUT_S, f"the configuration of {topic}")
 
 
 def topic_config(client: Mapping[str, str], topic: str) -> dict[str, str]:
