@@ -155,7 +155,7 @@ class _Importer:
         if flow["topics"]["naming"] == "prefix":
             self._notes.append(
                 f"{name}: MirrorMaker 2 names topics {source}.<topic> (its default policy), so the file says "
-                "naming: prefix; where this version refuses that, choose naming: identity"
+                "naming: prefix"
             )
         if "mirrormaker" not in flow:
             self._notes.append(
