@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -35,3 +36,9 @@ def flow_at_hand(ref: str) -> Iterator[Flow]:
         raise JobInterrupted(str(error)) from error
     except OnceoverError as error:
         raise AirflowFailException(str(error)) from error
+
+
+def log_text(log: logging.Logger, text: str) -> None:
+    """Log a text as a person reads it: Airflow shows one event a line."""
+    for line in text.splitlines():
+        log.info(line)

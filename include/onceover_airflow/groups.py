@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.flowcontext import flow_at_hand
+from onceover_airflow.flowcontext import flow_at_hand, log_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -43,7 +43,7 @@ def plan_groups(flow: str) -> dict[str, Any]:
         AirflowFailException: any other error.
     """
     planned = read_plan(flow, get_current_context()["params"])
-    _log(planned.describe())
+    log_text(log, planned.describe())
     return {
         "flow": flow,
         "plan_id": planned.plan_id,
@@ -98,14 +98,14 @@ def _write(
     wish = _wish(params, approves)
     with flow_at_hand(flow) as loaded:
         if params["until"] == ONCE:
-            applied = grouprun.apply_groups(loaded, wish, lambda plan: _log(plan.describe()), _wait)
+            applied = grouprun.apply_groups(loaded, wish, lambda plan: log_text(log, plan.describe()), _wait)
             refused = [*applied.plan.refused, *applied.refused]
             counts = {"flow": flow, "changes_made": len(applied.done), "left": len(refused)}
             return counts, refused, applied.exit_code
         until_s = time.monotonic() + parse_duration_ms(params["until"]) / 1000
         pause = _until(until_s)
         followed = grouprun.follow_groups(loaded, wish, FOLLOW_INTERVAL_S, pause, log.info)
-        _log(followed.describe())
+        log_text(log, followed.describe())
         counts = {"flow": flow, "changes_made": followed.changes, "left": len(followed.refused)}
         return counts, followed.refused, followed.exit_code
 
@@ -139,11 +139,6 @@ def _told(flow: str, refused: Collection[Refusal]) -> str:
     shown = [f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in waiting[:MAX_LISTED]]
     more = [f"and {len(waiting) - MAX_LISTED} more"] if len(waiting) > MAX_LISTED else []
     return "\n".join([f"flow {flow}: groups that are not in place:", *shown, *more])
-
-
-def _log(text: str) -> None:
-    for line in text.splitlines():
-        log.info(line)
 
 
 class ApproveMovesOperator(FlowApprovalOperator):

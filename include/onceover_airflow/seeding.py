@@ -17,7 +17,7 @@ from airflow.sdk import Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator
-from onceover_airflow.flowcontext import flow_at_hand
+from onceover_airflow.flowcontext import flow_at_hand, log_text
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -100,7 +100,7 @@ def plan_progress(flow: str) -> dict[str, Any]:
         AirflowFailException: any other error.
     """
     planned = read_plan(flow, get_current_context()["params"])
-    _log(planned.describe())
+    log_text(log, planned.describe())
     return {
         "flow": flow,
         "plan_id": planned.plan_id,
@@ -136,11 +136,11 @@ def apply_progress(flow: str) -> dict[str, Any]:
     approved = context["ti"].xcom_pull(task_ids=PLAN_TASK)
 
     def check(planned: SeedPlan) -> None:
-        _log(planned.describe())
+        log_text(log, planned.describe())
         check_approved(planned, approved["approval_id"])
 
     seeded = _apply(flow, params, check)
-    _log(seeded.describe())
+    log_text(log, seeded.describe())
     if seeded.exit_code:
         waiting = [refusal for refusal in seeded.plan.refused if refusal.blocks]
         shown = "; ".join(f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in waiting[:MAX_LISTED])
@@ -204,11 +204,6 @@ def _adoption(params: Mapping[str, Any]) -> Any:
         decided=params["decided"] or None,
         topics=params["topic"] or None,
     )
-
-
-def _log(text: str) -> None:
-    for line in text.splitlines():
-        log.info(line)
 
 
 class ApprovePositionsOperator(FlowApprovalOperator):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover_airflow.flowcontext import flow_at_hand
+from onceover_airflow.flowcontext import flow_at_hand, log_text
 
 if TYPE_CHECKING:
     from onceover.engine.topicsync import SyncPlan
@@ -59,8 +59,7 @@ def count_plan(planned: SyncPlan) -> dict[str, Any]:
 
 def show(planned: SyncPlan) -> None:
     """Log the plan as a person reads it."""
-    for line in planned.describe().splitlines():
-        log.info(line)
+    log_text(log, planned.describe())
 
 
 def apply_topics(flow: str) -> dict[str, Any]:
@@ -85,8 +84,7 @@ def apply_topics(flow: str) -> dict[str, Any]:
 
     with flow_at_hand(flow) as loaded:
         applied = topicrun.apply_topics(loaded, check)
-    for line in applied.describe().splitlines():
-        log.info(line)
+    log_text(log, applied.describe())
     return {"flow": flow, "plan_id": applied.first.plan.plan_id, "changes_made": applied.changes}
 
 
