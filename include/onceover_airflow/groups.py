@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from onceover.engine.groupplan import GroupPlan, Row
     from onceover.engine.plan import Refusal
-    from onceover.grouprun import GroupWish
+    from onceover.wiring.groups import GroupWish
 
 log = logging.getLogger(__name__)
 
@@ -55,10 +55,10 @@ def plan_groups(flow: str) -> dict[str, Any]:
 
 def read_plan(flow: str, params: Mapping[str, Any]) -> GroupPlan:
     """Return the plan as of now."""
-    from onceover import grouprun
+    from onceover.wiring import groups as group_runs
 
     with flow_at_hand(flow) as loaded:
-        return grouprun.plan_groups(loaded, _wish(params))
+        return group_runs.plan_groups(loaded, _wish(params))
 
 
 def apply_groups(flow: str) -> dict[str, Any]:
@@ -92,19 +92,21 @@ def apply_groups(flow: str) -> dict[str, Any]:
 def _write(
     flow: str, params: Mapping[str, Any], approves: Callable[[Row], bool]
 ) -> tuple[dict[str, Any], list[Refusal], int]:
-    from onceover import grouprun
     from onceover.config.units import parse_duration_ms
+    from onceover.wiring import groups as group_runs
 
     wish = _wish(params, approves)
     with flow_at_hand(flow) as loaded:
         if params["until"] == ONCE:
-            applied = grouprun.apply_groups(loaded, wish, lambda plan: log_text(log, plan.describe()), _wait)
+            applied = group_runs.apply_groups(
+                loaded, wish, lambda plan: log_text(log, plan.describe()), _wait
+            )
             refused = [*applied.plan.refused, *applied.refused]
             counts = {"flow": flow, "changes_made": len(applied.done), "left": len(refused)}
             return counts, refused, applied.exit_code
         until_s = time.monotonic() + parse_duration_ms(params["until"]) / 1000
         pause = _until(until_s)
-        followed = grouprun.follow_groups(loaded, wish, FOLLOW_INTERVAL_S, pause, log.info)
+        followed = group_runs.follow_groups(loaded, wish, FOLLOW_INTERVAL_S, pause, log.info)
         log_text(log, followed.describe())
         counts = {"flow": flow, "changes_made": followed.changes, "left": len(followed.refused)}
         return counts, followed.refused, followed.exit_code
@@ -112,7 +114,7 @@ def _write(
 
 def _wish(params: Mapping[str, Any], approves: Callable[[Row], bool] | None = None) -> GroupWish:
     from onceover.engine.groups import Allowed, Direction
-    from onceover.grouprun import GroupWish
+    from onceover.wiring.groups import GroupWish
 
     patterns = [params["group"]] if params["group"] else []
     allowed = Allowed(rewind=params["allow_rewind"])

@@ -112,12 +112,12 @@ def plan_progress(flow: str) -> dict[str, Any]:
 
 def read_plan(flow: str, params: Mapping[str, Any]) -> SeedPlan:
     """Return the plan as of now."""
-    from onceover import seedrun
+    from onceover.wiring import seeding as seed_runs
 
     with _flow(flow, params) as loaded:
         if params["kind"] == ADOPT:
-            return seedrun.plan_adoption(loaded, _adoption(params))
-        return seedrun.plan_seed(loaded, params["origin"], _choice(params), params["topic"] or None)
+            return seed_runs.plan_adoption(loaded, _adoption(params))
+        return seed_runs.plan_seed(loaded, params["origin"], _choice(params), params["topic"] or None)
 
 
 def apply_progress(flow: str) -> dict[str, Any]:
@@ -171,13 +171,13 @@ def check_approved(planned: SeedPlan, approved: str) -> None:
 
 
 def _apply(flow: str, params: Mapping[str, Any], check: Callable[[SeedPlan], None]) -> Seeded:
-    from onceover import seedrun
+    from onceover.wiring import seeding as seed_runs
 
     with _flow(flow, params) as loaded:
         if params["kind"] == ADOPT:
-            return seedrun.apply_adoption(loaded, _adoption(params), check)
+            return seed_runs.apply_adoption(loaded, _adoption(params), check)
         topics = params["topic"] or None
-        return seedrun.apply_seed(loaded, params["origin"], _choice(params), check, topics)
+        return seed_runs.apply_seed(loaded, params["origin"], _choice(params), check, topics)
 
 
 @contextmanager
@@ -196,7 +196,7 @@ def _choice(params: Mapping[str, Any]) -> Any:
 
 
 def _adoption(params: Mapping[str, Any]) -> Any:
-    from onceover.seedrun import Adoption
+    from onceover.wiring.seeding import Adoption
 
     return Adoption(
         source=params["mm2_source"] or None,

@@ -66,9 +66,9 @@ def report_result(flow: str) -> dict[str, Any]:
 
 
 def _read_status(flow: str) -> dict[str, Any]:
-    from onceover.app import open_clusters
     from onceover.config.load import load_flow
     from onceover.engine.status import flow_status
+    from onceover.wiring.flows import open_clusters
     from onceover_airflow.connections import connection_environment
 
     try:

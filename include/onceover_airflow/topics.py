@@ -38,10 +38,10 @@ def plan_topics(flow: str) -> dict[str, Any]:
 
 def read_plan(flow: str) -> SyncPlan:
     """Return the plan as of now."""
-    from onceover import topicrun
+    from onceover.wiring import topics as topic_runs
 
     with flow_at_hand(flow) as loaded:
-        return topicrun.plan_topics(loaded)
+        return topic_runs.plan_topics(loaded)
 
 
 def count_plan(planned: SyncPlan) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def apply_topics(flow: str) -> dict[str, Any]:
         AirflowFailException: other changes that may cost records have come since the approval; or any
             other error.
     """
-    from onceover import topicrun
+    from onceover.wiring import topics as topic_runs
 
     context = get_current_context()
     if not context["params"]["apply"]:
@@ -83,7 +83,7 @@ def apply_topics(flow: str) -> dict[str, Any]:
         check_approved(planned, approved["risk_id"])
 
     with flow_at_hand(flow) as loaded:
-        applied = topicrun.apply_topics(loaded, check)
+        applied = topic_runs.apply_topics(loaded, check)
     log_text(log, applied.describe())
     return {"flow": flow, "plan_id": applied.first.plan.plan_id, "changes_made": applied.changes}
 

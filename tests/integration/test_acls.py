@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from onceover.app import open_clusters
 from onceover.config.clients import ClientConfig
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.embed.security import Security
@@ -18,9 +17,10 @@ from onceover.engine.groupapply import Applied
 from onceover.engine.statelog import StateLog
 from onceover.engine.supervisor import Supervisor
 from onceover.errors import UsageError
-from onceover.grouprun import GroupWish, apply_groups
 from onceover.kafka.acladmin import Acl, AclAdmin, NoAuthorizer
 from onceover.kafka.cluster import Cluster
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.grants import GROUP, grant, source_rights, target_rights
 from tests.support.groups import commit, offset_of

@@ -11,9 +11,9 @@ from typing import NoReturn
 
 import pytest
 
-from onceover.app import identity, open_clusters
 from onceover.engine import repair
 from onceover.model import TopicPartition
+from onceover.wiring.flows import identity, open_clusters
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Traffic
 from tests.support.rawkafka import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, BatchView, Codec, RawRecord
 from tests.support.replica import Replica, alter_config, topic_config

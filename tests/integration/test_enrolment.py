@@ -7,10 +7,10 @@ from functools import partial
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from onceover.app import open_clusters
 from onceover.engine import names
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import EPOCH_MS, Traffic
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica, topic_config

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from onceover.app import open_clusters
 from onceover.engine import lane as lanes
 from onceover.engine import names
 from onceover.engine.leader import LANE_TIMEOUT_MS
@@ -19,6 +18,7 @@ from onceover.engine.steps import Step
 from onceover.errors import Fenced
 from onceover.kafka import calls
 from onceover.model import TopicPartition
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS

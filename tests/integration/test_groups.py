@@ -20,7 +20,7 @@ from onceover.embed.processes import ChildProcess
 from onceover.engine.groupplan import GroupPlan
 from onceover.engine.groups import Allowed
 from onceover.engine.steps import Step
-from onceover.grouprun import GroupWish, apply_groups, follow_groups
+from onceover.wiring.groups import GroupWish, apply_groups, follow_groups
 from tests.support import topics_process
 from tests.support.adversary import Traffic
 from tests.support.feeds import PARTITIONS, feed

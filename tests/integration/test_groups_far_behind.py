@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from onceover.embed.mirrormaker import MirrorMaker
-from onceover.grouprun import GroupWish, apply_groups
+from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit_all, committed_all
 from tests.support.replica import Replica

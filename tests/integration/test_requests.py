@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from onceover.app import open_clusters
 from onceover.engine import names
 from onceover.engine.requests import request_resume, request_stop, stop_request
 from onceover.engine.status import SILENT_AFTER_MS
@@ -19,6 +18,7 @@ from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, held

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from onceover.app import open_clusters
 from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.kafka.cluster import Features
 from onceover.kafka.ports import Outgoing
@@ -14,6 +13,7 @@ from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import RequestSet
 from onceover.wire.batch import parse_header
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import EPOCH_MS, Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import held

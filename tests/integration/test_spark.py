@@ -13,12 +13,12 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from onceover.app import open_clusters
 from onceover.embed.ports import PortReservation
 from onceover.embed.processes import ChildProcess
 from onceover.kafka import calls
 from onceover.model import TopicPartition
 from onceover.spark.locate import spark_submit
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Adversary, Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow

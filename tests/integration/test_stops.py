@@ -14,11 +14,11 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from onceover.app import open_clusters
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.engine import names
 from onceover.engine.requests import read_layout
 from onceover.errors import NeedsOperator, UsageError
+from onceover.wiring.flows import open_clusters
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica, alter_config, delete_topics

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from onceover.app import identity, open_clusters
 from onceover.engine import leader as leading
 from onceover.engine import names, repair
 from onceover.engine.copyloop import Until
@@ -27,6 +26,7 @@ from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
+from onceover.wiring.flows import identity, open_clusters
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import held
 from tests.support.flowcase import (

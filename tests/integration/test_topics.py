@@ -16,12 +16,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from onceover.app import open_clusters
 from onceover.engine import names
 from onceover.engine.copyloop import CopyLoop
 from onceover.kafka.admin import Admin
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.flows import assert_same
 from tests.support.replica import Replica, alter_config, delete_topics

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from onceover.app import open_clusters
 from onceover.embed.processes import ChildProcess
 from onceover.engine import names
 from onceover.engine.managed import read_managed
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step
+from onceover.wiring.flows import open_clusters
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica, alter_config, topic_config
 

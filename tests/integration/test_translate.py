@@ -17,7 +17,6 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from onceover.app import open_clusters
 from onceover.config.load import HOME_VARIABLE
 from onceover.engine import names
 from onceover.engine.mapindex import FOLDER, read_map
@@ -29,6 +28,7 @@ from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import NotCovered, Translated
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.merging import SMALL, merge, merge_killed_at, merger
 from tests.support.replica import Replica, delete_topics

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from onceover.app import open_clusters
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.embed.ports import LOOPBACK, PortReservation
 from onceover.embed.security import Security, make_certificates
 from onceover.errors import UsageError
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.clusters import ClusterFactory
 from tests.support.flows import InlineFlow, write_flow

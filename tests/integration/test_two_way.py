@@ -12,9 +12,9 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from onceover.app import open_clusters, supervisor
 from onceover.engine import names
 from onceover.errors import UsageError
+from onceover.wiring.flows import open_clusters, supervisor
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow

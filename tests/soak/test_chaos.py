@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 
-from onceover.app import open_clusters
 from onceover.embed.kafka import KafkaCluster
 from onceover.engine.requests import request_stop
 from onceover.errors import OnceoverError
 from onceover.kafka import calls
 from onceover.model import TopicPartition
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.clusters import ClusterFactory
 from tests.support.feeds import PARTITIONS

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from onceover.app import open_clusters
 from onceover.engine import names
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Adversary
 from tests.support.flows import InlineFlow
 from tests.support.rawkafka import Codec

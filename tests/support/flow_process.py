@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from onceover.app import open_clusters
 from onceover.engine import steps
 from onceover.engine.copyloop import Until
 from onceover.engine.layout import Layout
@@ -26,6 +25,7 @@ from onceover.engine.supervisor import Supervisor
 from onceover.errors import OnceoverError, Retriable
 from onceover.logs import configure
 from onceover.model import TopicPartition
+from onceover.wiring.flows import open_clusters
 from tests.support.flows import InlineFlow
 
 _TICK_S = 0.2

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from onceover.app import open_clusters
 from onceover.engine import names, steps
 from onceover.engine.copyloop import Until
 from onceover.engine.layout import Layout
@@ -25,6 +24,7 @@ from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition, lane_of
 from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
 from onceover.wire.progress import ProgressMeta
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, SMALL, assert_agreement, feed, held, progress

@@ -16,7 +16,6 @@ from typing import Any
 import psutil
 import yaml
 
-from onceover.app import FlowWatch, lane_task, open_clusters, rules, supervisor
 from onceover.demo.judge import compare_topics
 from onceover.embed.processes import ChildProcess
 from onceover.engine.copyloop import LaneIdentity, Until
@@ -25,6 +24,7 @@ from onceover.engine.planner import Planner
 from onceover.engine.status import flow_status
 from onceover.engine.supervisor import Supervisor
 from onceover.wire.offsetmap import MapRecord
+from onceover.wiring.flows import FlowWatch, lane_task, open_clusters, rules, supervisor
 from tests.support.wait import wait_until
 
 _SCRIPT = Path(__file__).with_name("flow_process.py")

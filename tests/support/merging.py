@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from onceover.app import FlowWatch, open_clusters
 from onceover.config.load import load_flow
 from onceover.embed.processes import ChildProcess
 from onceover.engine import names, steps
@@ -21,6 +20,7 @@ from onceover.engine.enrolment import read_enrolments
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.mapmerge import MapMerger, MergeRules
 from onceover.engine.statelog import StateLog
+from onceover.wiring.flows import FlowWatch, open_clusters
 
 SMALL = MergeRules(max_segments=9, min_age_ms=-60_000, transaction_bytes=1)
 

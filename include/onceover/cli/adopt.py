@@ -10,7 +10,7 @@ from onceover.cli.seed import announcer, check_pattern
 from onceover.config.load import load_flow
 from onceover.engine.seamsearch import DEFAULT_LIMIT
 from onceover.errors import UsageError
-from onceover.seedrun import Adoption, apply_adoption, plan_adoption
+from onceover.wiring.seeding import Adoption, apply_adoption, plan_adoption
 
 _EXAMPLES: Final = """examples:
   onceover adopt plan  flights-dr                         where MirrorMaker stands, and how that is proven

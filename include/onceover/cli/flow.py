@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from onceover.app import rules
 from onceover.cli.output import CommandResult
 from onceover.cli.sample import document as sample_document
 from onceover.cli.sample import lines as sample_lines
@@ -23,7 +22,8 @@ from onceover.config.load import flows_dir, load_flow
 from onceover.config.mm2 import Mm2Import, import_mm2
 from onceover.config.runsettings import RunSettings
 from onceover.engine.scope import explain
-from onceover.treatments import treatment_of
+from onceover.wiring.flows import rules
+from onceover.wiring.treatments import treatment_of
 
 _EXAMPLES = """examples:
   onceover flow check flights-dr

@@ -19,7 +19,7 @@ from onceover.engine.groupapply import Pause
 from onceover.engine.groupplan import GroupPlan
 from onceover.engine.groups import Allowed, Direction
 from onceover.errors import UsageError
-from onceover.grouprun import GroupWish, apply_groups, follow_groups, plan_groups
+from onceover.wiring.groups import GroupWish, apply_groups, follow_groups, plan_groups
 
 _EXAMPLES: Final = """examples:
   onceover groups plan   flights-dr                        every group and partition, and why; changes nothing

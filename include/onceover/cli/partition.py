@@ -6,7 +6,6 @@ import argparse
 from collections.abc import Callable
 from typing import Any, Final
 
-from onceover.app import identity, open_clusters
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow
@@ -14,6 +13,7 @@ from onceover.engine import repair
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
+from onceover.wiring.flows import identity, open_clusters
 
 _EXAMPLES: Final = """examples:
   onceover partition resume  flights-dr flights.jfk:3          look again, the cause is gone

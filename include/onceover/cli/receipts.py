@@ -6,10 +6,10 @@ import argparse
 import shutil
 from typing import Final
 
-from onceover.app import open_clusters
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow, run_dir
 from onceover.engine.mapindex import read_map
+from onceover.wiring.flows import open_clusters
 
 _EXAMPLES: Final = """examples:
   onceover receipts rebuild flights-dr

@@ -9,14 +9,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from onceover.app import open_clusters, rules
 from onceover.config.flowfile import Flow
 from onceover.config.runsettings import RunSettings
 from onceover.engine.sample import CHANGED, FAILED, KEPT, MULTIPLIED, REMOVED, Outcome, sample
 from onceover.engine.scope import explain
 from onceover.errors import UsageError
-from onceover.treatments import sample_handling
 from onceover.wire.records import Record
+from onceover.wiring.flows import open_clusters, rules
+from onceover.wiring.treatments import sample_handling
 
 _KINDS: Final = (KEPT, CHANGED, REMOVED, MULTIPLIED, FAILED)
 _EXAMPLES: Final = 3

@@ -13,7 +13,7 @@ from onceover.config.load import load_flow
 from onceover.engine.seed import EARLIEST, LATEST, REFUSE, Choice, SeedPlan
 from onceover.engine.seedspec import FORMS
 from onceover.errors import UsageError
-from onceover.seedrun import apply_seed, plan_seed
+from onceover.wiring.seeding import apply_seed, plan_seed
 
 _EXAMPLES: Final = """examples:
   onceover seed plan  flights-dr --from group:connect-mirror     where a consumer group on the source stands

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from onceover.app import open_clusters, rules
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.flowfile import Flow
 from onceover.config.load import find_flow_files, load_flow
 from onceover.config.runsettings import AT_LEAST_ONCE
 from onceover.engine.status import flow_status
 from onceover.engine.topicstatus import describe_topics
+from onceover.wiring.flows import open_clusters, rules
 
 _EXAMPLES: Final = """examples:
   onceover status                     all flows of the flows directory

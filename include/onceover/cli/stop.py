@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from onceover.app import open_clusters
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow
 from onceover.engine.requests import request_stop
+from onceover.wiring.flows import open_clusters
 
 _EXAMPLES: Final = """examples:
   onceover stop flights-dr

@@ -9,7 +9,7 @@ from typing import Final
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow
 from onceover.engine.topicsync import SyncPlan
-from onceover.topicrun import apply_topics, plan_topics
+from onceover.wiring.topics import apply_topics, plan_topics
 
 _EXAMPLES: Final = """examples:
   onceover topics plan  flights-dr           what would be done, and why; changes nothing

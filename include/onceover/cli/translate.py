@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from onceover.app import open_clusters
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow, run_dir
 from onceover.engine.translate import Translator
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import Translated, Translation
+from onceover.wiring.flows import open_clusters
 
 TARGET: Final = "target"
 SOURCE: Final = "source"

@@ -28,7 +28,6 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 import onceover.errors
-from onceover.app import FlowWatch, open_clusters, supervisor
 from onceover.config.units import parse_duration_ms
 from onceover.engine.layout import Layout
 from onceover.engine.status import flow_status, stopped_partitions
@@ -38,6 +37,7 @@ from onceover.kafka.backoff import Deadline
 from onceover.logs import configure
 from onceover.spark.schema import FORMAT
 from onceover.spark.source import ReplicaSource
+from onceover.wiring.flows import FlowWatch, open_clusters, supervisor
 
 log = logging.getLogger(__name__)
 

@@ -134,8 +134,8 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _plan(self) -> Planner:
         if self._planner is None:
-            from onceover.app import FlowWatch, open_clusters
             from onceover.engine.planner import Planner
+            from onceover.wiring.flows import FlowWatch, open_clusters
 
             watch = FlowWatch(Path(self._flow_path))
             self._flow = watch.flow

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark import TaskContext
 
-from onceover.app import FlowWatch, lane_task, open_clusters
 from onceover.config.runsettings import RunSettings
 from onceover.engine.copyloop import LaneIdentity, Until
 from onceover.errors import Fenced
@@ -18,6 +17,7 @@ from onceover.logs import configure
 from onceover.model import TopicPartition
 from onceover.spark import receipts
 from onceover.wire.offsetmap import MapRecord
+from onceover.wiring.flows import FlowWatch, lane_task, open_clusters
 
 if TYPE_CHECKING:
     from onceover.spark.source import LanePartition

@@ -9,12 +9,12 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover import grouprun
 from onceover.config.flowfile import Flow
 from onceover.engine.groupapply import GroupSync
 from onceover.engine.groupfollow import follow
 from onceover.errors import Retriable, UsageError
-from onceover.grouprun import GroupWish
+from onceover.wiring import groups as group_runs
+from onceover.wiring.groups import GroupWish
 from onceover_airflow import groups
 from onceover_airflow.errors import JobInterrupted
 from tests.unit.airflow.conftest import FakeSpark
@@ -65,9 +65,11 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     def followed(_: Flow, wish: GroupWish, interval_s: float, pause: Any, tell: Any) -> Any:
         return follow(sync(wish), interval_s, pause, tell)
 
-    monkeypatch.setattr(grouprun, "plan_groups", lambda _, wish: sync(wish).plan())
-    monkeypatch.setattr(grouprun, "apply_groups", lambda _, wish, tell, pause: sync(wish).apply(tell, pause))
-    monkeypatch.setattr(grouprun, "follow_groups", followed)
+    monkeypatch.setattr(group_runs, "plan_groups", lambda _, wish: sync(wish).plan())
+    monkeypatch.setattr(
+        group_runs, "apply_groups", lambda _, wish, tell, pause: sync(wish).apply(tell, pause)
+    )
+    monkeypatch.setattr(group_runs, "follow_groups", followed)
     monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
     monkeypatch.setattr("onceover_airflow.groups.time.sleep", lambda _: None)
     return world

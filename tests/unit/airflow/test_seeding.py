@@ -10,12 +10,12 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover import seedrun
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.seed import Choice, Position, Seat, SeedPlan
 from onceover.engine.seedapply import Seeded
 from onceover.errors import Fenced, Retriable
 from onceover.model import TopicPartition
+from onceover.wiring import seeding as seed_runs
 from onceover_airflow import seeding
 from onceover_airflow.errors import JobInterrupted
 from tests.unit.airflow.conftest import FakeSpark
@@ -59,7 +59,7 @@ class Clusters:
         announce(planned)
         return Seeded(planned, 3, len(planned.positions))
 
-    def plan_adoption(self, _: object, wish: seedrun.Adoption) -> SeedPlan:
+    def plan_adoption(self, _: object, wish: seed_runs.Adoption) -> SeedPlan:
         self.asked.append(wish)
         return self.next()
 
@@ -84,7 +84,7 @@ def live(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Live:
     def begin(context: Context, *plans: SeedPlan) -> Clusters:
         clusters = Clusters(*plans)
         for name in ("plan_seed", "apply_seed", "plan_adoption"):
-            monkeypatch.setattr(seedrun, name, getattr(clusters, name))
+            monkeypatch.setattr(seed_runs, name, getattr(clusters, name))
         monkeypatch.setattr(seeding, "get_current_context", lambda: context.values)
         monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
         return clusters
@@ -167,4 +167,4 @@ def test_a_person_sees_every_position_with_its_risk(live: Live, monkeypatch: pyt
 def test_an_adoption_hands_on_what_the_form_says(live: Live) -> None:
     """Empty fields mean what the flow file implies."""
     _, clusters = planned_by(live, replace(EMPTY, operation="adopt"), kind="adopt", mm2_source="primary")
-    assert clusters.asked == [seedrun.Adoption(source="primary")]
+    assert clusters.asked == [seed_runs.Adoption(source="primary")]

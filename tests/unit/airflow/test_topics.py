@@ -11,13 +11,13 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover import topicrun
 from onceover.engine.acls import AclPlan
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.topicplan import TopicPlan
 from onceover.engine.topicsteps import ConfigDiff, SetConfig
 from onceover.engine.topicsync import Applied, SyncPlan
 from onceover.errors import Retriable, UsageError
+from onceover.wiring import topics as topic_runs
 from onceover_airflow import approval, topics
 from onceover_airflow.errors import JobInterrupted
 from tests.unit.airflow.conftest import FakeSpark
@@ -93,8 +93,8 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Live:
 
     def set_up(*plans: SyncPlan) -> Clusters:
         clusters = Clusters(*plans)
-        monkeypatch.setattr(topicrun, "plan_topics", clusters.plan)
-        monkeypatch.setattr(topicrun, "apply_topics", clusters.apply)
+        monkeypatch.setattr(topic_runs, "plan_topics", clusters.plan)
+        monkeypatch.setattr(topic_runs, "apply_topics", clusters.apply)
         monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
         return clusters
 

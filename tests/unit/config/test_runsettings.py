@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from onceover.app import FlowWatch
 from onceover.config.load import load_flow
 from onceover.config.runsettings import RunSettings
 from onceover.engine.layout import Layout
 from onceover.errors import UsageError
+from onceover.wiring.flows import FlowWatch
 
 _FULL = RunSettings(
     delivery="at_least_once",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onceover.app import open_clusters, rules
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.config.runsettings import RunSettings
@@ -12,7 +11,8 @@ from onceover.engine.flowtopics import StateSettings
 from onceover.engine.journal import Journal
 from onceover.engine.topicsync import Applied, SyncPlan, TopicSync, Wish
 from onceover.kafka.cluster import Cluster
-from onceover.treatments import target_partitions
+from onceover.wiring.flows import open_clusters, rules
+from onceover.wiring.treatments import target_partitions
 
 
 def topic_sync(flow: Flow, source: Cluster, target: Cluster) -> TopicSync:

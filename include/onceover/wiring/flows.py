@@ -24,7 +24,7 @@ from onceover.engine.scope import Rules
 from onceover.engine.supervisor import Scope, Supervisor
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
-from onceover.treatments import dead_letter_specs, target_partitions, treatment_of
+from onceover.wiring.treatments import dead_letter_specs, target_partitions, treatment_of
 
 log = logging.getLogger(__name__)
 

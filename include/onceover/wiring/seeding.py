@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from onceover.app import identity, open_clusters, rules
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.engine import seedspec
@@ -28,6 +27,7 @@ from onceover.engine.seedorigin import (
     Origin,
 )
 from onceover.errors import UsageError
+from onceover.wiring.flows import identity, open_clusters, rules
 
 SEED: Final = "seed"
 ADOPT: Final = "adopt"

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from onceover.app import FlowWatch, open_clusters
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.engine.groupapply import Announce, Applied, GroupSync, Pause
@@ -19,6 +18,7 @@ from onceover.engine.groupview import GroupReader
 from onceover.engine.journal import Journal
 from onceover.engine.translate import Translator
 from onceover.errors import UsageError
+from onceover.wiring.flows import FlowWatch, open_clusters
 
 
 @dataclass(frozen=True)
