@@ -27,11 +27,13 @@ OWN_GROUPS: Final = "onceover"
 _INTERVAL_WHY: Final = "the target aborts a lane's transaction after 15s, which would look like fencing"
 
 
-class _Closed(BaseModel):
+class Closed(BaseModel):
+    """A model that knows its keys: unknown ones are faults, and nothing changes once it is loaded."""
+
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
 
-class ClusterSpec(_Closed):
+class ClusterSpec(Closed):
     """One side of a flow: a name for people, and exactly one way to reach the cluster.
 
     ``client_file`` is absolute once loaded; ``client`` still holds its ``${NAME}`` references.
@@ -49,7 +51,7 @@ class ClusterSpec(_Closed):
         return next(name for name, value in named if value is not None)
 
 
-class TopicsSpec(_Closed):
+class TopicsSpec(Closed):
     """Which topics, how they are called on the target, and where they start."""
 
     include: Annotated[tuple[str, ...], BeforeValidator(values.some_patterns)]
@@ -72,7 +74,7 @@ class TopicsSpec(_Closed):
         return _selects(topic, self.include, self.exclude)
 
 
-class TransactionSpec(_Closed):
+class TransactionSpec(Closed):
     """When a lane commits: fetch ran dry, ``max_bytes`` reached, at the latest ``max_interval``."""
 
     max_interval_ms: Annotated[
@@ -81,7 +83,7 @@ class TransactionSpec(_Closed):
     max_bytes: Annotated[int, BeforeValidator(values.size("64KiB", "1GiB"))] = parse_size_bytes("64MiB")
 
 
-class LimitsSpec(_Closed):
+class LimitsSpec(Closed):
     """What a flow may use."""
 
     memory_per_lane_bytes: Annotated[
@@ -92,7 +94,7 @@ class LimitsSpec(_Closed):
     ] = None
 
 
-class GroupsSpec(_Closed):
+class GroupsSpec(Closed):
     """Which consumer groups are moved along; Onceover's own never are."""
 
     include: Annotated[tuple[str, ...], BeforeValidator(values.patterns)] = (".*",)
@@ -106,7 +108,7 @@ class GroupsSpec(_Closed):
         return not group_id.startswith(OWN_GROUPS) and _selects(group_id, self.include, self.exclude)
 
 
-class StateSpec(_Closed):
+class StateSpec(Closed):
     """The flow's own topics on the target."""
 
     replication_factor: Annotated[int, BeforeValidator(values.whole(1, 15))] = 1
@@ -115,7 +117,7 @@ class StateSpec(_Closed):
     )
 
 
-class MirrorMakerSpec(_Closed):
+class MirrorMakerSpec(Closed):
     """What is written in MirrorMaker 2's own formats besides, for programs that read those."""
 
     checkpoints: Annotated[bool, BeforeValidator(values.boolean)] = False
@@ -129,7 +131,7 @@ class MirrorMakerSpec(_Closed):
     )
 
 
-class SparkSpec(_Closed):
+class SparkSpec(Closed):
     """Where the lanes run, and how long one Spark task copies."""
 
     master: Annotated[str, BeforeValidator(values.master)] = "local"
@@ -139,7 +141,7 @@ class SparkSpec(_Closed):
     ] = Field(default=parse_duration_ms("5m"), alias="task_length")
 
 
-class SchedulesSpec(_Closed):
+class SchedulesSpec(Closed):
     """Airflow schedules of the flow's own DAGs; ``None`` = started by hand."""
 
     replicate: Annotated[str | None, BeforeValidator(values.optional(values.schedule))] = None
@@ -147,7 +149,7 @@ class SchedulesSpec(_Closed):
     audit: Annotated[str | None, BeforeValidator(values.optional(values.schedule))] = "@daily"
 
 
-class ObjectivesSpec(_Closed):
+class ObjectivesSpec(Closed):
     """What a failover may cost: time without service, and records or seconds missing."""
 
     rto_ms: Annotated[int, BeforeValidator(values.duration("1s", "30d"))] = Field(
@@ -156,7 +158,7 @@ class ObjectivesSpec(_Closed):
     rpo: Annotated[Rpo, BeforeValidator(values.rpo)] = Rpo(records=0)
 
 
-class FlowKeys(_Closed):
+class FlowKeys(Closed):
     """All keys of a flow file."""
 
     flow: Annotated[str, BeforeValidator(values.flow_name)]

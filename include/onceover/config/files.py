@@ -1,0 +1,101 @@
+"""Where configuration files are, and reading them. A name is a file's stem in the kind's directory."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import onceover
+from onceover.config.document import Document, parse_yaml
+from onceover.config.faults import BadConfig, Fault, nearest_fix
+
+_SUFFIXES: Final = (".yaml", ".yml")
+# A configuration file is a page of text; anything larger is the wrong file.
+_MAX_FILE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class ConfigKind:
+    """One kind of configuration files.
+
+    Args:
+        noun: what a message calls one, such as ``flow file``.
+        variable: environment variable that names the directory.
+        folder: name of the directory beside the installed package, where the variable is not set.
+    """
+
+    noun: str
+    variable: str
+    folder: str
+
+    def directory(self, environ: Mapping[str, str]) -> Path:
+        """Return where the files of this kind are."""
+        named = environ.get(self.variable)
+        return Path(named).absolute() if named else Path(onceover.__file__).parent.parent / self.folder
+
+    def find(self, environ: Mapping[str, str]) -> list[Path]:
+        """Return the files of the directory by name; an absent directory has none."""
+        folder = self.directory(environ)
+        if not folder.is_dir():
+            return []
+        return sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+
+    def locate(self, ref: str | Path, environ: Mapping[str, str]) -> Path:
+        """Return the file that ``ref`` names: a stem, or a path.
+
+        Raises:
+            UsageError: the directory holds no such file; names the nearest one.
+        """
+        if isinstance(ref, Path) or os.sep in ref or ref.endswith(_SUFFIXES):
+            return Path(ref).absolute()
+        files = {path.stem: path for path in self.find(environ)}
+        if ref in files:
+            return files[ref]
+        folder = self.directory(environ)
+        fix = (
+            nearest_fix(ref, files)
+            if files
+            else f"put a {self.noun} there, or set {self.variable} to its directory"
+        )
+        raise BadConfig([Fault(str(folder), "", f'holds no {self.noun} "{ref}"', fix)])
+
+    def read(self, path: Path) -> tuple[bytes, Document, list[Fault]]:
+        """Return the file's bytes, its keys, and duplicate keys as faults.
+
+        Raises:
+            UsageError: it cannot be read, or is no YAML.
+        """
+        content = read_bytes(path, self.noun)
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            raise BadConfig([Fault(str(path), "", "is not UTF-8 text", "save it as UTF-8")]) from None
+        document, faults = parse_yaml(text, str(path))
+        if document is None:
+            raise BadConfig(faults)
+        return content, document, faults
+
+
+def read_bytes(path: Path, noun: str) -> bytes:
+    """Return the content of a file.
+
+    Raises:
+        UsageError: it cannot be read, or is larger than any ``noun``.
+    """
+    try:
+        with path.open("rb") as stream:
+            content = stream.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        fault = Fault(str(path), "", f"cannot be read: {error.strerror}", f"name a {noun}")
+        raise BadConfig([fault]) from error
+    if len(content) > _MAX_FILE_BYTES:
+        raise BadConfig([Fault(str(path), "", "is larger than 1 MiB", f"name a {noun}")])
+    return content
+
+
+def by_line(faults: list[Fault]) -> list[Fault]:
+    """Return the faults as they come in the file."""
+    return sorted(faults, key=lambda fault: (fault.line or 0, fault.key))
