@@ -12,6 +12,7 @@ REQUEST_STOP = "request/stop"
 STOP_PREFIX = "stop/"
 RESUME_PREFIX = "request/resume/"
 MANAGED_PREFIX = "managed/"
+VERIFIED_PREFIX = "verified/"
 # Partition 0 of the state is written by the leader's transactions only, so nobody else's open
 # transaction can hold up a reader of the layout; everything else goes to partition 1.
 STATE_LEADER = 0
@@ -62,6 +63,11 @@ def map_id(flow: str) -> str:
     return f"onceover.{flow}.map"
 
 
+def audit_id(flow: str) -> str:
+    """transactional.id of the audit, which keeps the verified watermark."""
+    return f"onceover.{flow}.audit"
+
+
 def enrolment_key(target_topic: str) -> str:
     """State key of a topic's enrolment."""
     return f"topic/{target_topic}"
@@ -87,6 +93,11 @@ def stop_key(topic: str, partition: int) -> str:
 def resume_key(topic: str, partition: int) -> str:
     """State key of the request to look at a stopped partition again."""
     return f"{RESUME_PREFIX}{topic}/{partition}"
+
+
+def verified_key(topic: str, partition: int) -> str:
+    """State key of a partition's verified watermark; ``topic`` is the target's."""
+    return f"{VERIFIED_PREFIX}{topic}/{partition}"
 
 
 def split_partition_key(key: str) -> tuple[str, int]:
