@@ -1,6 +1,7 @@
-"""Client settings of MirrorMaker 2 (Java names) as librdkafka keys. Pure.
+"""Client settings of Java programs (MirrorMaker 2, Connect) as librdkafka keys. Pure.
 
-A password never leaves the file: its place is taken by ``${NAME}``, and the name is noted.
+A password leaves the file only where the caller says that the keys are used and not written; otherwise
+its place is taken by ``${NAME}``, and the name is noted.
 """
 
 from __future__ import annotations
@@ -47,16 +48,25 @@ _KEY_FIX: Final = (
 
 @dataclass
 class ClientTranslation:
-    """Client keys of one cluster; ``dropped`` holds (Java key, reason) of what was not translated."""
+    """Client keys of one cluster; ``dropped`` holds (Java key, reason) of what was not translated.
 
-    client: dict[str, str] = field(default_factory=dict)
+    With ``literal`` secrets stay as they are, and the keys may not be shown to anybody.
+    """
+
+    literal: bool = False
+    client: dict[str, str] = field(default_factory=dict, repr=False)
     variables: dict[str, str] = field(default_factory=dict)
     dropped: list[tuple[str, str]] = field(default_factory=list)
 
 
-def translate_client(alias: str, java: Mapping[str, str]) -> ClientTranslation:
-    """Return the librdkafka keys for the ``java`` client settings of cluster ``alias``."""
-    result = ClientTranslation()
+def translate_client(alias: str, java: Mapping[str, str], *, literal: bool = False) -> ClientTranslation:
+    """Return the librdkafka keys for the ``java`` client settings of cluster ``alias``.
+
+    Args:
+        alias: becomes part of the names of variables.
+        literal: keep secrets as they are, for keys that are used in this process and not written.
+    """
+    result = ClientTranslation(literal=literal)
     for key, value in java.items():
         plain = _ENV_PROVIDER.sub(r"${\1}", value)
         if _PROVIDER.search(_ENV_PROVIDER.sub("", value)):
@@ -92,7 +102,7 @@ def reason_for(key: str) -> str:
 
 def _put(result: ClientTranslation, alias: str, key: str, value: str) -> None:
     """Set ``key``; a secret that stands in the file is replaced by a variable of its own."""
-    if is_secret(key) and not re.fullmatch(r"\$\{\w+\}", value):
+    if not result.literal and is_secret(key) and not re.fullmatch(r"\$\{\w+\}", value):
         name = f"ONCEOVER_{alias}_{key}".upper().replace(".", "_").replace("-", "_")
         result.variables[name] = key
         value = f"${{{name}}}"

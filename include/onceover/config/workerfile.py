@@ -1,0 +1,147 @@
+"""What a Connect worker's own configuration says about topics, group and guarantees. Pure.
+
+Only what a migration depends on is read; a worker's file has a hundred other keys, which are left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from onceover.config import values
+from onceover.config.faults import Invalid
+from onceover.config.mm2_security import translate_client
+
+_TOPIC: Final = values.matching(
+    re.compile(r"[A-Za-z0-9._-]{1,249}"), "not a topic's name", "as in the workers' own file"
+)
+_GROUP: Final = values.text
+_SUPPORT: Final = values.choice("disabled", "preparing", "enabled")
+_EXACTLY_ONCE: Final = "exactly.once.source.support"
+# Every partition of an offsets topic is read at each start of a worker: thousands are a typing error.
+_PARTITIONS: Final = values.whole(1, 10_000)
+_FLUSH: Final = values.whole(1, 86_400_000)
+
+
+def _replication(text: str) -> int:
+    """Return the factor; -1 takes the broker's default, as Connect does."""
+    return -1 if text.strip() == "-1" else int(values.whole(1, 100)(text.strip()))
+
+
+def _lower(parse: Callable[[str], str]) -> Callable[[str], str]:
+    return lambda text: parse(text.strip().lower())
+
+
+def _stripped(parse: Callable[[str], object]) -> Callable[[str], object]:
+    return lambda text: parse(text.strip())
+
+
+# Keys that are read, each with what checks its value.
+WORKER_KEYS: Final[Mapping[str, Callable[[str], object]]] = {
+    "group.id": _stripped(_GROUP),
+    "offset.storage.topic": _stripped(_TOPIC),
+    "config.storage.topic": _stripped(_TOPIC),
+    "status.storage.topic": _stripped(_TOPIC),
+    _EXACTLY_ONCE: _lower(_SUPPORT),
+    "offset.storage.partitions": _stripped(_PARTITIONS),
+    "offset.storage.replication.factor": _replication,
+    "offset.flush.interval.ms": _stripped(_FLUSH),
+}
+_REQUIRED: Final = ("group.id", "offset.storage.topic", "config.storage.topic")
+# Connect's own defaults (DistributedConfig, WorkerConfig of Kafka 4.3).
+_DEFAULTS: Final = {
+    _EXACTLY_ONCE: "disabled",
+    "offset.storage.partitions": "25",
+    "offset.storage.replication.factor": "3",
+    "offset.flush.interval.ms": "60000",
+}
+# How a client authenticates; the rest of a worker's file is about other things.
+_CLIENT_KEYS: Final = re.compile(r"bootstrap\.servers|security\.protocol|sasl\..*|ssl\..*")
+# Without these a client cannot stand in for the worker's; tuning may be left out.
+_NEEDED: Final = re.compile(r"sasl\.jaas\.config|ssl\.(truststore|keystore)\..*|ssl\.key\.password")
+_PROVIDER: Final = "refers to a config provider"
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """What all workers of a Connect cluster have in common.
+
+    Args:
+        group_id: their group, and the beginning of their tasks' transactional ids.
+        offsets_topic: where source offsets of all connectors are, the global topic.
+        config_topic: where connectors and tasks are; ``status_topic`` where their states are, if known.
+        exactly_once: ``exactly.once.source.support`` is ``enabled``.
+        offset_partitions: of an offsets topic that Connect creates; ``offset_replication_factor``
+            likewise, -1 for the broker's default.
+        flush_interval_ms: how often tasks commit without exactly-once.
+    """
+
+    group_id: str
+    offsets_topic: str
+    config_topic: str
+    status_topic: str | None
+    exactly_once: bool
+    offset_partitions: int
+    offset_replication_factor: int
+    flush_interval_ms: int
+
+
+def worker_settings(properties: Mapping[str, str]) -> tuple[WorkerSettings | None, list[tuple[str, Invalid]]]:
+    """Return the settings, or None and what is wrong, by key; never a value."""
+    given = {**_DEFAULTS, **{key: properties[key] for key in WORKER_KEYS if key in properties}}
+    faults = [
+        (key, Invalid("is required", f"add {key}, as in the workers' own file"))
+        for key in _REQUIRED
+        if key not in given
+    ]
+    for key, value in given.items():
+        try:
+            WORKER_KEYS[key](value)
+        except Invalid as error:
+            faults.append((key, error))
+    if faults:
+        return None, faults
+    return (
+        WorkerSettings(
+            group_id=given["group.id"].strip(),
+            offsets_topic=given["offset.storage.topic"].strip(),
+            config_topic=given["config.storage.topic"].strip(),
+            status_topic=given.get("status.storage.topic", "").strip() or None,
+            exactly_once=given[_EXACTLY_ONCE].strip().lower() == "enabled",
+            offset_partitions=int(given["offset.storage.partitions"]),
+            offset_replication_factor=int(given["offset.storage.replication.factor"]),
+            flush_interval_ms=int(given["offset.flush.interval.ms"]),
+        ),
+        [],
+    )
+
+
+def client_of(alias: str, properties: Mapping[str, str]) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """Return the librdkafka keys that stand in for a worker's or connector's own client settings.
+
+    The second part names Java keys that cannot be read here and without which no connection is likely:
+    Java key stores, Kerberos, secrets that a config provider holds.
+    """
+    java = {key: value for key, value in properties.items() if _CLIENT_KEYS.fullmatch(key)}
+    translated = translate_client(alias, java, literal=True)
+    missing = [
+        (key, reason)
+        for key, reason in translated.dropped
+        if _NEEDED.fullmatch(key) or reason.startswith(_PROVIDER)
+    ]
+    return translated.client, missing
+
+
+def role_properties(worker: Mapping[str, str], role: str, connector: Mapping[str, str]) -> dict[str, str]:
+    """Return the Java settings of a connector's own ``producer``, ``consumer`` or ``admin`` client.
+
+    As Connect layers them (KIP-458): the worker's, those with the role's prefix, the connector's overrides.
+    """
+    own, override = f"{role}.", f"{role}.override."
+    return {
+        **{key: value for key, value in worker.items() if _CLIENT_KEYS.fullmatch(key)},
+        **{key[len(own) :]: value for key, value in worker.items() if key.startswith(own)},
+        **{key[len(override) :]: value for key, value in connector.items() if key.startswith(override)},
+    }
