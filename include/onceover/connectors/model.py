@@ -1,0 +1,431 @@
+"""What moving a connector's source offsets (KIP-618) speaks of. Immutable, without I/O.
+
+Offsets are bytes from the first read to the last write: Kafka Connect finds a key by its bytes only, and the
+same JSON written in another order of fields is another key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from onceover.engine.plan import Change, Plan, Refusal
+from onceover.kafka.cluster import ClientSettings
+
+OFFSETS_TOPIC_KEY: Final = "offsets.storage.topic"
+RUNNING: Final = "RUNNING"
+STOPPED: Final = "STOPPED"
+PAUSED: Final = "PAUSED"
+FAILED_STATE: Final = "FAILED"
+
+
+class RawOffset(NamedTuple):
+    """One record of an offsets topic."""
+
+    partition: int
+    offset: int
+    timestamp_ms: int
+    key: bytes
+    value: bytes | None
+
+
+class OffsetKey(NamedTuple):
+    """A key that Connect, or KIP-618's migration, wrote.
+
+    Args:
+        connector: its name.
+        partition: the source partition as JSON text, as it stands in the key; None for a sentinel.
+    """
+
+    connector: str
+    partition: str | None
+
+    @property
+    def is_sentinel(self) -> bool:
+        """True for the record that says "migrated, and there was nothing to copy"."""
+        return self.partition is None
+
+
+class Isolation(StrEnum):
+    """How a topic is read, in the words of Kafka's consumers."""
+
+    READ_COMMITTED = "read_committed"
+    READ_UNCOMMITTED = "read_uncommitted"
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The latest value of every key of one connector in one offsets topic.
+
+    Args:
+        connector: whose.
+        topic: where it was read.
+        isolation: how.
+        values: by key, None where the latest record is a tombstone; sentinels are left out.
+        places: every partition that holds a record of the key.
+        conflicts: keys of several partitions whose latest values differ.
+        sentinels: keys of sentinels that have a value.
+        end_offsets: how far each partition was read.
+        taken_at_ms: when the read began.
+    """
+
+    connector: str
+    topic: str
+    isolation: Isolation
+    values: Mapping[bytes, bytes | None]
+    places: Mapping[bytes, tuple[int, ...]] = field(default_factory=dict)
+    conflicts: frozenset[bytes] = frozenset()
+    sentinels: frozenset[bytes] = frozenset()
+    end_offsets: Mapping[int, int] = field(default_factory=dict)
+    taken_at_ms: int = 0
+
+    @property
+    def offsets(self) -> dict[bytes, bytes]:
+        """The values that are there, without tombstones."""
+        return {key: value for key, value in self.values.items() if value is not None}
+
+    @property
+    def duplicates(self) -> dict[bytes, tuple[int, ...]]:
+        """Keys that are in more than one partition: which of them a worker believes is left to chance."""
+        return {key: places for key, places in self.places.items() if len(places) > 1}
+
+
+class TaskState(NamedTuple):
+    """A task as the workers report it; ``trace`` of a failed one."""
+
+    id: int
+    state: str
+    worker: str
+    trace: str | None = None
+
+
+@dataclass(frozen=True)
+class ConnectorState:
+    """A connector as the workers report it.
+
+    Args:
+        name: its name.
+        type: ``source`` or ``sink``.
+        state: ``RUNNING``, ``PAUSED``, ``STOPPED``, ``FAILED``, ``UNASSIGNED`` or ``RESTARTING``.
+        tasks: those that have a status.
+        config: as it was put; may hold secrets, so it is not part of ``repr``.
+        trace: of a failed connector.
+    """
+
+    name: str
+    type: str
+    state: str
+    tasks: tuple[TaskState, ...] = ()
+    config: Mapping[str, str] = field(default_factory=dict, repr=False)
+    trace: str | None = None
+
+    @property
+    def offsets_topic(self) -> str | None:
+        """The topic of its own that it is configured with."""
+        return self.config.get(OFFSETS_TOPIC_KEY) or None
+
+    @property
+    def is_stopped(self) -> bool:
+        """True when it is stopped and no task is left."""
+        return self.state == STOPPED and not self.tasks
+
+
+@dataclass(frozen=True)
+class WorkerFacts:
+    """The Connect cluster as it is now.
+
+    Args:
+        version: of the workers; the lowest where they differ.
+        kafka_cluster_id: the Kafka cluster of their internal topics.
+        group_id: of the workers.
+        offsets_topic: the global offsets topic; ``config_topic`` their configurations.
+        exactly_once: whether ``exactly.once.source.support`` is ``enabled``.
+        workers: REST address of each worker that answered.
+    """
+
+    version: str
+    kafka_cluster_id: str
+    group_id: str
+    offsets_topic: str
+    config_topic: str
+    exactly_once: bool
+    workers: tuple[str, ...]
+
+    @property
+    def isolation(self) -> Isolation:
+        """How the workers read the global offsets topic (measured: without exactly-once, also what was
+        aborted)."""
+        return Isolation.READ_COMMITTED if self.exactly_once else Isolation.READ_UNCOMMITTED
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it is printed."""
+        return {
+            "version": self.version,
+            "kafka_cluster_id": self.kafka_cluster_id,
+            "group_id": self.group_id,
+            "offsets_topic": self.offsets_topic,
+            "config_topic": self.config_topic,
+            "exactly_once": self.exactly_once,
+            "workers": list(self.workers),
+        }
+
+
+# ---- how a Connect cluster is reached: given by the composition root
+
+
+@dataclass(frozen=True)
+class RestSettings:
+    """How the workers' REST API is reached.
+
+    Args:
+        urls: every worker that should be reachable.
+        username: for basic authentication, None without; ``password`` its secret.
+        ca_file: certificate authority of https workers, None for the system's.
+        timeout_s: for one answer; a worker gives up after 90 s.
+    """
+
+    urls: tuple[str, ...]
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: Path | None = None
+    timeout_s: float = 100.0
+
+
+class KafkaClients(Protocol):
+    """How the Kafka clusters are reached."""
+
+    def worker(self) -> ClientSettings:
+        """Return the client for the cluster with the workers' internal topics."""
+
+    def connector(self, config: Mapping[str, str]) -> ClientSettings | None:
+        """Return the client for the cluster that a connector's overrides (KIP-458) name, None for the
+        workers' own.
+
+        Raises:
+            UsageError: the overrides name several clusters, or do not say how to get in.
+        """
+
+
+@dataclass(frozen=True)
+class ConnectSettings:
+    """A Connect cluster as its file describes it.
+
+    Args:
+        name: of the file; part of paths and of our transactional ids.
+        rest: how its workers are asked.
+        worker: the workers' own configuration, as Kafka's property names; may hold secrets.
+        clients: how its Kafka clusters are reached.
+        home: directory for journals and manifests.
+    """
+
+    name: str
+    rest: RestSettings
+    worker: Mapping[str, str] = field(repr=False)
+    clients: KafkaClients = field(repr=False)
+    home: Path
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a person asks for.
+
+    Args:
+        connectors: names, in the order in which they are done.
+        topic: the topic of its own that each connector gets; None: ``<global topic>-<connector>``.
+        watch_s: how long a resumed connector is watched; None: twice the workers' flush interval, at least
+            30 s.
+        settle_s: without exactly-once, between two looks that must be equal; None: a flush interval.
+    """
+
+    connectors: tuple[str, ...]
+    topic: str | None = None
+    watch_s: float | None = None
+    settle_s: float | None = None
+
+
+class DowngradeMode(StrEnum):
+    """How a connector goes back.
+
+    ``hard``: to the global topic, its own topic being the truth. ``soft``: exactly-once is switched off for
+    the workers; values that were aborted are overwritten first, because the workers will read them.
+    """
+
+    HARD = "hard"
+    SOFT = "soft"
+
+
+# ---- what comes out
+
+
+@dataclass(frozen=True)
+class ConnectorPlan:
+    """What is planned for one connector.
+
+    Args:
+        name: of the connector; ``topic`` of its own offsets topic.
+        from_topic: where its offsets are now.
+        offsets: how many are to be copied; ``stale`` how many keys of ``topic`` are removed.
+        changes: in their order.
+        refusals: preconditions that do not hold: with one that blocks, nothing of it is done.
+        warnings: what deserves a look.
+    """
+
+    name: str
+    from_topic: str | None
+    topic: str | None
+    offsets: int = 0
+    stale: int = 0
+    changes: tuple[Change, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def blocked(self) -> bool:
+        """True when nothing of it is done."""
+        return any(refusal.blocks for refusal in self.refusals)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it is printed."""
+        return {
+            "connector": self.name,
+            "from_topic": self.from_topic,
+            "topic": self.topic,
+            "offsets": self.offsets,
+            "stale": self.stale,
+            "blocked": self.blocked,
+            "warnings": list(self.warnings),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class MigrationPlan(Plan):
+    """A plan for connectors of one Connect cluster, whose name stands where other plans name a flow.
+
+    Args:
+        worker: the Connect cluster as it was seen.
+        connectors: one for each connector that was asked for.
+    """
+
+    worker: WorkerFacts
+    connectors: tuple[ConnectorPlan, ...]
+
+    @classmethod
+    def of(
+        cls, operation: str, connect: str, worker: WorkerFacts, connectors: tuple[ConnectorPlan, ...]
+    ) -> MigrationPlan:
+        """Return the plan that holds the connectors' changes and refusals."""
+        return cls(
+            operation=operation,
+            flow=connect,
+            worker=worker,
+            connectors=connectors,
+            changes=tuple(c for plan in connectors if not plan.blocked for c in plan.changes),
+            refused=tuple(r for plan in connectors for r in plan.refusals),
+        )
+
+    @property
+    def exit_code(self) -> int:
+        """3 when a connector is refused, otherwise 0."""
+        return 3 if any(plan.blocked for plan in self.connectors) else 0
+
+    @property
+    def title(self) -> str:
+        """First line of the text."""
+        return f"{self.operation} of Connect cluster {self.flow}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan's JSON."""
+        plan = super().document()
+        plan["connect"] = plan.pop("flow")
+        return plan | {
+            "worker": self.worker.document(),
+            "connectors": [plan.document() for plan in self.connectors],
+        }
+
+    def describe(self) -> str:
+        """Return the plan as text."""
+        warnings = [f"  warning {plan.name}: {text}" for plan in self.connectors for text in plan.warnings]
+        return "\n".join([super().describe(), *warnings])
+
+
+class Outcome(Enum):
+    """How it ended for one connector, with its exit code."""
+
+    DONE = ("done", 0)
+    UNVERIFIABLE = ("unverifiable", 3)
+    REFUSED = ("refused", 3)
+    FAILED = ("failed", 1)
+    RETRIABLE = ("retriable", 5)
+
+    @property
+    def label(self) -> str:
+        """The word that is printed."""
+        return str(self.value[0])
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns for it."""
+        return int(self.value[1])
+
+
+@dataclass(frozen=True)
+class ConnectorOutcome:
+    """What became of one connector.
+
+    Args:
+        name: of the connector.
+        outcome: the verdict.
+        message: what was done or seen; for a person.
+        error: ``as_dict`` of the error that ended it, None without one.
+        facts: what was counted.
+    """
+
+    name: str
+    outcome: Outcome
+    message: str
+    error: Mapping[str, str | None] | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it is printed."""
+        return {
+            "connector": self.name,
+            "outcome": self.outcome.label,
+            "message": self.message,
+            "error": self.error,
+            **self.facts,
+        }
+
+
+# What a person hears of several connectors: a violation first, then what is to be decided, then what to repeat.
+_WORST: Final = (1, 3, 5, 0)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What became of all connectors of one run; ``operation`` as in the plan."""
+
+    operation: str
+    connect: str
+    outcomes: tuple[ConnectorOutcome, ...]
+
+    @property
+    def exit_code(self) -> int:
+        """The worst of the connectors'."""
+        codes = {outcome.outcome.exit_code for outcome in self.outcomes}
+        return next((code for code in _WORST if code in codes), 0)
+
+    def document(self) -> dict[str, Any]:
+        """Return the report's JSON."""
+        return {
+            "operation": self.operation,
+            "connect": self.connect,
+            "connectors": [outcome.document() for outcome in self.outcomes],
+        }
+
+    def describe(self) -> str:
+        """Return the report as text."""
+        return "\n".join(f"  {each.name}: {each.outcome.label}: {each.message}" for each in self.outcomes)
