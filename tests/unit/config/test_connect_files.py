@@ -75,7 +75,7 @@ def fault_of(action: Callable[[], object]) -> str:
 WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("unknown key", {"workers": 1}, 'workers: unknown key; did you mean "worker"?'),
     ("nested unknown key", {"rest_auth": {"connection": "c", "pasword": "x"}}, 'mean "password"?'),
-    ("below a name", {"connectors": {"c": {"kafka": CLIENT, "kafca": {}}}}, "connectors.c.kafca: unknown key"),
+    ("below a name", {"connectors": {"c": {"kafka": CLIENT, "kafca": {}}}}, "c.kafca: unknown key"),
     ("name", {"connect": "Flights"}, "connect: not a valid name, seen Flights; lower-case"),
     ("no name", {"connect": None}, "connect: is required; e.g. connect: flights"),
     ("no worker", {"rest": []}, "rest: expected a list of addresses; name every worker"),
