@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from onceover.engine.plan import Change, Plan, Refusal
-from onceover.kafka.cluster import ClientSettings
 
 OFFSETS_TOPIC_KEY: Final = "offsets.storage.topic"
 RUNNING: Final = "RUNNING"
@@ -173,90 +171,6 @@ class WorkerFacts:
         }
 
 
-# ---- how a Connect cluster is reached: given by the composition root
-
-
-@dataclass(frozen=True)
-class RestSettings:
-    """How the workers' REST API is reached.
-
-    Args:
-        urls: every worker that should be reachable.
-        username: for basic authentication, None without; ``password`` its secret.
-        ca_file: certificate authority of https workers, None for the system's.
-        timeout_s: for one answer; a worker gives up after 90 s.
-    """
-
-    urls: tuple[str, ...]
-    username: str | None = None
-    password: str | None = field(default=None, repr=False)
-    ca_file: Path | None = None
-    timeout_s: float = 100.0
-
-
-class KafkaClients(Protocol):
-    """How the Kafka clusters are reached."""
-
-    def worker(self) -> ClientSettings:
-        """Return the client for the cluster with the workers' internal topics."""
-
-    def connector(self, config: Mapping[str, str]) -> ClientSettings | None:
-        """Return the client for the cluster that a connector's overrides (KIP-458) name, None for the
-        workers' own.
-
-        Raises:
-            UsageError: the overrides name several clusters, or do not say how to get in.
-        """
-
-
-@dataclass(frozen=True)
-class ConnectSettings:
-    """A Connect cluster as its file describes it.
-
-    Args:
-        name: of the file; part of paths and of our transactional ids.
-        rest: how its workers are asked.
-        worker: the workers' own configuration, as Kafka's property names; may hold secrets.
-        clients: how its Kafka clusters are reached.
-        home: directory for journals and manifests.
-    """
-
-    name: str
-    rest: RestSettings
-    worker: Mapping[str, str] = field(repr=False)
-    clients: KafkaClients = field(repr=False)
-    home: Path
-
-
-@dataclass(frozen=True)
-class Wish:
-    """What a person asks for.
-
-    Args:
-        connectors: names, in the order in which they are done.
-        topic: the topic of its own that each connector gets; None: ``<global topic>-<connector>``.
-        watch_s: how long a resumed connector is watched; None: twice the workers' flush interval, at least
-            30 s.
-        settle_s: without exactly-once, between two looks that must be equal; None: a flush interval.
-    """
-
-    connectors: tuple[str, ...]
-    topic: str | None = None
-    watch_s: float | None = None
-    settle_s: float | None = None
-
-
-class DowngradeMode(StrEnum):
-    """How a connector goes back.
-
-    ``hard``: to the global topic, its own topic being the truth. ``soft``: exactly-once is switched off for
-    the workers; values that were aborted are overwritten first, because the workers will read them.
-    """
-
-    HARD = "hard"
-    SOFT = "soft"
-
-
 # ---- what comes out
 
 
@@ -400,7 +314,7 @@ class ConnectorOutcome:
         }
 
 
-# What a person hears of several connectors: a violation first, then what is to be decided, then what to repeat.
+# A violation first, then what is to be decided, then what to repeat.
 _WORST: Final = (1, 3, 5, 0)
 
 
