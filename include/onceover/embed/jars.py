@@ -43,6 +43,12 @@ COORDINATES: Final[Mapping[tuple[str, JarSet], tuple[str, ...]]] = {
         *_LOG4J,
     ),
     ("3.9.1", "broker"): ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
+    ("3.9.1", "connect"): (
+        "org.apache.kafka:connect-runtime:3.9.1",
+        "org.apache.kafka:connect-mirror:3.9.1",
+        "org.apache.kafka:connect-file:3.9.1",
+        "org.slf4j:slf4j-reload4j:1.7.36",
+    ),
 }
 
 

@@ -1,0 +1,42 @@
+"""Why the tool exists: what today's Kafka Connect does to a connector that is given an offsets topic."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceover.embed.connect import ConnectCluster
+from tests.support.clusters import SharedCluster
+from tests.support.connect import Connect, Workers, assert_counted, last_counts, rewound
+from tests.support.wait import wait_until
+
+
+@pytest.mark.parametrize("kind", ["exactly_once", "plain"])
+def test_an_offsets_topic_given_by_hand_restarts_the_connector_from_zero(
+    workers: Workers, target_cluster: SharedCluster, unique_name: str, kind: str
+) -> None:
+    """A clean stop, a changed configuration, a resume: all is written again, the global value lost."""
+    cluster: ConnectCluster = getattr(workers, kind)
+    connect = Connect(cluster, target_cluster.client)
+    name = unique_name
+    try:
+        connect.create_topic(name)
+        connect.count(name, name)
+        connect.await_numbers(name, 100)
+        connect.stop(name)
+        before = last_counts(connect.offsets(name))
+        numbers = connect.numbers(name)
+        assert_counted(numbers)
+        assert before == {partition: len(some) - 1 for partition, some in numbers.items()}
+
+        # Slower, so that the offsets of a restart from zero are seen to be lower.
+        connect.update(name, offsets__storage__topic=f"{name}-offsets", batch=1)
+        connect.resume(name)
+        more = connect.await_more(name)
+
+        assert all(some[: len(numbers[p])] == numbers[p] for p, some in more.items())
+        assert all(some[len(numbers[p])] == 0 for p, some in more.items())
+        # The global topic forgets, too: taking the setting away again does not bring the position back.
+        wait_until(lambda: rewound(connect.offsets(name)) == {0, 1}, 30, "the global values go back")
+    finally:
+        connect.delete(name)
+        connect.close()
