@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import pytest
 import yaml
@@ -26,6 +27,8 @@ PLANTED = "planted-4d1f0c9ab2e75836"
 CONNECTION_ID = "kafka_secured"
 LOST_CLIENT = "lost-client.yaml"
 _ADMIN_TIMEOUT_S = 30.0
+# Seconds on an idle machine; more where others start their Sparks.
+_STEP_TIMEOUT_S = 200.0
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,86 @@ class Side:
         assert producer.flush(_ADMIN_TIMEOUT_S) == 0
 
 
+@dataclass(frozen=True)
+class AskingRun:
+    """One run of a DAG that asks a person in its task ``approval``; and that person."""
+
+    airflow: AirflowStandalone
+    dag_id: str
+    approval: str
+    run_id: str
+
+    @classmethod
+    def start(cls, airflow: AirflowStandalone, dag_id: str, approval: str, params: Mapping[str, Any]) -> Self:
+        """Trigger the DAG."""
+        return cls(airflow, dag_id, approval, airflow.trigger(dag_id, params))
+
+    @property
+    def state(self) -> str:
+        """The run's state."""
+        return self.airflow.run_state(self.dag_id, self.run_id)
+
+    @property
+    def states(self) -> dict[str, str]:
+        """The tasks' states."""
+        tasks = self.airflow.tasks(self.dag_id, self.run_id)
+        return {task_id: str(task["state"]) for task_id, task in tasks.items()}
+
+    def log(self, *task_ids: str) -> str:
+        """Return what the first tries of the tasks wrote."""
+        return "\n".join(self.airflow.task_logs(self.dag_id, self.run_id, each) for each in task_ids)
+
+    def ended(self) -> str:
+        """Wait for the end of a run that asks nobody; return its state."""
+        return self.airflow.wait_run(self.dag_id, self.run_id, timeout_s=_STEP_TIMEOUT_S)
+
+    def question(self, *, after_try: int = 0) -> dict[str, Any] | None:
+        """Return the question once a person is asked, None when the run has ended well without."""
+
+        def waiting() -> str:
+            assert self.state != "failed", self._failure()
+            task = self._asking
+            if task["state"] == "awaiting_input" and task["try_number"] > after_try:
+                return "asked"
+            return "ended" if self.state == "success" else ""
+
+        if wait_until(waiting, _STEP_TIMEOUT_S, "a person is asked, or the run ends", poll_s=0.5) == "ended":
+            return None
+        question: dict[str, Any] = self.airflow.call("GET", self._details)
+        return question
+
+    def answer(self, option: str) -> dict[str, str]:
+        """Answer as a person, no faster than one could; return the tasks' states at the end, which is good.
+
+        An answer that comes before the scheduler has seen that the asking process ended makes Airflow 3.3.2
+        take the resumed task for a killed one: it asks again, or fails.
+        """
+        wait_until(self._seen_by_scheduler, _STEP_TIMEOUT_S, "the asking process has ended")
+        self.airflow.call("PATCH", self._details, {"chosen_options": [option], "params_input": {}})
+        assert self.question(after_try=self._asking["try_number"]) is None
+        return self.states
+
+    @property
+    def _asking(self) -> dict[str, Any]:
+        return self.airflow.tasks(self.dag_id, self.run_id)[self.approval]
+
+    @property
+    def _details(self) -> str:
+        """Where the question is, and where it is answered."""
+        run = f"/api/v2/dags/{self.dag_id}/dagRuns/{self.run_id}"
+        return f"{run}/taskInstances/{self.approval}/-1/hitlDetails"
+
+    def _seen_by_scheduler(self) -> bool:
+        return any(
+            "Received executor event with state" in line and self.run_id in line and self.approval in line
+            for line in (self.airflow.home / "scheduler.log").read_text().splitlines()
+        )
+
+    def _failure(self) -> str:
+        failed = [task_id for task_id, state in self.states.items() if state == "failed"]
+        return "\n".join(f"{task_id}:\n{self.log(task_id)}" for task_id in failed)
+
+
 @pytest.fixture(scope="session")
 def secured_cluster(session_home: Path) -> Iterator[KafkaCluster]:
     """A cluster that wants a password (SASL_SSL, SCRAM)."""
@@ -75,6 +158,8 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
     documents: dict[str, dict[str, object]] = {
         "sys-topics": {"source": source, "target": target},
         "sys-groups": {"source": source, "target": target},
+        "sys-progress": {"source": source, "target": target},
+        "sys-adopted": {"source": source, "target": target},
         "sys-flights": {"source": source, "target": target, **slow},
         "sys-broken": {"source": source, "tarket": target},
         # In both directions at once, and one whose password is wrong: its client file comes with the test.
