@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult, Subparsers, plan_result
 from onceover.cli.seed import announcer, check_pattern
 from onceover.config.load import load_flow
 from onceover.engine.seamsearch import DEFAULT_LIMIT
@@ -85,7 +85,7 @@ def _wish(args: argparse.Namespace) -> Adoption:
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     planned = plan_adoption(load_flow(args.flow), _wish(args))
-    return CommandResult(planned.document(), planned.describe(), planned.exit_code)
+    return plan_result(planned, f"onceover adopt apply {args.flow}")
 
 
 def apply(args: argparse.Namespace) -> CommandResult:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult, Subparsers, plan_result
 from onceover.config.faults import Invalid
 from onceover.config.load import load_flow
 from onceover.config.units import parse_duration_ms
@@ -84,7 +84,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     planned = plan_groups(load_flow(args.flow), _wish(args))
-    return CommandResult(planned.document(), planned.describe(), planned.exit_code)
+    return plan_result(planned, f"onceover groups apply {args.flow} --direction {args.direction}")
 
 
 def apply(args: argparse.Namespace) -> CommandResult:

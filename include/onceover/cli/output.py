@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     # argparse keeps the class private, and generic only in its stubs.
@@ -20,3 +20,29 @@ class CommandResult:
     document: dict[str, Any]
     text: str
     exit_code: int = 0
+
+
+class Planned(Protocol):
+    """What every plan can do."""
+
+    @property
+    def exit_code(self) -> int:
+        """What the command line returns for it."""
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan's JSON."""
+
+    def describe(self) -> str:
+        """Return the plan as text."""
+
+
+def plan_result(planned: Planned, apply: str) -> CommandResult:
+    """Return what ``plan`` prints: the plan, and how to have it done where there is something to do.
+
+    Args:
+        apply: the command that does it.
+    """
+    document, text = planned.document(), planned.describe()
+    if document["changes"]:
+        text += f"\nnothing was changed; `{apply}` does it"
+    return CommandResult(document, text, planned.exit_code)

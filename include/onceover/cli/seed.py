@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult, Subparsers, plan_result
 from onceover.config.load import load_flow
 from onceover.engine.seed import EARLIEST, LATEST, REFUSE, Choice, SeedPlan
 from onceover.engine.seedspec import FORMS
@@ -84,7 +84,7 @@ def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     choice, topics = Choice(args.replace, args.missing), check_pattern(args.topic)
     planned = plan_seed(load_flow(args.flow), args.origin, choice, topics)
-    return CommandResult(planned.document(), planned.describe(), planned.exit_code)
+    return plan_result(planned, f"onceover seed apply {args.flow} --from {args.origin}")
 
 
 def apply(args: argparse.Namespace) -> CommandResult:

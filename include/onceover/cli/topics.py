@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult, Subparsers, plan_result
 from onceover.config.load import load_flow
 from onceover.engine.topicsync import SyncPlan
 from onceover.wiring.topics import apply_topics, plan_topics
@@ -50,10 +50,7 @@ def register(subparsers: Subparsers) -> None:
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     planned = plan_topics(load_flow(args.flow))
-    text = planned.describe()
-    if not planned.is_empty:
-        text += f"\nnothing was changed; `onceover topics apply {args.flow}` does it"
-    return CommandResult(planned.document(), text, planned.exit_code)
+    return plan_result(planned, f"onceover topics apply {args.flow}")
 
 
 def apply(args: argparse.Namespace) -> CommandResult:

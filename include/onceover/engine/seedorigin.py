@@ -94,11 +94,11 @@ class GroupOrigin(Passive):
         """Offer what the group has committed.
 
         Raises:
-            NeedsOperator: GROUP_UNKNOWN, it has committed nothing at all.
+            UsageError: GROUP_UNKNOWN, it has committed nothing at all.
         """
         committed = place.source.committed(self.group, None)
         if not committed:
-            raise NeedsOperator(
+            raise UsageError(
                 f"group {self.group} has committed nothing on {place.source.alias}",
                 code="GROUP_UNKNOWN",
                 expected="a group on the source with committed offsets",

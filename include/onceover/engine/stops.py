@@ -161,8 +161,8 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             "the partition is enrolled, but its progress is gone: where to go on is not known",
             f"a committed offset of group onceover.{e.flow}",
             "none (expired, or deleted with the group or the topic)",
-            f"`onceover partition skip-to {e.flow} {e.source} OFFSET` with the next offset to copy (group "
-            f"onceover-lag.{e.flow} on the source shows about where it was), or `onceover partition reseed`",
+            f"`onceover seed plan {e.flow} --from map` shows where the offset map says that it was, `seed "
+            "apply` writes it; if the map is gone, too: `--from lag-group` (may repeat what was copied last)",
         )
     if e.position < e.log_start:
         return _stop(
