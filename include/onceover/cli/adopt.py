@@ -85,7 +85,7 @@ def _wish(args: argparse.Namespace) -> Adoption:
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     planned = plan_adoption(load_flow(args.flow), _wish(args))
-    return plan_result(planned, f"onceover adopt apply {args.flow}")
+    return plan_result(planned)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:

@@ -84,7 +84,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     planned = plan_groups(load_flow(args.flow), _wish(args))
-    return plan_result(planned, f"onceover groups apply {args.flow} --direction {args.direction}")
+    return plan_result(planned)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:

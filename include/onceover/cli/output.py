@@ -36,13 +36,9 @@ class Planned(Protocol):
         """Return the plan as text."""
 
 
-def plan_result(planned: Planned, apply: str) -> CommandResult:
-    """Return what ``plan`` prints: the plan, and how to have it done where there is something to do.
-
-    Args:
-        apply: the command that does it.
-    """
+def plan_result(planned: Planned) -> CommandResult:
+    """Return what ``plan`` prints: the plan, and how to have it done where there is something to do."""
     document, text = planned.document(), planned.describe()
     if document["changes"]:
-        text += f"\nnothing was changed; `{apply}` does it"
+        text += "\nnothing was changed; the same command with `apply` instead of `plan` does it"
     return CommandResult(document, text, planned.exit_code)

@@ -84,7 +84,7 @@ def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     choice, topics = Choice(args.replace, args.missing), check_pattern(args.topic)
     planned = plan_seed(load_flow(args.flow), args.origin, choice, topics)
-    return plan_result(planned, f"onceover seed apply {args.flow} --from {args.origin}")
+    return plan_result(planned)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:

@@ -50,7 +50,7 @@ def register(subparsers: Subparsers) -> None:
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     planned = plan_topics(load_flow(args.flow))
-    return plan_result(planned, f"onceover topics apply {args.flow}")
+    return plan_result(planned)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
