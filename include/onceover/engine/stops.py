@@ -162,7 +162,7 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             f"a committed offset of group onceover.{e.flow}",
             "none (expired, or deleted with the group or the topic)",
             f"`onceover seed plan {e.flow} --from map` shows where the offset map says that it was, `seed "
-            "apply` writes it; if the map is gone, too: `--from lag-group` (may repeat a moment's records), or "
+            "apply` writes it; if the map is gone, too: `--from lag-group` (may repeat a moment), or "
             f"`onceover partition skip-to {e.flow} {e.source} OFFSET`",
         )
     if e.position < e.log_start:
