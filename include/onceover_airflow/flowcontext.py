@@ -28,10 +28,22 @@ def flow_at_hand(ref: str) -> Iterator[Flow]:
     from onceover.config.load import load_flow
     from onceover_airflow.connections import connection_environment
 
-    try:
+    with errors_of_ours():
         loaded = load_flow(ref)
         with environment(connection_environment(loaded)):
             yield loaded
+
+
+@contextmanager
+def errors_of_ours() -> Iterator[None]:
+    """Let errors of ours leave as Airflow's.
+
+    Raises:
+        JobInterrupted: a temporary failure (exit code 5); tried again.
+        AirflowFailException: any other error of ours.
+    """
+    try:
+        yield
     except Retriable as error:
         raise JobInterrupted(str(error)) from error
     except OnceoverError as error:

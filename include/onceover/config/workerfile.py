@@ -87,6 +87,19 @@ class WorkerSettings:
     offset_replication_factor: int
     flush_interval_ms: int
 
+    def properties(self) -> dict[str, str]:
+        """Return them by Kafka's names, in one spelling and with Connect's defaults filled in."""
+        values = {
+            "group.id": self.group_id,
+            "offset.storage.topic": self.offsets_topic,
+            "config.storage.topic": self.config_topic,
+            "offset.storage.partitions": str(self.offset_partitions),
+            "offset.storage.replication.factor": str(self.offset_replication_factor),
+            "offset.flush.interval.ms": str(self.flush_interval_ms),
+            _EXACTLY_ONCE: "enabled" if self.exactly_once else "disabled",
+        }
+        return values | ({"status.storage.topic": self.status_topic} if self.status_topic else {})
+
 
 def worker_settings(properties: Mapping[str, str]) -> tuple[WorkerSettings | None, list[tuple[str, Invalid]]]:
     """Return the settings, or None and what is wrong, by key; never a value."""
@@ -132,6 +145,15 @@ def client_of(alias: str, properties: Mapping[str, str]) -> tuple[dict[str, str]
         if _NEEDED.fullmatch(key) or reason.startswith(_PROVIDER)
     ]
     return translated.client, missing
+
+
+def principal_of(client: Mapping[str, str]) -> str | None:
+    """Return how brokers name the owner of these librdkafka keys, None where a certificate says it."""
+    protocol = client.get("security.protocol", "PLAINTEXT").upper()
+    if protocol == "PLAINTEXT":
+        return "User:ANONYMOUS"
+    name = client.get("sasl.username") if protocol.startswith("SASL_") else None
+    return f"User:{name}" if name else None
 
 
 def role_properties(worker: Mapping[str, str], role: str, connector: Mapping[str, str]) -> dict[str, str]:

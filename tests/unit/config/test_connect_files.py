@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from onceover.config.connectaccess import ConnectAccess, resolve_connect
+from onceover.config.connectclients import ResolvedConnect, resolve_connect
 from onceover.config.connectfile import connect_home, find_connect_files, load_connect
 from onceover.config.faults import BadConfig
 from onceover.errors import UsageError
@@ -58,7 +58,7 @@ def write(tmp_path: Path) -> Writer:
     return write
 
 
-def resolved(path: Path, **environ: str) -> ConnectAccess:
+def resolved(path: Path, **environ: str) -> ResolvedConnect:
     environment = {**ENVIRON, **environ}
     return resolve_connect(load_connect(path, environ=environment), environ=environment)
 

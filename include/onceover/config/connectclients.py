@@ -50,7 +50,7 @@ class RestAccess:
 
 
 @dataclass(frozen=True)
-class ConnectAccess:
+class ResolvedConnect:
     """Everything that is needed to work on a Connect cluster.
 
     Args:
@@ -58,7 +58,7 @@ class ConnectAccess:
         file: the Connect file.
         rest: how its workers are reached; ``kafka`` how their Kafka cluster is.
         worker: what their configuration says.
-        properties: the workers' configuration as Java reads it, as far as it is known.
+        properties: the workers' configuration by Java's names, as far as it is known; may hold secrets.
         environ: what ``${NAME}`` and Connections are read from.
     """
 
@@ -132,7 +132,7 @@ class ConnectAccess:
         return resolve_client(spec.cluster(_alias(name)), where=where, environ=self.environ)
 
 
-def resolve_connect(file: ConnectFile, *, environ: Mapping[str, str] | None = None) -> ConnectAccess:
+def resolve_connect(file: ConnectFile, *, environ: Mapping[str, str] | None = None) -> ResolvedConnect:
     """Read what the Connect file names: worker configuration, secrets, Connections.
 
     Raises:
@@ -144,10 +144,11 @@ def resolve_connect(file: ConnectFile, *, environ: Mapping[str, str] | None = No
     if settings is None:
         place = str(file.worker_config or f"{file.path}: worker")
         raise BadConfig(Fault(place, key, error.problem, error.fix) for key, error in faults)
+    properties |= settings.properties()
     auth = _auth(file, environment)
     kafka = _kafka(file, properties, environment)
     rest = RestAccess(file.rest, auth, file.rest_ca)
-    return ConnectAccess(file.connect, file, rest, kafka, settings, properties, environment)
+    return ResolvedConnect(file.connect, file, rest, kafka, settings, properties, environment)
 
 
 def _worker_properties(file: ConnectFile) -> dict[str, str]:

@@ -1,0 +1,154 @@
+"""A Connect cluster's connectors: what the command line and the DAG ``migrate_connector_offsets`` call.
+
+The only place that turns a Connect file into REST clients and clusters; they are opened and closed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from onceover.config.connectclients import (
+    ADMIN,
+    CONSUMER,
+    PRODUCER,
+    ResolvedConnect,
+    resolve_connect,
+)
+from onceover.config.connectfile import ConnectFile, connect_home
+from onceover.config.workerfile import client_of, principal_of, role_properties
+from onceover.connectors.acltable import WORKERS_CLUSTER, AclWish, Grant, OwnTopic, Role, grants
+from onceover.connectors.listing import Listing
+from onceover.connectors.model import ConnectorState
+from onceover.connectors.rest import ConnectRest
+from onceover.connectors.settings import ConnectSettings, RestSettings
+from onceover.errors import Retriable, UsageError
+from onceover.kafka.cluster import ClientSettings
+
+_CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: ADMIN}
+
+
+@dataclass(frozen=True)
+class Clients:
+    """How the Kafka clusters of a Connect cluster are reached."""
+
+    access: ResolvedConnect
+
+    def worker(self) -> ClientSettings:
+        """Return the client for the cluster with the workers' internal topics."""
+        return self.access.kafka
+
+    def connector(self, config: Mapping[str, str]) -> ClientSettings | None:
+        """Return the client for the cluster that a connector's overrides (KIP-458) name, None for the
+        workers' own.
+
+        Raises:
+            UsageError: the overrides name several clusters, or do not say how to get in.
+        """
+        client = self.access.offsets_client(config.get("name", ""), config)
+        return None if client is self.access.kafka else client
+
+
+def connect_settings(file: ConnectFile) -> ConnectSettings:
+    """Return how the Connect cluster and its Kafka clusters are reached. Nothing is connected yet.
+
+    Raises:
+        UsageError: what the file names is missing or not in order.
+    """
+    return _settings(resolve_connect(file))
+
+
+def list_connectors(file: ConnectFile) -> Listing:
+    """Return what the cluster runs, as its workers say. Changes nothing.
+
+    Raises:
+        Retriable: no worker answers.
+        UsageError: what answers is no worker, or refuses our login.
+    """
+    access = resolve_connect(file)
+    with ConnectRest(_settings(access).rest) as rest:
+        return _listing(access, rest)
+
+
+def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None) -> list[Grant]:
+    """Return the rights that a migration of these connectors needs, and they themselves after it.
+
+    Args:
+        names: of connectors; empty for every source connector.
+        topic: the topic of its own that each will get, None for the one it has, or would get by itself.
+
+    Raises:
+        Retriable: no worker answers.
+        UsageError: a name is not that of a source connector.
+    """
+    access = resolve_connect(file)
+    with ConnectRest(_settings(access).rest) as rest:
+        listing = _listing(access, rest)
+    listing.check(names)
+    chosen = [state for state in listing.connectors if state.name in (names or listing.sources)]
+    ours = {Role.WORKER: _principal(access.properties), Role.ONCEOVER: principal_of(access.kafka.properties)}
+    worker = access.worker
+    return grants(
+        AclWish(
+            group_id=worker.group_id,
+            offsets_topic=worker.offsets_topic,
+            config_topic=worker.config_topic,
+            status_topic=worker.status_topic or "(status.storage.topic)",
+            exactly_once=worker.exactly_once,
+            our_ids=f"onceover.connect.{worker.group_id}.",
+            connectors=[_own_topic(access, state, topic) for state in chosen],
+            principals=_known(ours),
+        )
+    )
+
+
+def _own_topic(access: ResolvedConnect, state: ConnectorState, topic: str | None) -> OwnTopic:
+    client = access.offsets_client(state.name, state.config)
+    cluster = WORKERS_CLUSTER if client is access.kafka else client.properties["bootstrap.servers"]
+    own = topic or state.offsets_topic or f"{access.worker.offsets_topic}-{state.name}"
+    named = {
+        role: _principal(role_properties(access.properties, java, state.config))
+        for role, java in _CLIENT_ROLES.items()
+    }
+    return OwnTopic(state.name, own, cluster, _known(named))
+
+
+def _principal(java: Mapping[str, str]) -> str | None:
+    # Without the workers' own file nothing is known of their clients.
+    return principal_of(client_of("client", java)[0]) if "bootstrap.servers" in java else None
+
+
+def _known(principals: Mapping[Role, str | None]) -> dict[Role, str]:
+    return {role: principal for role, principal in principals.items() if principal}
+
+
+def _listing(access: ResolvedConnect, rest: ConnectRest) -> Listing:
+    version, worker = _version(rest), access.worker
+    return Listing(access.name, version, worker.offsets_topic, worker.exactly_once, rest.connectors())
+
+
+def _version(rest: ConnectRest) -> str:
+    problem: Retriable | None = None
+    for url in rest.urls:
+        try:
+            return rest.worker(url).version
+        except Retriable as error:
+            problem = error
+    raise problem or UsageError("no worker is named", resolve="name the workers' addresses under rest")
+
+
+def _settings(access: ResolvedConnect) -> ConnectSettings:
+    auth = access.rest.auth
+    rest = RestSettings(
+        urls=access.rest.urls,
+        username=auth.username if auth else None,
+        password=auth.password if auth else None,
+        ca_file=access.rest.ca,
+    )
+    return ConnectSettings(
+        name=access.name,
+        rest=rest,
+        worker=access.properties,
+        clients=Clients(access),
+        home=connect_home(access.file),
+    )
