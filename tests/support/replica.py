@@ -225,13 +225,16 @@ class Replica:
     def target_records(self, topic: str, partition: int = 0) -> dict[int, Seen]:
         return read_records(self.target_client, topic, partition)
 
-    def stop_compaction(self, topic: str) -> None:
-        """Switch the source topic to plain retention and wait until its cleaner has nothing more to do."""
-        alter_config(self.source_client, topic, {"cleanup.policy": "delete"})
+    def stop_compaction(self, topic: str, *, on_target: bool = False) -> None:
+        """Switch the source's topic (or the target's) to plain retention; wait until its cleaner is done."""
+        client, adversary = (
+            (self.target_client, self.target) if on_target else (self.source_client, self.source)
+        )
+        alter_config(client, topic, {"cleanup.policy": "delete"})
         last: list[object] = []
 
         def quiet() -> bool:
-            before, last[:] = list(last), self.source.batches(topic, 0)
+            before, last[:] = list(last), adversary.batches(topic, 0)
             return before == last
 
         wait_until(quiet, _TIMEOUT_S, "the cleaner rests", poll_s=_CLEANER_QUIET_S)
