@@ -1,0 +1,62 @@
+"""What an audit learns from the flow's own records of its work, beside comparing content.
+
+Invariant: these are claims of the flow (receipts, positions), each turned into a check against what is really
+there; nothing here is believed when content is compared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from onceover.audit.model import Side
+from onceover.audit.record import Rec
+from onceover.audit.result import Check
+from onceover.model import TopicPartition
+
+
+class Looks(Protocol):
+    """Looks at single records, as a reader of committed records sees them."""
+
+    def first(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+        """Return the first record at or after ``offset``, None when there is none below the LSO.
+
+        Raises:
+            Retriable: the cluster is away.
+        """
+
+    def last_before(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+        """Return the last record before ``offset``, None when the log holds none.
+
+        Raises:
+            Retriable: the cluster is away.
+        """
+
+
+class Commit(NamedTuple):
+    """A transaction, or several neighbouring ones, of one partition, as the receipts tell.
+
+    Args:
+        source: partition it was copied from.
+        source_end: source offset behind what was copied.
+        records: how many were written.
+        commit_ms: when, in ms since 1970.
+    """
+
+    source: TopicPartition
+    source_end: int
+    records: int
+    commit_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What came of examining the flow's records of its work.
+
+    Args:
+        checks: everything that was checked, right or wrong.
+        commits: when what was copied, oldest first.
+    """
+
+    checks: tuple[Check, ...] = ()
+    commits: tuple[Commit, ...] = ()

@@ -1,0 +1,135 @@
+"""The HTML report of an audit: one file that stands alone, to be looked at, kept and sent.
+
+Invariant: it is made from the audit's document alone, loads nothing, runs nothing, and holds no payload that
+the document does not hold. A reader finds the old file or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.audit import reportparts as parts
+from onceover.audit.jsonreport import summary
+from onceover.audit.plots import ages_svg, records_svg
+from onceover.audit.reportstyle import STYLE, sign
+from onceover.errors import UsageError
+
+# Nothing may be loaded, not even by a name that somebody wrote into a topic.
+_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_LEGEND: Final = (
+    ("before", "proven by an earlier audit"),
+    ("done", "proven now"),
+    ("open", "cannot be compared"),
+    ("pending", "not proven"),
+    ("bad", "not as it should be"),
+)
+
+
+def write(told: Mapping[str, Any], path: Path) -> None:
+    """Write the report.
+
+    Args:
+        told: the audit's document (``jsonreport.document``).
+        path: the file; its folder is created, an older file replaced.
+
+    Raises:
+        UsageError: the file cannot be written.
+    """
+    text = page(told)
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError as error:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise UsageError(
+            f"the audit's report cannot be written: {error.strerror}",
+            code="REPORT",
+            where=str(path),
+            expected="a file in a directory that this user may write, with room",
+            resolve="give another path with --report, or set ONCEOVER_HOME; the verdict stands either way",
+        ) from error
+
+
+def page(told: Mapping[str, Any]) -> str:
+    """Return the report as HTML."""
+    title = f"{told['verdict']}: audit of {told['flow']}"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
+        f"{_header(told)}<main>"
+        f'<div class="tiles">{parts.tiles(told)}</div>{"".join(_sections(told))}{_footer(told)}'
+        "</main></body></html>\n"
+    )
+
+
+def _header(told: Mapping[str, Any]) -> str:
+    verdict = told["verdict"]
+    sides = " → ".join(told.get(side, {}).get("alias", side) for side in ("source", "target"))
+    scope = "" if told["complete"] else ", a sample"
+    return (
+        f'<header class="{verdict}"><div><div class="about">'
+        f"<span>Audit of flow <b>{escape(told['flow'])}</b> ({escape(sides)})</span>"
+        f"<span>{_time(told['started_ms'])}, since {escape(told['since'])}{scope}</span></div>"
+        f'<div class="answer">{sign(verdict)}<div><h1>{verdict}</h1><p>{escape(summary(told))}</p></div>'
+        "</div></div></header>"
+    )
+
+
+def _sections(told: Mapping[str, Any]) -> Iterator[str]:
+    if told["findings"]["total"]:
+        about = f"{parts.kinds(told)}. Each record by name."
+        yield _section("What is not as it should be", about, parts.findings(told))
+    legend = "".join(f'<span><i class="{kind}"></i>{text}</span>' for kind, text in _LEGEND)
+    about = "One bar for each partition, from the first offset in scope to the last."
+    yield _section("What is proven", about, f'<div class="legend">{legend}</div>{parts.strips(told)}')
+    if told["records_over_time"] is not None:
+        about = (
+            "By record time, the target mirrored below the source. Red where the two differ; within a range "
+            "records are spread evenly."
+        )
+        yield _section("Records over time", about, records_svg(told["records_over_time"]))
+    if len(told["age_at_commit"]) > 1:
+        about = "How old the newest record was when its transaction was committed on the target."
+        yield _section("Lag", about, ages_svg(told["age_at_commit"]))
+    if told["unverifiable"]["by_reason"]:
+        about = "Counted, and never called right."
+        yield _section("What could not be compared", about, parts.reasons(told))
+    yield _section("What was expected", _asked(told), parts.expectations(told))
+
+
+def _asked(told: Mapping[str, Any]) -> str:
+    met = sum(1 for each in told["expectations"] if each["answer"] == "PASS")
+    return (
+        f"{met} of {len(told['expectations'])} expectations are met. The verdict is read off them, "
+        "and off nothing else."
+    )
+
+
+def _section(title: str, about: str, body: str) -> str:
+    return f"<section><h2>{escape(title)}</h2><p>{escape(about)}</p>{body}</section>"
+
+
+def _footer(told: Mapping[str, Any]) -> str:
+    flow = escape(told["flow"])
+    return (
+        f"<footer>Bounds were fixed at {_time(told['started_ms'])}; read_committed on both sides; key, "
+        "value, headers and timestamp compared, null told from empty. "
+        f"Again: <code>onceover audit {flow}</code>; "
+        f"everything anew: <code>onceover audit {flow} --full</code>.</footer>"
+    )
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
