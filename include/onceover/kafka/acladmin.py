@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 from kafka.protocol.admin import DescribeAclsRequest, DescribeAclsResponse
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.admin import open_admin
 from onceover.kafka.cluster import Cluster
 
 LITERAL = "LITERAL"
@@ -125,8 +126,7 @@ class AclAdmin:
 
     def _open(self) -> AdminClient:
         if self._client is None:
-            properties = self._cluster.config.properties
-            self._client = AdminClient({**properties, "socket.timeout.ms": int(_TIMEOUT_S * 1000)})
+            self._client = open_admin(self._cluster.config)
         return self._client
 
     def _read(self, resources: Iterable[Any]) -> Iterator[Acl]:

@@ -6,6 +6,7 @@ what concerns them all. Used on the driver and the command line only: its thread
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -25,7 +26,11 @@ from confluent_kafka.admin import (
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings
 
+log = logging.getLogger(__name__)
+
 _TIMEOUT_S = 30.0
+# Of syslog; what librdkafka says below it is about itself.
+_LOG_WARNING = 4
 # ConfigSource.DYNAMIC_TOPIC_CONFIG: set on the topic itself, not inherited from the broker.
 _SET_ON_TOPIC = 1
 _UNAUTHORIZED = (
@@ -73,13 +78,19 @@ class TopicConfigs:
     failures: Mapping[str, OnceoverError]
 
 
+def open_admin(settings: ClientSettings) -> AdminClient:
+    """Return the library's client; what it has to say goes to our log from warnings on."""
+    quiet = {"log_level": _LOG_WARNING, "socket.timeout.ms": int(_TIMEOUT_S * 1000)}
+    return AdminClient({**settings.properties, **quiet}, logger=log)
+
+
 class Admin:
     """Administration of one cluster. Every call raises ``Retriable``, ``UsageError`` or
     ``NeedsOperator`` and nothing of the library."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._alias = settings.alias
-        self._client = AdminClient({**settings.properties, "socket.timeout.ms": int(_TIMEOUT_S * 1000)})
+        self._client = open_admin(settings)
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Create the topics that do not exist yet; an existing one is left as it is."""
