@@ -10,7 +10,6 @@ import argparse
 import json
 import logging
 import os
-import re
 import shutil
 import signal
 import sys
@@ -21,13 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
-import onceover.errors
 from onceover.config.units import parse_duration_ms
 from onceover.engine.layout import Layout
 from onceover.engine.status import flow_status, stopped_partitions
@@ -35,6 +32,7 @@ from onceover.engine.supervisor import Supervisor
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Deadline
 from onceover.logs import configure
+from onceover.spark.failures import error_of
 from onceover.spark.schema import FORMAT
 from onceover.spark.source import ReplicaSource
 from onceover.wiring.flows import FlowWatch, open_clusters, supervisor
@@ -47,7 +45,6 @@ _GIVE_UP_S = 120.0
 # The lanes finish their transactions within half a second; then Spark ends the batch.
 _STOP_S = 8.0
 _KEEP_RUNS = 3
-_ERROR_IN_TRACE = re.compile(r"onceover\.errors\.(\w+): (.*)|onceover\.\S+?\.(\w+): (.*)")
 
 
 class Totals(StreamingQueryListener):
@@ -201,7 +198,7 @@ class Run:
         error = query.exception()
         if error is not None:
             leader.leader.check()  # fenced explains everything else
-            raise _translated(error)
+            raise error_of(error)
 
     def _announce(self, spark: SparkSession) -> None:
         """Leave a note of who runs, for people and for tests that kill."""
@@ -274,19 +271,6 @@ def _forget_old_runs(folder: Path) -> None:
     if folder.is_dir() and folder.name == "checkpoint":
         for old in sorted(folder.iterdir())[:-_KEEP_RUNS]:
             shutil.rmtree(old, ignore_errors=True)
-
-
-def _translated(error: StreamingQueryException) -> OnceoverError:
-    """Find our own error in the worker's traceback; without one it counts as temporary."""
-    text = str(error)
-    for match in reversed(list(_ERROR_IN_TRACE.finditer(text))):
-        kind = getattr(onceover.errors, match.group(1) or match.group(3), None)
-        if isinstance(kind, type) and issubclass(kind, OnceoverError):
-            return kind((match.group(2) or match.group(4)).strip())
-    return Retriable(
-        f"the Spark query failed: {text.strip().splitlines()[0]}",
-        resolve="see the driver's log; run it again",
-    )
 
 
 def _with_spark(run: Run) -> None:
