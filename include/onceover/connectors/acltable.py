@@ -201,7 +201,7 @@ def _onceover(wish: AclWish) -> Iterator[Grant]:
         "TransactionalId",
         wish.our_ids,
         ("Write", "Describe"),
-        "for a downgrade: its own transaction",
+        "its own transactions",
         prefixed=True,
     )
 
@@ -216,7 +216,7 @@ def _onceover_connector(wish: AclWish, own: OwnTopic) -> Iterator[Grant]:
     operations = ("Read", "Write", "Create", "Describe", "DescribeConfigs")
     yield grant("Topic", own.topic, operations, "the copy, and proving it; Create unless it exists")
     ids = "TransactionalId"
-    yield grant(ids, wish.our_ids, ("Write", "Describe"), "its own transaction: the copy", prefixed=True)
+    yield grant(ids, wish.our_ids, ("Write", "Describe"), "its own transactions", prefixed=True)
     if wish.exactly_once:
         shared = wish.offsets_topic
         yield grant("Topic", shared, ("Read", "Describe", "DescribeConfigs"), "the snapshot (Read)")
