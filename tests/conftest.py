@@ -14,6 +14,7 @@ from types import FrameType
 import pytest
 
 from tests.support.clusters import ClusterFactory, SharedCluster, make_session_directory, shared_clusters
+from tests.support.connect import Workers, connect_workers
 from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
 from tests.support.scheduling import OneAirflow, in_order, make_scheduler
 from tests.support.wait import wait_until
@@ -91,6 +92,15 @@ def source_cluster(cluster_pair: Mapping[str, SharedCluster]) -> SharedCluster:
 def target_cluster(cluster_pair: Mapping[str, SharedCluster]) -> SharedCluster:
     """One broker, shared by the session; ONCEOVER_TARGET_BOOTSTRAP names another."""
     return cluster_pair["target"]
+
+
+@pytest.fixture(scope="session")
+def workers(session_home: Path, target_cluster: SharedCluster) -> Iterator[Workers]:
+    """Two Connect workers with exactly-once, and one without, on the target cluster."""
+    # An external cluster may still hold the topics of an older session.
+    name = f"connect-{uuid.uuid4().hex[:8]}"
+    with connect_workers(session_home / name, target_cluster.bootstrap, name) as workers:
+        yield workers
 
 
 @pytest.fixture

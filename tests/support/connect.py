@@ -6,6 +6,7 @@ Nothing here uses Onceover's own code for Connect: what it finds is evidence.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +30,8 @@ TIMEOUT_S = 90.0
 OFFSET_PARTITIONS = 3
 _SOURCE = Path(__file__).with_name("java") / "CountingSource.java"
 _SERVICES = "META-INF/services/org.apache.kafka.connect.source.SourceConnector"
-_EXACTLY_ONCE = {
+_LEADER = re.compile(r"Joined group at generation .*leaderUrl='http://([^/']+)/?'")
+EXACTLY_ONCE = {
     "exactly.once.source.support": "enabled",
     # What a killed or frozen task leaves open holds up readers so long (a minute by default).
     "producer.transaction.timeout.ms": "15000",
@@ -59,9 +61,11 @@ class Workers(NamedTuple):
 
 
 @contextmanager
-def connect_workers(home: Path, bootstrap: str, name: str) -> Iterator[Workers]:
+def connect_workers(
+    home: Path, bootstrap: str, name: str, version: str = DEFAULT_VERSION
+) -> Iterator[Workers]:
     """Run two exactly-once workers, and one without, started at the same time."""
-    plugin = compile_plugin(home / "plugin")
+    plugin = compile_plugin(home / "plugin", version)
 
     def start(kind: str, workers: int, properties: Mapping[str, str]) -> ConnectCluster:
         return ConnectCluster.start(
@@ -71,10 +75,11 @@ def connect_workers(home: Path, bootstrap: str, name: str) -> Iterator[Workers]:
             workers=workers,
             properties=properties,
             plugins=[plugin],
+            version=version,
         )
 
     with ThreadPoolExecutor(max_workers=2) as executor:
-        futures = [executor.submit(start, "eos", 2, _EXACTLY_ONCE), executor.submit(start, "plain", 1, {})]
+        futures = [executor.submit(start, "eos", 2, EXACTLY_ONCE), executor.submit(start, "plain", 1, {})]
     started = [future.result() for future in futures if future.exception() is None]
     try:
         yield Workers(*(future.result() for future in futures))
@@ -118,6 +123,10 @@ class Connect:
         new = NewTopic(topic, num_partitions=partitions, replication_factor=1)
         admin.create_topics([new])[topic].result(TIMEOUT_S)
 
+    def topics(self) -> set[str]:
+        """Return every topic of the Kafka cluster."""
+        return set(AdminClient(dict(self.client)).list_topics(timeout=TIMEOUT_S).topics)
+
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Call the REST API; a rebalance (409) is waited for.
 
@@ -139,9 +148,9 @@ class Connect:
         settings = {name.replace("__", "."): str(value) for name, value in config.items()}
         self.call("PUT", f"/connectors/{connector}/config", {"name": connector, **settings})
 
-    def count(self, connector: str, topic: str, partitions: int = 2, **config: object) -> None:
+    def count(self, connector: str, topic: str, **config: object) -> None:
         """Create a counting connector (or change its configuration)."""
-        counting = {"connector__class": COUNTING, "topic": topic, "partitions": partitions, "tasks__max": 2}
+        counting = {"connector__class": COUNTING, "topic": topic, "partitions": 2, "tasks__max": 2}
         self.configure(connector, **{**counting, **config})
 
     def config(self, connector: str) -> dict[str, str]:
@@ -201,10 +210,18 @@ class Connect:
         """Return the worker that runs the connector itself."""
         return str(self.status(connector)["connector"]["worker_id"])
 
-    def offsets(
-        self, connector: str, topic: str | None = None, partitions: int = OFFSET_PARTITIONS
-    ) -> Offsets:
-        """Read an offsets topic, the global one unless told otherwise, as a read_committed reader sees it."""
+    def leader(self) -> str:
+        """Return the worker that the workers took for their leader when they last came together."""
+        joined = [
+            (line.partition("]")[0], found[1])
+            for worker in self.cluster.workers
+            for line in worker.log_path.read_text(errors="replace").splitlines()
+            if (found := _LEADER.search(line))
+        ]
+        return max(joined)[1]
+
+    def offsets(self, connector: str, topic: str | None = None) -> Offsets:
+        """Read an offsets topic, the global one unless told otherwise, as a read_committed reader does."""
         found = Offsets({}, {})
         records: list[tuple[Held, int]] = [
             (record, number)

@@ -267,6 +267,21 @@ class ConnectCluster:
         """The first worker's configuration; the others' differ in the port only."""
         return self.workers[0].properties_path
 
+    def reconfigure(self, changes: Mapping[str, str]) -> None:
+        """Stop every worker, change settings, and start all again.
+
+        Raises:
+            Retriable: one did not start.
+        """
+        for worker in self.workers:
+            worker.stop()
+        for worker in self.workers:
+            text = worker.properties_path.read_text(encoding="utf-8")
+            kept = [line for line in text.splitlines() if line.partition("=")[0] not in changes]
+            worker.write_files("\n".join([*kept, *(f"{key}={value}" for key, value in changes.items()), ""]))
+            worker.launch()
+        self.await_ready()
+
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
         """Wait until every worker answers.
 
