@@ -21,7 +21,13 @@ from onceover.config.files import read_bytes
 from onceover.config.flowfile import ClusterSpec
 from onceover.config.properties import parse_properties
 from onceover.config.rules import endpoints
-from onceover.config.workerfile import WorkerSettings, client_of, role_properties, worker_settings
+from onceover.config.workerfile import (
+    WorkerSettings,
+    check_worker,
+    client_of,
+    role_properties,
+    worker_settings,
+)
 from onceover.errors import UsageError
 
 PRODUCER: Final = "producer"
@@ -139,16 +145,16 @@ def resolve_connect(file: ConnectFile, *, environ: Mapping[str, str] | None = No
         UsageError: every fault in one error; no message shows a value.
     """
     environment = os.environ if environ is None else environ
-    properties = _worker_properties(file)
-    settings, faults = worker_settings(properties)
-    if settings is None:
+    properties, faults = check_worker(_worker_properties(file))
+    if faults:
         place = str(file.worker_config or f"{file.path}: worker")
         raise BadConfig(Fault(place, key, error.problem, error.fix) for key, error in faults)
-    properties |= settings.properties()
     auth = _auth(file, environment)
     kafka = _kafka(file, properties, environment)
     rest = RestAccess(file.rest, auth, file.rest_ca)
-    return ResolvedConnect(file.connect, file, rest, kafka, settings, properties, environment)
+    return ResolvedConnect(
+        file.connect, file, rest, kafka, worker_settings(properties), properties, environment
+    )
 
 
 def _worker_properties(file: ConnectFile) -> dict[str, str]:

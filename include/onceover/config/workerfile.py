@@ -50,13 +50,6 @@ WORKER_KEYS: Final[Mapping[str, Callable[[str], object]]] = {
     "offset.flush.interval.ms": _stripped(_FLUSH),
 }
 _REQUIRED: Final = ("group.id", "offset.storage.topic", "config.storage.topic")
-# Connect's own defaults (DistributedConfig, WorkerConfig of Kafka 4.3).
-_DEFAULTS: Final = {
-    _EXACTLY_ONCE: "disabled",
-    "offset.storage.partitions": "25",
-    "offset.storage.replication.factor": "3",
-    "offset.flush.interval.ms": "60000",
-}
 # How a client authenticates; the rest of a worker's file is about other things.
 _CLIENT_KEYS: Final = re.compile(r"bootstrap\.servers|security\.protocol|sasl\..*|ssl\..*")
 # Without these a client cannot stand in for the worker's; tuning may be left out.
@@ -72,10 +65,7 @@ class WorkerSettings:
         group_id: their group, and the beginning of their tasks' transactional ids.
         offsets_topic: where source offsets of all connectors are, the global topic.
         config_topic: where connectors and tasks are; ``status_topic`` where their states are, if known.
-        exactly_once: ``exactly.once.source.support`` is ``enabled``.
-        offset_partitions: of an offsets topic that Connect creates; ``offset_replication_factor``
-            likewise, -1 for the broker's default.
-        flush_interval_ms: how often tasks commit without exactly-once.
+        exactly_once: ``exactly.once.source.support`` is ``enabled``; ``preparing`` is not.
     """
 
     group_id: str
@@ -83,52 +73,38 @@ class WorkerSettings:
     config_topic: str
     status_topic: str | None
     exactly_once: bool
-    offset_partitions: int
-    offset_replication_factor: int
-    flush_interval_ms: int
-
-    def properties(self) -> dict[str, str]:
-        """Return them by Kafka's names, in one spelling and with Connect's defaults filled in."""
-        values = {
-            "group.id": self.group_id,
-            "offset.storage.topic": self.offsets_topic,
-            "config.storage.topic": self.config_topic,
-            "offset.storage.partitions": str(self.offset_partitions),
-            "offset.storage.replication.factor": str(self.offset_replication_factor),
-            "offset.flush.interval.ms": str(self.flush_interval_ms),
-            _EXACTLY_ONCE: "enabled" if self.exactly_once else "disabled",
-        }
-        return values | ({"status.storage.topic": self.status_topic} if self.status_topic else {})
 
 
-def worker_settings(properties: Mapping[str, str]) -> tuple[WorkerSettings | None, list[tuple[str, Invalid]]]:
-    """Return the settings, or None and what is wrong, by key; never a value."""
-    given = {**_DEFAULTS, **{key: properties[key] for key in WORKER_KEYS if key in properties}}
+def worker_settings(properties: Mapping[str, str]) -> WorkerSettings:
+    """Return the settings of properties that are in order."""
+    return WorkerSettings(
+        group_id=properties["group.id"],
+        offsets_topic=properties["offset.storage.topic"],
+        config_topic=properties["config.storage.topic"],
+        status_topic=properties.get("status.storage.topic"),
+        exactly_once=properties.get(_EXACTLY_ONCE) == "enabled",
+    )
+
+
+def check_worker(properties: Mapping[str, str]) -> tuple[dict[str, str], list[tuple[str, Invalid]]]:
+    """Return the properties with the keys that are read in normal form, and what is wrong, by key.
+
+    No message shows a value. What is not given stays so: Connect's defaults are looked at nowhere.
+    """
+    checked = dict(properties)
     faults = [
         (key, Invalid("is required", f"add {key}, as in the workers' own file"))
         for key in _REQUIRED
-        if key not in given
+        if key not in properties
     ]
-    for key, value in given.items():
+    for key, parse in WORKER_KEYS.items():
+        if key not in properties:
+            continue
         try:
-            WORKER_KEYS[key](value)
+            checked[key] = str(parse(properties[key]))
         except Invalid as error:
             faults.append((key, error))
-    if faults:
-        return None, faults
-    return (
-        WorkerSettings(
-            group_id=given["group.id"].strip(),
-            offsets_topic=given["offset.storage.topic"].strip(),
-            config_topic=given["config.storage.topic"].strip(),
-            status_topic=given.get("status.storage.topic", "").strip() or None,
-            exactly_once=given[_EXACTLY_ONCE].strip().lower() == "enabled",
-            offset_partitions=int(given["offset.storage.partitions"]),
-            offset_replication_factor=int(given["offset.storage.replication.factor"]),
-            flush_interval_ms=int(given["offset.flush.interval.ms"]),
-        ),
-        [],
-    )
+    return checked, faults
 
 
 def client_of(alias: str, properties: Mapping[str, str]) -> tuple[dict[str, str], list[tuple[str, str]]]:

@@ -143,8 +143,9 @@ def test_the_workers_own_file_says_everything(write: Writer) -> None:
         "workers", "offsets", "configs", "states",
     )  # fmt: skip
     assert worker.exactly_once
-    assert (worker.offset_partitions, worker.offset_replication_factor) == (5, 3)
-    assert worker.flush_interval_ms == 60_000
+    assert access.properties["offset.storage.partitions"] == "5"
+    assert access.properties["exactly.once.source.support"] == "enabled"
+    assert "offset.storage.replication.factor" not in access.properties
     assert dict(access.kafka.properties) == {"bootstrap.servers": "127.0.0.1:19092"}
 
 
