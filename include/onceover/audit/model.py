@@ -136,7 +136,7 @@ class Digest:
         records: visible to a reader of committed records.
         sum: of the records' hashes, modulo 2**128; does not know their order.
         chain: of the records' hashes in their order.
-        bytes: of the batches, as stored.
+        bytes: of batches as stored; where single records were compared, of their keys and values.
         first_timestamp_ms: smallest timestamp, -1 without records; ``last_timestamp_ms`` the largest.
         compared: what the hashes were taken over. The same on both sides of a range, or they say nothing.
     """
@@ -193,6 +193,8 @@ class Finding:
         field: of an ALTERED (also an altered and MISROUTED) record: ``Field`` names, joined by a comma.
         detail: one sentence with offsets and counts, never payload.
         payload: both records, only when it was asked for.
+        source_mark: hashes of the record on the source, as text, by which a finding of another range or
+            partition is recognised (``audit.sketch.Mark``); ``target_mark`` of the one on the target.
     """
 
     kind: FindingKind
@@ -203,9 +205,17 @@ class Finding:
     field: str | None = None
     detail: str = ""
     payload: str | None = None
+    source_mark: str | None = None
+    target_mark: str | None = None
 
-    def as_row(self) -> Row:
-        """Return the finding as columns; absent partitions and offsets are None."""
+    def as_row(self, *, marked: bool = False) -> Row:
+        """Return the finding as columns; absent partitions and offsets are None.
+
+        Args:
+            marked: with the marks, for those who match findings. Reports leave them out: the hash of a
+                short value can be guessed back.
+        """
+        marks = {"source_mark": self.source_mark, "target_mark": self.target_mark} if marked else {}
         return {
             "kind": str(self.kind),
             "source_topic": self.source.topic if self.source else None,
@@ -217,6 +227,7 @@ class Finding:
             "field": self.field,
             "detail": self.detail,
             "payload": self.payload,
+            **marks,
         }
 
 

@@ -17,6 +17,8 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes | None], ...]
 _LENGTH = struct.Struct("<q")
 _TIMESTAMP = struct.Struct("<q")
 _NULL: Final = _LENGTH.pack(-1)
+# Takes the place of a timestamp that is not compared (a target that stamps records itself).
+_UNTIMED: Final = -1
 
 
 class Rec(NamedTuple):
@@ -29,7 +31,6 @@ class Rec(NamedTuple):
         headers: in their order, repeated names included.
         timestamp_ms: as readers see it (of the batch, with LogAppendTime).
         hash: of everything but the offset, 16 bytes: ``record_hash``.
-        key_hash: of the key alone, 16 bytes: ``field_hash``.
     """
 
     offset: int
@@ -38,7 +39,11 @@ class Rec(NamedTuple):
     headers: Headers
     timestamp_ms: int
     hash: bytes
-    key_hash: bytes
+
+    @property
+    def key_hash(self) -> bytes:
+        """Of the key alone, 16 bytes: ``field_hash``."""
+        return field_hash(self.key)
 
 
 def encode_field(data: bytes | None) -> bytes:
@@ -71,7 +76,15 @@ def record_hash(key: bytes | None, value: bytes | None, headers: Headers, timest
     return blake2b(encoded, digest_size=HASH_BYTES).digest()
 
 
-def make_rec(offset: int, key: bytes | None, value: bytes | None, headers: Headers, timestamp_ms: int) -> Rec:
-    """Return a record with its hashes."""
-    content = record_hash(key, value, headers, timestamp_ms)
-    return Rec(offset, key, value, headers, timestamp_ms, content, field_hash(key))
+def make_rec(
+    offset: int,
+    key: bytes | None,
+    value: bytes | None,
+    headers: Headers,
+    timestamp_ms: int,
+    *,
+    timed: bool = True,
+) -> Rec:
+    """Return a record with its hash; with ``timed`` False the hash leaves the timestamp out."""
+    content = record_hash(key, value, headers, timestamp_ms if timed else _UNTIMED)
+    return Rec(offset, key, value, headers, timestamp_ms, content)
