@@ -37,6 +37,12 @@ class Listing:
         """Names of the source connectors: sinks keep their position in a consumer group."""
         return [state.name for state in self.connectors if state.type == SOURCE]
 
+    @property
+    def migrated(self) -> list[str]:
+        """Names of the source connectors with a topic of their own."""
+        own = {state.name for state in self.connectors if self._own_topic(state)}
+        return [name for name in self.sources if name in own]
+
     def check(self, names: Sequence[str]) -> None:
         """Refuse names that no source connector has, and names that are given twice.
 
@@ -80,7 +86,7 @@ class Listing:
                     "state": state.state,
                     "tasks": [task.state for task in state.tasks],
                     "offsets_topic": self._topic(state),
-                    "own_topic": state.offsets_topic is not None,
+                    "own_topic": self._own_topic(state) is not None,
                 }
                 for state in self.connectors
             ],
@@ -105,5 +111,9 @@ class Listing:
         tasks = f"{running}/{len(state.tasks)} running" if state.tasks else "none"
         return state.name, state.type, state.state, tasks, self._topic(state) or "-"
 
+    def _own_topic(self, state: ConnectorState) -> str | None:
+        # Naming the shared topic is allowed, and the same as naming none.
+        return state.offsets_topic if state.offsets_topic != self.offsets_topic else None
+
     def _topic(self, state: ConnectorState) -> str | None:
-        return (state.offsets_topic or self.offsets_topic) if state.type == SOURCE else None
+        return (self._own_topic(state) or self.offsets_topic) if state.type == SOURCE else None

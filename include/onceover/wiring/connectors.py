@@ -70,6 +70,30 @@ def list_connectors(file: ConnectFile) -> Listing:
         return _listing(access, rest)
 
 
+def pick_connectors(file: ConnectFile, names: Sequence[str], *, migrated: bool) -> tuple[str, ...]:
+    """Return the source connectors that are meant, as the live cluster has them.
+
+    Args:
+        names: in the order in which they are done; empty for all.
+        migrated: all are those with a topic of their own.
+
+    Raises:
+        Retriable: no worker answers.
+        UsageError: a name is not that of a source connector; or there is none.
+    """
+    listing = list_connectors(file)
+    listing.check(names)
+    found = tuple(names or (listing.migrated if migrated else listing.sources))
+    if not found:
+        kind = "source connector with offsets in a topic of its own" if migrated else "source connector"
+        raise UsageError(
+            f"Connect cluster {file.connect} has no {kind}",
+            code="NO_CONNECTOR",
+            resolve=f"see `onceover connectors list {file.connect}`",
+        )
+    return found
+
+
 def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None) -> list[Grant]:
     """Return the rights that a migration of these connectors needs, and they themselves after it.
 

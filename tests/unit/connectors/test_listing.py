@@ -28,7 +28,7 @@ LISTING = Listing(
 
 def test_sources_that_are_there_may_be_named() -> None:
     """In any order."""
-    assert LISTING.sources == ["orders", "users"]
+    assert (LISTING.sources, LISTING.migrated) == (["orders", "users"], ["users"])
     LISTING.check(["users", "orders"])
     LISTING.check([])
 
