@@ -82,13 +82,15 @@ class Replicate:
         return self.log.read_text()
 
 
-def run_cli(home: Path, *arguments: str, env: Sequence[tuple[str, str]] = ()) -> tuple[int, dict[str, Any]]:
+def run_cli(
+    home: Path, *arguments: str, env: Sequence[tuple[str, str]] = (), timeout_s: float = 60.0
+) -> tuple[int, dict[str, Any]]:
     """Run another command to its end; return exit code and JSON document."""
     log = home / f"cli-{len(list(home.glob('cli-*')))}.log"
     command = [sys.executable, "-m", "onceover.cli.main", *arguments, "--json"]
     child = ChildProcess.start(
         command, name="cli", log_path=log, env={**os.environ, "ONCEOVER_HOME": str(home), **dict(env)}
     )
-    code = child.wait(60.0)
+    code = child.wait(timeout_s)
     lines = [line for line in log.read_text().splitlines() if line.startswith("{")]
     return code, json.loads(lines[-1])

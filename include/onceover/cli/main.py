@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn
 
 from onceover.cli import (
     adopt,
+    audit,
     bench,
     clusters,
     demo,
@@ -68,6 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
         adopt,
         translate,
         receipts,
+        audit,
         clusters,
         demo,
         bench,

@@ -109,7 +109,7 @@ def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
         for number, handler in previous.items():
             signal.signal(number, handler)
         child.stop()
-    return _result(job.report, child, log_path)
+    return job_result(job.report, child, log_path)
 
 
 def _attend(child: ChildProcess, flow: Flow, stopping: threading.Event, *, show: bool) -> None:
@@ -148,8 +148,8 @@ def _show_progress(flow: Flow) -> None:
     sys.stderr.flush()
 
 
-def _result(report: Path, child: ChildProcess, log_path: Path) -> dict[str, Any]:
-    """Return the driver's document.
+def job_result(report: Path, child: ChildProcess, log_path: Path) -> dict[str, Any]:
+    """Return the document that a Spark job's driver has written.
 
     Raises:
         OnceoverError: what the driver says it failed with; ``Retriable`` when it was killed.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -78,6 +79,58 @@ def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> Spark
         master=where,
         conf=_conf(where, flow),
         arguments=["--flow", str(flow.path), "--until", until, "--home", str(home), "--report", str(report)],
+        environment=_environment(where),
+        report=report,
+    )
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What an audit is told beside its flow; names and paths only.
+
+    Args:
+        topics: anchored regular expressions over source topics; none for all of the flow.
+        since: ``watermark``, ``start`` or a time.
+        sample: how many ranges to read; None for all.
+        show_payload: findings carry keys and values.
+        html: where the report goes; None for the audit's own folder.
+    """
+
+    topics: Sequence[str] = ()
+    since: str = "watermark"
+    sample: int | None = None
+    show_payload: bool = False
+    html: Path | None = None
+
+    def arguments(self) -> list[str]:
+        """Return them as the application's arguments."""
+        found = [part for pattern in self.topics for part in ("--topics", pattern)]
+        found += ["--since", self.since]
+        found += [] if self.sample is None else ["--sample", str(self.sample)]
+        found += ["--show-payload"] if self.show_payload else []
+        found += [] if self.html is None else ["--html", str(self.html.absolute())]
+        return found
+
+
+def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -> SparkJob:
+    """Return the job that audits ``flow``.
+
+    Args:
+        master: instead of the flow file's ``spark.master``.
+    """
+    report = run_dir(flow) / "log" / "audit.json"
+    wanted = master or flow.spark.master
+    # Reading is what takes the time: as many workers as there are cores, unless it is said how many.
+    where = _master(wanted, (os.cpu_count() or 1) if wanted == "local" else 1)
+    conf = _conf(where, flow)
+    conf["spark.app.name"] = f"onceover audit {flow.flow}"
+    # Great Expectations asks many small questions; the copy's class archive has other classes.
+    conf["spark.sql.adaptive.enabled"] = "false"
+    return SparkJob(
+        application=_SPARK_JOBS / "audit.py",
+        master=where,
+        conf=conf,
+        arguments=["--flow", str(flow.path), *options.arguments(), "--report", str(report)],
         environment=_environment(where),
         report=report,
     )

@@ -1,0 +1,192 @@
+"""Which records of a partition can be compared, and why the others cannot. Pure.
+
+Invariant: every source offset from the flow's start (or from what was proven before) to the source's end is
+either inside the bounds or named with the reason why it is not (G9); nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+from uuid import UUID
+
+from onceover.audit.model import Mode, Reason, Unverifiable
+from onceover.audit.survey import Log, Seen
+from onceover.audit.watermark import Watermark
+from onceover.model import TopicPartition
+
+_SAYS: Final = {
+    Reason.RETENTION: "the {side} no longer holds them: its log begins at {at} by retention",
+    Reason.DELETED: "the {side} no longer holds them: its log begins at {at} though nothing expires there",
+    Reason.NOT_IN_MAP: "the offset map reaches back to source offset {at} only, and one log begins later "
+    "than the copy did",
+    Reason.OPEN_TRANSACTION: "they are behind an open transaction of the source, from offset {at} on",
+    Reason.NOT_COPIED_YET: "the flow had copied up to offset {at} when the audit began",
+    Reason.STOPPED: "the partition is stopped at offset {at}: see `onceover status`",
+}
+
+
+class PairMap(Protocol):
+    """What the offset map says about one pair of partitions. A proposal: nothing is concluded from it."""
+
+    def to_target(self, offset: int) -> int | None:
+        """Return the target offset for a source offset; None where it is not covered."""
+
+    def to_source(self, offset: int) -> int | None:
+        """Return the source offset for a target offset; None where it is not covered."""
+
+    def first(self) -> tuple[int, int] | None:
+        """Return the first source offset that is covered, and its target offset."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What of one pair of partitions is compared; all ends are exclusive.
+
+    Args:
+        ids: topic ids of source and target: only these topics are meant.
+        watermark: what was proven before, about these very topics; None for nothing.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    ids: tuple[UUID, UUID]
+    mode: Mode
+    source_from: int
+    source_to: int
+    target_from: int
+    target_to: int
+    unverifiable: tuple[Unverifiable, ...] = ()
+    watermark: Watermark | None = None
+
+    @property
+    def empty(self) -> bool:
+        """True when there is nothing to read on either side."""
+        return self.source_from >= self.source_to and self.target_from >= self.target_to
+
+
+def bound(seen: Seen, pair_map: PairMap, *, from_watermark: bool, handled: bool) -> Bounds:
+    """Return what of a partition is compared.
+
+    Args:
+        seen: what was found out about it.
+        pair_map: the offset map's proposals.
+        from_watermark: go on where earlier audits ended, where there were any.
+        handled: the flow has a handler.
+    """
+    return _Bounding(seen, pair_map, from_watermark, handled).bounds()
+
+
+@dataclass
+class _Bounding:
+    seen: Seen
+    pair_map: PairMap
+    from_watermark: bool
+    handled: bool
+
+    def __post_init__(self) -> None:
+        self._gaps: list[Unverifiable] = []
+        mark = self.seen.watermark
+        self._mark = mark if mark is not None and mark.of(*self.seen.enrolled) else None
+
+    def bounds(self) -> Bounds:
+        seen = self.seen
+        here, there = self._log(seen.source_log, 0), self._log(seen.target_log, 1)
+        if here is None or there is None or seen.position is None:
+            return self._nothing(here, there)
+        source_to = min(seen.position, here.stable)
+        target_to = there.stable
+        if seen.moved and seen.target_end is not None:
+            target_to = min(seen.target_end, there.stable)
+        source_from, target_from = self._lower(here, there, source_to, target_to)
+        self._upper(here, seen.position)
+        return self._made(self._mode(here, there), (source_from, source_to), (target_from, target_to))
+
+    # ---- where it begins
+
+    def _lower(self, here: Log, there: Log, source_to: int, target_to: int) -> tuple[int, int]:
+        wanted, border = self._wanted()
+        source_from = max(wanted, here.start)
+        self._gap(_gone(here), wanted, min(source_from, source_to), side="source", at=here.start)
+        target_from = border if source_from == wanted else None
+        if target_from is None:
+            target_from = self.pair_map.to_target(source_from)
+        if target_from is None:
+            return self._uncovered(source_from, source_to, target_to)
+        if there.start > target_from:
+            first = self.pair_map.to_source(there.start)
+            if first is None:
+                return self._uncovered(source_from, source_to, target_to)
+            later = max(source_from, first)
+            self._gap(_gone(there), source_from, min(later, source_to), side="target", at=there.start)
+            source_from, target_from = later, there.start
+        return min(source_from, source_to), min(target_from, target_to)
+
+    def _wanted(self) -> tuple[int, int | None]:
+        """Return the first source offset that is asked for, and its target offset where that is certain."""
+        seen, mark = self.seen, self._mark
+        if seen.asked_from is not None:
+            return max(seen.start, seen.asked_from), None
+        if self.from_watermark and mark is not None and mark.offset >= seen.start:
+            return mark.offset, mark.target_offset
+        # A flow enrols empty topics only; records before its first would be nobody's. Where the copy
+        # began later than the source (seeded, adopted) or again, there may rightly be others before it.
+        border = 0 if seen.start == 0 and not seen.since else None
+        return seen.start, border
+
+    def _uncovered(self, source_from: int, source_to: int, target_to: int) -> tuple[int, int]:
+        first = self.pair_map.first()
+        source, target = (source_to, target_to) if first is None else first
+        source, target = max(source_from, min(source, source_to)), min(target, target_to)
+        self._gap(Reason.NOT_IN_MAP, source_from, source, at=source)
+        return source, target
+
+    # ---- where it ends
+
+    def _upper(self, here: Log, position: int) -> None:
+        at = min(position, here.stable)
+        pending = Reason.NOT_COPIED_YET if self.seen.stop is None else Reason.STOPPED
+        self._gap(pending, at, here.stable, at=at)
+        self._gap(Reason.OPEN_TRANSACTION, here.stable, here.end, at=here.stable)
+
+    # ---- what cannot be compared
+
+    def _log(self, log: Log | None, side: int) -> Log | None:
+        """Return the log, unless another topic bears its name."""
+        return log if log is not None and log.topic_id == self.seen.enrolled[side] else None
+
+    def _nothing(self, here: Log | None, there: Log | None) -> Bounds:
+        seen = self.seen
+        start = self._mark.offset if self._mark else seen.start
+        if here is not None and there is not None:
+            self._add(Reason.STOPPED, start, here.end, "the flow has lost its progress for the partition")
+        else:
+            end = here.end if here is not None else (seen.position or start)
+            side = "source" if here is None else "target"
+            text = f"the {side} topic that was copied is gone: deleted, or made anew under its name"
+            # At least one, so that it counts: of a topic that is gone nothing is known.
+            self._add(Reason.DELETED, start, max(end, start + 1), text)
+        return self._made(Mode.RECORDS, (start, start), (0, 0))
+
+    def _gap(self, reason: Reason, start: int, end: int, *, at: int, side: str = "") -> None:
+        # What was proven before it was lost is no gap in the evidence.
+        proven = self._mark.offset if self._mark is not None else start
+        if end > max(start, proven):
+            self._add(reason, max(start, proven), end, _SAYS[reason].format(at=at, side=side))
+
+    def _add(self, reason: Reason, start: int, end: int, message: str) -> None:
+        self._gaps.append(Unverifiable(reason, self.seen.source, start, end, end - start, message))
+
+    def _made(self, mode: Mode, source: tuple[int, int], target: tuple[int, int]) -> Bounds:
+        seen = self.seen
+        pair = seen.source, seen.target, seen.enrolled
+        return Bounds(*pair, mode, *source, *target, tuple(self._gaps), self._mark)
+
+    def _mode(self, here: Log, there: Log) -> Mode:
+        if self.handled:
+            return Mode.HANDLER
+        return Mode.LATEST_PER_KEY if here.compacted or there.compacted else Mode.RECORDS
+
+
+def _gone(log: Log) -> Reason:
+    return Reason.RETENTION if log.expires else Reason.DELETED

@@ -1,0 +1,121 @@
+"""Comparing a range as it streams by: whole batches as bytes, single records where bytes differ.
+
+Invariant: both sides' digests speak of the same pieces (a batch only where both sides have it byte for
+byte), so that they are equal exactly when the records are, in number, content and order. Nothing is kept:
+memory is a batch on each side.
+
+Most batches are what the flow passed through: nothing is decompressed for them, the payload is compared
+and hashed once.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator
+from typing import NamedTuple
+
+from onceover.audit.batches import Batch
+from onceover.audit.digest import Running
+from onceover.audit.model import Digest, Range, Side
+from onceover.audit.reader import Read
+from onceover.audit.record import Rec
+
+
+class Compared(NamedTuple):
+    """Both sides of a range."""
+
+    source: Digest
+    target: Digest
+
+    @property
+    def same(self) -> bool:
+        """True when both hold the same records in the same order."""
+        return self.source.same_content(self.target)
+
+
+class Cursor:
+    """One side's visible records in order, as whole batches where that is possible.
+
+    Args:
+        reads: the batches of a partition, from the first range's beginning on.
+        start: records before it are left out.
+        timed: False leaves timestamps out of the comparison.
+    """
+
+    def __init__(self, reads: Generator[Read], start: int, *, timed: bool = True) -> None:
+        self._reads = reads
+        self._timed = timed
+        self._at = start
+        self._batch: Batch | None = None
+        self._records: deque[Rec] = deque()
+        self._ended = False
+
+    def batch(self, end: int) -> Batch | None:
+        """Return the next batch if it lies before ``end`` and nothing of it was taken; it stays the next."""
+        if self._records or not self._load():
+            return None
+        batch = self._batch
+        if batch is None or batch.base_offset < self._at or batch.last_offset >= end:
+            return None
+        return batch
+
+    def pass_batch(self) -> None:
+        """Go behind the batch that ``batch`` returned."""
+        if self._batch is not None:
+            self._at = self._batch.last_offset + 1
+            self._batch = None
+
+    def record(self, end: int) -> Rec | None:
+        """Take the next record before ``end``; None when there is none."""
+        while not self._records:
+            if not self._load() or self._batch is None or self._batch.base_offset >= end:
+                return None
+            at = self._at
+            records = self._batch.decode(timed=self._timed)
+            self._records.extend(rec for rec in records if rec.offset >= at)
+            self.pass_batch()
+        return self._records.popleft() if self._records[0].offset < end else None
+
+    def close(self) -> None:
+        """Close the connection that it reads from."""
+        self._reads.close()
+
+    def _load(self) -> bool:
+        while self._batch is None and not self._ended:
+            read = next(self._reads, None)
+            if read is None:
+                self._ended = True
+            elif not read.aborted and read.batch.last_offset >= self._at:
+                self._batch = read.batch
+        return self._batch is not None
+
+
+def compare(audited: Range, source: Cursor, target: Cursor) -> Compared:
+    """Return both sides' digests of a range; the cursors are behind it then."""
+    left, right = Running(), Running()
+    _together(audited, source, target, left, right)
+    # Where they part, each side is digested for itself: the other may hold the records elsewhere.
+    _rest(left, source, audited.source_to)
+    _rest(right, target, audited.target_to)
+    return Compared(left.digest(audited, Side.SOURCE), right.digest(audited, Side.TARGET))
+
+
+def _together(audited: Range, source: Cursor, target: Cursor, left: Running, right: Running) -> None:
+    """Go on while both sides hold the same."""
+    while True:
+        here, there = source.batch(audited.source_to), target.batch(audited.target_to)
+        if here is not None and there is not None and here.same_bytes(there):
+            right.add_batch(there, left.add_batch(here))
+            source.pass_batch()
+            target.pass_batch()
+            continue
+        one, other = source.record(audited.source_to), target.record(audited.target_to)
+        left.add_record(one)
+        right.add_record(other)
+        if one is None or other is None or one.hash != other.hash:
+            return
+
+
+def _rest(running: Running, cursor: Cursor, end: int) -> None:
+    while (rec := cursor.record(end)) is not None:
+        running.add_record(rec)

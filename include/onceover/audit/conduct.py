@@ -1,0 +1,274 @@
+"""The course of an audit: compare ranges, open what differs together with its neighbours, put it together.
+
+Invariant: a partition's result accounts for every source offset of its bounds: in a range whose digests
+stand in the result, or as unverifiable. The watermark stops before the first range that was not right.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import NamedTuple, Protocol
+
+from onceover.audit.bounds import Bounds
+from onceover.audit.model import Digest, Finding, Range, Unverifiable
+from onceover.audit.ranges import Hole
+from onceover.audit.result import PartitionResult
+from onceover.audit.work import First, Lapsed, Opened, Same, Task, tasks
+from onceover.model import TopicPartition
+
+
+class Workers(Protocol):
+    """Whoever reads: Spark's executors, or this very process."""
+
+    def compare(self, work: Sequence[Task]) -> Iterable[First]:
+        """Yield one answer for each range of every task, in any order."""
+
+    def open(self, work: Sequence[Task]) -> Iterable[Opened | Lapsed]:
+        """Yield one answer for each task, whose one range is a stretch that differed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is read of one pair of partitions.
+
+    Args:
+        bounds: what can be compared.
+        ranges: they tile it, or are a sample of that.
+        complete: False for a sample.
+        holes: source offsets that an operator told the flow to go past.
+        untimed: the target stamps records itself.
+        dead_letter: source offsets whose records were diverted.
+    """
+
+    bounds: Bounds
+    ranges: tuple[Range, ...]
+    complete: bool = True
+    holes: tuple[Hole, ...] = ()
+    untimed: bool = False
+    dead_letter: frozenset[int] = frozenset()
+
+    def work(self, ranges: Sequence[Range], size: int) -> Iterator[Task]:
+        """Yield tasks for some of its ranges."""
+        for task in tasks(self.bounds.ids, ranges, size):
+            yield replace(task, untimed=self.untimed, holes=self.holes, dead_letter=self.dead_letter)
+
+
+class Conducted(NamedTuple):
+    """A partition's result, and the target offset that belongs to its ``verified_to``."""
+
+    result: PartitionResult
+    verified_target: int
+
+
+class _Verified(NamedTuple):
+    """Up to where everything is right without a gap, on both sides, and the largest timestamp before that."""
+
+    source: int
+    target: int
+    timestamp_ms: int
+
+
+def sample(plans: Sequence[Plan], count: int, seed: int) -> list[Plan]:
+    """Return the plans with ``count`` ranges in all, chosen at random; the newest of each partition is in.
+
+    What was copied last is what a failover depends on, and what no earlier audit has seen.
+    """
+    rng = random.Random(seed)
+    last = {plan.ranges[-1] for plan in plans if plan.ranges}
+    others = [each for plan in plans for each in plan.ranges if each not in last]
+    chosen = last | set(rng.sample(others, max(0, min(len(others), count - len(last)))))
+    return [_sampled(plan, chosen) for plan in plans]
+
+
+def _sampled(plan: Plan, chosen: set[Range]) -> Plan:
+    kept = tuple(each for each in plan.ranges if each in chosen)
+    return replace(plan, ranges=kept, complete=len(kept) == len(plan.ranges))
+
+
+def conduct(plans: Sequence[Plan], workers: Workers, task_ranges: int) -> list[Conducted]:
+    """Return what both sides hold of every partition, in the order of ``plans``.
+
+    Args:
+        workers: who reads.
+        task_ranges: neighbouring ranges that one worker reads in one go.
+
+    Raises:
+        Retriable: a cluster was away for too long.
+    """
+    work = [task for plan in plans for task in plan.work(plan.ranges, task_ranges)]
+    first = {each.range: each for each in workers.compare(work)} if work else {}
+    regions = {plan.bounds.source: list(regions_of(plan.ranges, first)) for plan in plans}
+    again = [
+        task for plan in plans for region in regions[plan.bounds.source] for task in plan.work([region], 1)
+    ]
+    opened = {each.range: each for each in workers.open(again)} if again else {}
+    found = [finding for each in opened.values() if isinstance(each, Opened) for finding in each.findings]
+    named = _by_partition(plans, found)
+    return [
+        _result(plan, first, [opened[region] for region in regions[plan.bounds.source]], named)
+        for plan in plans
+    ]
+
+
+def regions_of(ranges: Sequence[Range], first: Mapping[Range, First]) -> Iterator[Range]:
+    """Yield the stretches to be opened: ranges that differ, each with both neighbours, joined.
+
+    A border that was proposed wrongly makes two neighbours differ and is settled by opening both.
+    """
+    begin = end = -1
+    for index, each in enumerate(ranges):
+        if not _differs(first[each]):
+            continue
+        low = index - 1 if index > 0 and _joined(ranges, index, first) else index
+        high = index + 1 if _joined(ranges, index + 1, first) else index
+        if begin >= 0 and low <= end and _contiguous(ranges[begin : high + 1]):
+            end = high
+            continue
+        if begin >= 0:
+            yield _span(ranges[begin : end + 1])
+            low = max(low, end + 1)
+        begin, end = low, high
+    if begin >= 0:
+        yield _span(ranges[begin : end + 1])
+
+
+def _differs(answer: First) -> bool:
+    return isinstance(answer, Same) and not answer.agrees
+
+
+def _joined(ranges: Sequence[Range], index: int, first: Mapping[Range, First]) -> bool:
+    """Tell whether a range was read and begins where the one before it ends."""
+    if index >= len(ranges) or not _contiguous(ranges[index - 1 : index + 1]):
+        return False
+    return all(isinstance(first[each], Same) for each in ranges[index - 1 : index + 1])
+
+
+def _contiguous(ranges: Sequence[Range]) -> bool:
+    return all(
+        before.source_to == after.source_from and before.target_to == after.target_from
+        for before, after in pairwise(ranges)
+    )
+
+
+def _span(ranges: Sequence[Range]) -> Range:
+    return replace(ranges[0], source_to=ranges[-1].source_to, target_to=ranges[-1].target_to)
+
+
+# ---- putting it together
+
+
+def _result(
+    plan: Plan,
+    first: Mapping[Range, First],
+    opened: Sequence[Opened | Lapsed],
+    named: Mapping[TopicPartition, Sequence[Finding]],
+) -> Conducted:
+    bounds = plan.bounds
+    pieces = sorted(_pieces(plan, first, opened), key=lambda each: each.range.source_from)
+    findings = tuple(named.get(bounds.source, ()))
+    verified = _verified(plan, pieces)
+    before = -1 if bounds.watermark is None else bounds.watermark.offset
+    result = PartitionResult(
+        bounds.source,
+        bounds.target,
+        bounds.mode,
+        bounds.source_from,
+        bounds.source_to,
+        bounds.target_from,
+        bounds.target_to,
+        tuple(digest for each in pieces for digest in _digests(each)),
+        findings,
+        (*bounds.unverifiable, *_unverifiable(pieces)),
+        before,
+        verified.source,
+        verified.timestamp_ms,
+        plan.complete,
+    )
+    return Conducted(result, verified.target)
+
+
+def _pieces(
+    plan: Plan, first: Mapping[Range, First], opened: Sequence[Opened | Lapsed]
+) -> Iterator[First | Opened]:
+    """Yield what is known of each stretch, the opened ones instead of the ranges in them."""
+    yield from opened
+    for each in plan.ranges:
+        if not any(_holds(other.range, each) for other in opened):
+            yield first[each]
+
+
+def _holds(outer: Range, inner: Range) -> bool:
+    return (
+        outer.source_from <= inner.source_from
+        and inner.source_to <= outer.source_to
+        and outer.target_from <= inner.target_from
+        and inner.target_to <= outer.target_to
+    )
+
+
+def _digests(piece: First | Opened) -> tuple[Digest, ...]:
+    match piece:
+        case Same(_, source, target):
+            return source, target
+        case Opened():
+            return piece.digests
+        case Lapsed():
+            return ()
+
+
+def _unverifiable(pieces: Iterable[First | Opened]) -> Iterator[Unverifiable]:
+    for piece in pieces:
+        if isinstance(piece, Lapsed):
+            yield piece.unverifiable()
+        elif isinstance(piece, Opened):
+            yield from piece.excused
+
+
+def _right(piece: First | Opened) -> bool:
+    match piece:
+        case Same():
+            return piece.agrees
+        case Opened():
+            # What is excused was decided by a person or by the flow file, and is told of once.
+            return not piece.findings
+        case Lapsed():
+            return False
+
+
+def _verified(plan: Plan, pieces: Sequence[First | Opened]) -> _Verified:
+    bounds, mark = plan.bounds, plan.bounds.watermark
+    best = _Verified(-1, -1, -1)
+    if mark is not None:
+        best = _Verified(mark.offset, mark.target_offset, mark.timestamp_ms)
+        if bounds.source_from > mark.offset and not _accounted(bounds, mark.offset):
+            return best
+    source, target, timestamp_ms = bounds.source_from, bounds.target_from, best.timestamp_ms
+    for piece in pieces:
+        if piece.range.source_from > source or not _right(piece):
+            break
+        source, target = piece.range.source_to, piece.range.target_to
+        timestamp_ms = max([timestamp_ms, *(digest.last_timestamp_ms for digest in _digests(piece))])
+    return max(best, _Verified(source, target, timestamp_ms))
+
+
+def _accounted(bounds: Bounds, offset: int) -> bool:
+    """Tell whether what lies between ``offset`` and the bounds is gone, and said to be."""
+    return any(
+        gap.offset_from <= offset and gap.offset_to >= bounds.source_from for gap in bounds.unverifiable
+    )
+
+
+def _by_partition(plans: Sequence[Plan], findings: Iterable[Finding]) -> dict[TopicPartition, list[Finding]]:
+    """Return findings by the source partition they belong to: their own, or the counterpart's."""
+    owners = {plan.bounds.target: plan.bounds.source for plan in plans}
+    found: dict[TopicPartition, list[Finding]] = {}
+    for finding in findings:
+        owner = finding.source
+        if owner is None and finding.target is not None:
+            owner = owners.get(finding.target)
+        if owner is not None:
+            found.setdefault(owner, []).append(finding)
+    return found

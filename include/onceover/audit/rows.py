@@ -1,0 +1,137 @@
+"""From rows back to what they were made from: how tasks and answers cross Spark.
+
+Invariant: ``x_of(x.as_row()) == x`` for every kind; a row is plain JSON, so that nothing is unpickled that
+another process has written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from onceover.audit.model import (
+    Compared,
+    Digest,
+    Finding,
+    FindingKind,
+    Mode,
+    Range,
+    Reason,
+    Row,
+    Side,
+    Unverifiable,
+)
+from onceover.audit.ranges import Hole
+from onceover.audit.work import First, Lapsed, Opened, Same, Task
+from onceover.model import TopicPartition
+
+
+def range_of(row: Mapping[str, Any]) -> Range:
+    """Return the range that ``row`` names."""
+    return Range(
+        TopicPartition(row["source_topic"], row["partition"]),
+        row["source_from"],
+        row["source_to"],
+        TopicPartition(row["target_topic"], row["target_partition"]),
+        row["target_from"],
+        row["target_to"],
+        Mode(row["mode"]),
+    )
+
+
+def digest_of(row: Mapping[str, Any]) -> Digest:
+    """Return the digest of ``row``."""
+    return Digest(
+        range_of(row),
+        Side(row["side"]),
+        row["records"],
+        int(row["sum"], 16),
+        int(row["chain"], 16),
+        row["bytes"],
+        row["first_timestamp_ms"],
+        row["last_timestamp_ms"],
+        Compared(row["compared"]),
+    )
+
+
+def finding_of(row: Mapping[str, Any]) -> Finding:
+    """Return the finding of ``row``."""
+    return Finding(
+        FindingKind(row["kind"]),
+        _partition(row["source_topic"], row["source_partition"]),
+        row["source_offset"],
+        _partition(row["target_topic"], row["target_partition"]),
+        row["target_offset"],
+        row["field"],
+        row["detail"],
+        row["payload"],
+    )
+
+
+def unverifiable_of(row: Mapping[str, Any]) -> Unverifiable:
+    """Return what ``row`` says cannot be compared."""
+    return Unverifiable(
+        Reason(row["reason"]),
+        TopicPartition(row["source_topic"], row["partition"]),
+        row["offset_from"],
+        row["offset_to"],
+        row["offsets"],
+        row["message"],
+    )
+
+
+def task_row(task: Task) -> Row:
+    """Return a task as JSON has it."""
+    return {
+        "ids": [str(each) for each in task.ids],
+        "ranges": [each.as_row() for each in task.ranges],
+        "untimed": task.untimed,
+        "holes": [list(hole) for hole in task.holes],
+        "dead_letter": sorted(task.dead_letter),
+    }
+
+
+def task_of(row: Mapping[str, Any]) -> Task:
+    """Return the task of ``row``."""
+    source_id, target_id = (UUID(each) for each in row["ids"])
+    return Task(
+        (source_id, target_id),
+        tuple(range_of(each) for each in row["ranges"]),
+        row["untimed"],
+        tuple(Hole(*each) for each in row["holes"]),
+        frozenset(row["dead_letter"]),
+    )
+
+
+def answer_row(answer: First | Opened) -> Row:
+    """Return a worker's answer as JSON has it."""
+    row: Row = {"range": answer.range.as_row()}
+    match answer:
+        case Same():
+            row["digests"] = [answer.source.as_row(), answer.target.as_row()]
+        case Lapsed():
+            row["lapsed"] = [str(answer.reason), answer.message]
+        case Opened():
+            row["digests"] = [digest.as_row() for digest in answer.digests]
+            row["findings"] = [finding.as_row() for finding in answer.findings]
+            row["excused"] = [each.as_row() for each in answer.excused]
+    return row
+
+
+def answer_of(row: Mapping[str, Any]) -> First | Opened:
+    """Return the answer of ``row``."""
+    span = range_of(row["range"])
+    if "lapsed" in row:
+        reason, message = row["lapsed"]
+        return Lapsed(span, Reason(reason), message)
+    source, target = (digest_of(each) for each in row["digests"])
+    if "findings" not in row:
+        return Same(span, source, target)
+    findings = tuple(finding_of(each) for each in row["findings"])
+    excused = tuple(unverifiable_of(each) for each in row["excused"])
+    return Opened(span, (source, target), findings, excused)
+
+
+def _partition(topic: str | None, partition: int | None) -> TopicPartition | None:
+    return None if topic is None or partition is None else TopicPartition(topic, partition)

@@ -1,0 +1,103 @@
+"""``onceover audit``: compare both sides of a flow, record by record, through spark-submit."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.replicate import job_result
+from onceover.config.load import load_flow, run_dir
+from onceover.embed.processes import ChildProcess
+from onceover.errors import UsageError
+from onceover.spark.submit import AuditOptions, SparkJob, audit_job
+
+_EXAMPLES: Final = """examples:
+  onceover audit flights-dr                              what has come since the last audit
+  onceover audit flights-dr --full                       everything that both sides still hold
+  onceover audit flights-dr --topics 'flights[.]delays.*' --since 2026-01-31T12:00:00Z
+  onceover audit flights-dr --full --sample 20 --report audit.html
+
+ends with 0 PASS, 1 FAIL, 3 UNVERIFIABLE: something could not be compared, and it is said what and why
+"""
+_POLL_S: Final = 0.1
+
+
+def register(subparsers: Subparsers) -> None:
+    """Add the command to the parser."""
+    parser = subparsers.add_parser(
+        "audit",
+        help="prove that both sides hold the same records",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("flow", metavar="FLOW", help="name or path")
+    parser.add_argument(
+        "--topics",
+        action="append",
+        default=[],
+        metavar="REGEX",
+        help="only these source topics (anchored); may be repeated",
+    )
+    parser.add_argument(
+        "--since",
+        default="watermark",
+        metavar="watermark|start|TIME",
+        help="where to begin (default: where the last audit ended)",
+    )
+    parser.add_argument("--full", action="store_true", help="the same as --since start")
+    parser.add_argument("--sample", type=int, metavar="N", help="read N ranges only, the newest among them")
+    parser.add_argument("--show-payload", action="store_true", help="show keys and values of what is wrong")
+    parser.add_argument("--report", type=Path, metavar="PATH", help="where to write the HTML report")
+    parser.add_argument("--master", help="Spark master instead of the flow file's")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.set_defaults(func=run)
+
+
+def run(args: argparse.Namespace) -> CommandResult:
+    """Run the audit as a child process.
+
+    Raises:
+        OnceoverError: what the driver reported.
+    """
+    # Only here: the plots of the report take longer to load than most commands take to run.
+    from onceover.audit.jsonreport import summary
+
+    if args.full and args.since != "watermark":
+        raise UsageError("--full and --since exclude each other", seen=f"--since {args.since}")
+    flow = load_flow(args.flow)
+    options = AuditOptions(
+        topics=tuple(args.topics),
+        since="start" if args.full else args.since,
+        sample=args.sample,
+        show_payload=args.show_payload,
+        html=args.report,
+    )
+    document = _execute(audit_job(flow, options, master=args.master), run_dir(flow) / "log" / "audit.log")
+    text = f"{document['verdict']}: {summary(document)}\n  report  {document['report']}"
+    return CommandResult(document, text, document["exit"])
+
+
+def _execute(job: SparkJob, log_path: Path) -> dict[str, Any]:
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    job.report.unlink(missing_ok=True)
+    child = ChildProcess.start(
+        job.command(),
+        name="audit",
+        log_path=log_path,
+        env={**os.environ, **job.environment},
+        death_signal=signal.SIGTERM,
+    )
+    # Ends like Ctrl-C: the job leaves nothing undone on the clusters, and its processes have to go.
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        while child.alive:
+            time.sleep(_POLL_S)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        child.stop()
+    return job_result(job.report, child, log_path)

@@ -1,0 +1,183 @@
+"""The Spark driver of an audit: spreads the reading over executors, has the tables judged, reports.
+
+The payload never enters the JVM: rows name ranges on the way in, and carry counts, hashes and findings on
+the way out. Exit codes are DESIGN 14's: 0 PASS, 1 FAIL, 3 UNVERIFIABLE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from onceover.audit import jsonreport, report, tables
+from onceover.audit.result import AuditResult
+from onceover.audit.rows import answer_of, task_row
+from onceover.audit.survey import Survey
+from onceover.audit.work import First, Lapsed, Opened, Task
+from onceover.config.flowfile import Flow
+from onceover.config.load import load_flow
+from onceover.errors import OnceoverError, Retriable
+from onceover.logs import configure
+from onceover.spark.auditwork import ANSWER, ANSWER_DDL, TASK, TASKS_DDL, Job
+from onceover.spark.failures import error_of
+from onceover.spark.quality import judge
+from onceover.wiring.audit import (
+    WATERMARK,
+    AuditWish,
+    audit_content,
+    examine_claims,
+    keep_verified,
+    new_run,
+)
+from onceover.wiring.flows import open_clusters
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SparkWorkers:
+    """Reads on Spark's executors: one Spark partition for each task.
+
+    Args:
+        spark: a session.
+        flow: whose clusters are read.
+        survey: whose clusters, by id, are meant.
+        show_payload: findings carry keys and values.
+    """
+
+    spark: SparkSession
+    flow: Flow
+    survey: Survey
+    show_payload: bool
+
+    def compare(self, work: Sequence[Task]) -> Iterator[First]:
+        """Yield one answer for each range of every task."""
+        for answer in self._answers(work, Job(self.flow, self.survey.ids)):
+            if not isinstance(answer, Opened):
+                yield answer
+
+    def open(self, work: Sequence[Task]) -> Iterator[Opened | Lapsed]:
+        """Yield one answer for each task."""
+        job = Job(self.flow, self.survey.ids, opening=True, show_payload=self.show_payload)
+        for answer in self._answers(work, job):
+            if isinstance(answer, (Opened, Lapsed)):
+                yield answer
+
+    def _answers(self, work: Sequence[Task], job: Job) -> Iterator[First | Opened]:
+        rows = [(number, json.dumps(task_row(task))) for number, task in enumerate(work)]
+        frame = self.spark.createDataFrame(rows, TASKS_DDL).repartitionById(len(rows), TASK)
+        # Small: one row for each range, which is tens of megabytes of the logs.
+        for row in frame.mapInArrow(job, ANSWER_DDL).collect():
+            yield answer_of(json.loads(row[ANSWER]))
+
+
+class Audit:
+    """One audit, from an open Spark session to its document.
+
+    Args:
+        flow: what is audited.
+        wish: how much of it.
+        home: folder of this audit's files.
+        html: where the report is written.
+    """
+
+    def __init__(self, flow: Flow, wish: AuditWish, home: Path, html: Path) -> None:
+        self._flow = flow
+        self._wish = wish
+        self._home = home
+        self._html = html
+
+    def execute(self, spark: SparkSession) -> tuple[dict[str, Any], int]:
+        """Compare, judge, report, keep what was proven; return the document and the exit code.
+
+        Raises:
+            OnceoverError: as classified; nothing was judged then.
+        """
+        source, target = open_clusters(self._flow)
+        with source, target:
+            content = audit_content(
+                self._flow,
+                source,
+                target,
+                self._wish,
+                lambda seen: SparkWorkers(spark, self._flow, seen, self._wish.show_payload),
+            )
+            examined = examine_claims(self._flow, source, target, content)
+            result = AuditResult(
+                self._flow.flow,
+                content.survey.started_ms,
+                content.finished_ms,
+                self._wish.since,
+                content.partitions,
+                examined.checks,
+            )
+            quality = judge(spark, _frames(spark, result), self._home)
+            # After the verdict: an audit that cannot be judged has proven nothing.
+            keep_verified(self._flow, target, content)
+        document = jsonreport.document(result, quality, examined)
+        report.write(document, self._html)
+        return {**document, "report": str(self._html)}, quality.exit_code
+
+
+def _frames(spark: SparkSession, result: AuditResult) -> dict[str, DataFrame]:
+    return {
+        name: spark.createDataFrame([tuple(row.values()) for row in rows], tables.SCHEMAS[name])
+        for name, rows in tables.rows(result).items()
+    }
+
+
+def _with_spark(audit: Audit) -> tuple[dict[str, Any], int]:
+    try:
+        with SparkSession.builder.getOrCreate() as spark:
+            return audit.execute(spark)
+    except PySparkException as error:
+        raise error_of(error) from error
+    except (Py4JError, ConnectionError) as error:
+        raise Retriable(
+            f"the Spark JVM is gone ({type(error).__name__})", code="JVM_GONE", resolve="run the audit again"
+        ) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="audit.py")
+    parser.add_argument("--flow", required=True)
+    parser.add_argument("--topics", action="append", default=[])
+    parser.add_argument("--since", default=WATERMARK)
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--show-payload", action="store_true")
+    parser.add_argument("--report", required=True, type=Path)
+    parser.add_argument("--html", type=Path)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the driver; return the exit code of DESIGN 14."""
+    args = _parser().parse_args(argv)
+    configure()
+    args.report.unlink(missing_ok=True)
+    document: dict[str, Any] = {"flow": Path(args.flow).stem}
+    exit_code = 1
+    try:
+        flow = load_flow(args.flow)
+        home = new_run(flow)
+        wish = AuditWish(tuple(args.topics), args.since, args.sample, args.show_payload)
+        document, exit_code = _with_spark(Audit(flow, wish, home, args.html or home / "report.html"))
+    except OnceoverError as error:
+        log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
+        exit_code = error.exit_code
+        document["error"] = error.as_dict()
+    document.update(onceover=1, command="audit", ok=exit_code == 0, exit=exit_code)
+    args.report.parent.mkdir(parents=True, exist_ok=True)
+    args.report.write_text(json.dumps(document, indent=1))
+    sys.stdout.flush()
+    return exit_code

@@ -1,0 +1,182 @@
+"""A flow's audit, from the flow file to the partitions' results: what the Spark job and tests call."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from onceover.audit.bounds import bound
+from onceover.audit.conduct import Conducted, Plan, Workers, conduct, sample
+from onceover.audit.evidence import Examined
+from onceover.audit.examine import examine
+from onceover.audit.lookup import Lookup
+from onceover.audit.model import Mode, Side
+from onceover.audit.ranges import StoredPair, borders, cut, holes
+from onceover.audit.result import PartitionResult
+from onceover.audit.survey import Seen, Survey, Wish, survey
+from onceover.audit.watermark import Watermark, write_watermarks
+from onceover.audit.work import TASK_RANGES
+from onceover.config.flowfile import Flow
+from onceover.config.load import run_dir
+from onceover.engine.mapindex import MapIndex
+from onceover.errors import UsageError
+from onceover.kafka.cluster import Cluster
+
+WATERMARK: Final = "watermark"
+START: Final = "start"
+FOLDER: Final = "audit"
+_KEEP_RUNS: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class AuditWish:
+    """What a person asks for.
+
+    Args:
+        topics: anchored regular expressions over source topics; none for all of the flow.
+        since: ``watermark`` goes on where earlier audits ended, ``start`` begins at the flow's start, a
+            time (ISO 8601) at the records from then on.
+        sample: how many ranges to read; None for all.
+        show_payload: findings carry keys and values.
+        range_bytes: of a range; only tests change it.
+    """
+
+    topics: tuple[str, ...] = ()
+    since: str = WATERMARK
+    sample: int | None = None
+    show_payload: bool = False
+    range_bytes: int | None = None
+
+    def survey_wish(self) -> Wish:
+        """Return what the survey looks at.
+
+        Raises:
+            UsageError: the pattern or the time is not understood.
+        """
+        since_ms = None if self.since in (WATERMARK, START) else _timestamp_ms(self.since)
+        for pattern in self.topics:
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise UsageError(
+                    f"--topics {pattern!r} is no regular expression: {error.msg}",
+                    resolve="give a whole topic name, or a pattern such as 'flights[.].*'",
+                ) from error
+        if self.sample is not None and self.sample < 1:
+            raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
+        return Wish(self.topics, since_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What an audit saw of the records, before anything else is checked."""
+
+    survey: Survey
+    conducted: tuple[Conducted, ...]
+    finished_ms: int
+
+    @property
+    def partitions(self) -> tuple[PartitionResult, ...]:
+        """The partitions' results."""
+        return tuple(each.result for each in self.conducted)
+
+
+def new_run(flow: Flow) -> Path:
+    """Make a folder for the files of one audit, and remove those of old ones."""
+    folder = run_dir(flow) / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    for old in sorted(path for path in folder.iterdir() if path.is_dir())[: 1 - _KEEP_RUNS]:
+        shutil.rmtree(old)
+    made = folder / f"{stamp}-{secrets.token_hex(3)}"
+    made.mkdir()
+    return made
+
+
+def audit_content(
+    flow: Flow, source: Cluster, target: Cluster, wish: AuditWish, workers: Callable[[Survey], Workers]
+) -> Content:
+    """Compare the records of a flow's partitions.
+
+    Args:
+        source: the flow's source; ``target`` its target. Belong to the caller.
+        workers: makes who reads, for clusters with these ids.
+
+    Raises:
+        UsageError: the flow was never started, or the wish is not understood.
+        NeedsOperator: the flow belongs to other clusters.
+        Retriable: a cluster is away.
+    """
+    seen = survey(flow.flow, source, target, wish.survey_wish())
+    with MapIndex(target, flow.flow, run_dir(flow)) as index:
+        target.retry(lambda: index.refresh(settled=True))
+        plans = [_plan(flow, wish, each, index) for each in seen.partitions]
+    if wish.sample is not None:
+        plans = sample(plans, wish.sample, seen.started_ms)
+    conducted = conduct(plans, workers(seen), TASK_RANGES)
+    return Content(seen, tuple(conducted), time.time_ns() // 1_000_000)
+
+
+def _plan(flow: Flow, wish: AuditWish, seen: Seen, index: MapIndex) -> Plan:
+    pair = StoredPair(index.store, seen.source, seen.target, seen.since)
+    bounds = bound(seen, pair, from_watermark=wish.since == WATERMARK, handled=flow.handler is not None)
+    proposed = borders(pair.records()) if bounds.mode is Mode.RECORDS else ()
+    ranges = cut(bounds, proposed, wish.range_bytes) if wish.range_bytes else cut(bounds, proposed)
+    return Plan(bounds, tuple(ranges), holes=tuple(holes(pair.records())), untimed=seen.untimed)
+
+
+def examine_claims(flow: Flow, source: Cluster, target: Cluster, content: Content) -> Examined:
+    """Check what the flow says of its work against what is there: positions, map, receipts, groups.
+
+    Raises:
+        Retriable: a cluster is away.
+        NeedsOperator: the flow's state cannot be read.
+    """
+    untimed = [
+        pair
+        for seen in content.survey.partitions
+        if seen.untimed
+        for pair in ((Side.SOURCE, seen.source), (Side.TARGET, seen.target))
+    ]
+    with Lookup({Side.SOURCE: source, Side.TARGET: target}, untimed) as look:
+        return examine(flow.flow, target, run_dir(flow), content.survey, content.partitions, look)
+
+
+def keep_verified(flow: Flow, target: Cluster, content: Content) -> None:
+    """Write the verified watermarks of partitions that were proven to get further.
+
+    Raises:
+        Retriable: the target is away, or another audit of the flow is writing.
+    """
+    wanted = {}
+    for seen, (result, target_offset) in zip(content.survey.partitions, content.conducted, strict=True):
+        further = result.verified_to > max(result.verified_before, result.source_from)
+        # Nothing new on the source and nothing wrong: proven again, now.
+        if further or result.verified_to >= max(0, result.source_to):
+            wanted[seen.target] = Watermark(
+                offset=result.verified_to,
+                target_offset=target_offset,
+                source_id=seen.enrolled[0],
+                target_id=seen.enrolled[1],
+                timestamp_ms=result.verified_timestamp_ms,
+                at_ms=content.survey.started_ms,
+            )
+    write_watermarks(target, flow.flow, wanted)
+
+
+def _timestamp_ms(text: str) -> int:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise UsageError(
+            f"--since {text} is not understood",
+            expected=f"{WATERMARK}, {START}, or a time such as 2026-01-31T12:00:00Z",
+        ) from error
+    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

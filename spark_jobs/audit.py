@@ -1,0 +1,10 @@
+"""spark-submit's entry point of the audit: everything is in ``onceover.spark.audit``."""
+
+from __future__ import annotations
+
+import sys
+
+from onceover.spark.audit import main
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
