@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onceover.audit.model import Compared, Side
-from tests.support.audits import audit, partition
+from tests.support.contentaudit import audit, partition
 from tests.support.feeds import PARTITIONS, feed
 from tests.support.replica import Replica
 from tests.support.replicate import START_S, run_cli

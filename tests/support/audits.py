@@ -1,55 +1,141 @@
-"""Audits without Spark: the same course, read by this very process."""
+"""Audits made by hand: what an audit saw, for the tests of what is made of it."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
-from onceover.audit.result import PartitionResult
-from onceover.audit.rows import answer_of, answer_row, task_of, task_row
-from onceover.audit.work import First, Lapsed, Opened, Task
-from onceover.audit.worker import Sides, compare_task, open_task
-from onceover.config.flowfile import Flow
+from onceover.audit.model import (
+    Digest,
+    Finding,
+    FindingKind,
+    Mode,
+    Range,
+    Reason,
+    Side,
+    Unverifiable,
+)
+from onceover.audit.result import Area, AuditResult, Check, PartitionResult
 from onceover.model import TopicPartition
-from onceover.wiring.audit import AuditWish, Content, audit_content, keep_verified
-from onceover.wiring.flows import open_clusters
+
+STARTED_MS = 1_700_000_000_000
+TOPIC = "orders"
 
 
-@dataclass(frozen=True)
-class InlineWorkers:
-    """Works through tasks here, handing them over as Spark does."""
-
-    sides: Sides
-    show_payload: bool = False
-
-    def compare(self, work: Sequence[Task]) -> Iterator[First]:
-        """Yield one answer for each range of every task."""
-        for task in work:
-            for answer in compare_task(task_of(json.loads(json.dumps(task_row(task)))), self.sides):
-                back = answer_of(json.loads(json.dumps(answer_row(answer))))
-                assert back == answer and not isinstance(back, Opened)
-                yield back
-
-    def open(self, work: Sequence[Task]) -> Iterator[Opened | Lapsed]:
-        """Yield one answer for each task."""
-        for task in work:
-            answer = open_task(task, self.sides, show_payload=self.show_payload)
-            assert answer_of(json.loads(json.dumps(answer_row(answer)))) == answer
-            yield answer
+def at(partition: int, topic: str = TOPIC) -> TopicPartition:
+    """Return a partition; both sides have the same name."""
+    return TopicPartition(topic, partition)
 
 
-def audit(flow: Flow, wish: AuditWish | None = None, *, keep: bool = False) -> Content:
-    """Audit the content of a flow in this process; ``keep`` writes the verified watermarks, too."""
-    source, target = open_clusters(flow)
-    with source, target:
-        workers = InlineWorkers(Sides(source, target))
-        content = audit_content(flow, source, target, wish or AuditWish(), lambda _: workers)
-        if keep:
-            keep_verified(flow, target, content)
-    return content
+def digests(
+    partition: int,
+    begin: int,
+    end: int,
+    *,
+    target_records: int | None = None,
+    target_sum: int | None = None,
+    target_chain: int | None = None,
+    records: int | None = None,
+) -> tuple[Digest, Digest]:
+    """Return the digests of a range, the target's with what is given to differ."""
+    tp = at(partition)
+    span = Range(tp, begin, end, tp, begin, end, Mode.RECORDS)
+    count = end - begin if records is None else records
+    first_ms, last_ms = STARTED_MS - 60_000 + begin, STARTED_MS - 60_000 + end
+    source = Digest(span, Side.SOURCE, count, begin + 7, begin + 9, count * 100, first_ms, last_ms)
+    target = replace(
+        source,
+        side=Side.TARGET,
+        records=count if target_records is None else target_records,
+        sum=source.sum if target_sum is None else target_sum,
+        chain=source.chain if target_chain is None else target_chain,
+    )
+    return source, target
 
 
-def partition(content: Content, topic: str, number: int = 0) -> PartitionResult:
-    """Return one partition's result."""
-    return next(each for each in content.partitions if each.source == TopicPartition(topic, number))
+def partition_result(
+    partition: int,
+    found: Sequence[Digest],
+    *,
+    source_to: int = 200,
+    findings: Sequence[Finding] = (),
+    unverifiable: Sequence[Unverifiable] = (),
+    verified_to: int = 200,
+    complete: bool = True,
+) -> PartitionResult:
+    """Return what was seen of a partition from offset 0 to ``source_to``."""
+    return PartitionResult(
+        source=at(partition),
+        target=at(partition),
+        mode=Mode.RECORDS,
+        source_from=0,
+        source_to=source_to,
+        target_from=0,
+        target_to=source_to,
+        digests=tuple(found),
+        findings=tuple(findings),
+        unverifiable=tuple(unverifiable),
+        verified_before=50,
+        verified_to=verified_to,
+        verified_timestamp_ms=STARTED_MS - 60_000 + verified_to,
+        complete=complete,
+    )
+
+
+def good_partition(partition: int) -> PartitionResult:
+    """Return a partition in which all is as it should be: two ranges of 100 records."""
+    return partition_result(partition, digests(partition, 0, 100) + digests(partition, 100, 200))
+
+
+def finding(kind: FindingKind, partition: int = 0, offset: int = 42) -> Finding:
+    """Return a finding of a kind, with the sides that such a finding has."""
+    source = None if kind is FindingKind.PHANTOM else at(partition)
+    target = None if kind is FindingKind.LOST else at(partition)
+    return Finding(
+        kind,
+        source,
+        None if source is None else offset,
+        target,
+        None if target is None else offset + 1,
+        field="value" if kind is FindingKind.ALTERED else None,
+        detail=f"{kind} by hand",
+    )
+
+
+def stretch(reason: Reason, partition: int, begin: int, end: int) -> Unverifiable:
+    """Return offsets that cannot be compared."""
+    return Unverifiable(reason, at(partition), begin, end, end - begin, f"{reason} by hand")
+
+
+def check(area: Area, *, ok: bool | None = True, skipped: int = 0, repeated: int = 0) -> Check:
+    """Return a check of an area."""
+    return Check(
+        area=area,
+        name=f"{area}_by_hand",
+        source=at(0),
+        expected="200",
+        seen="200" if ok else "190",
+        ok=ok,
+        group="billing" if area is Area.GROUPS else None,
+        offset=200,
+        skipped=skipped,
+        repeated=repeated,
+        detail="by hand",
+    )
+
+
+def result(
+    partitions: Sequence[PartitionResult] | None = None,
+    checks: Sequence[Check] | None = None,
+    stray: Sequence[Finding] = (),
+) -> AuditResult:
+    """Return an audit; by default of two partitions in which all is as it should be."""
+    return AuditResult(
+        flow="flights-dr",
+        started_ms=STARTED_MS,
+        finished_ms=STARTED_MS + 2_500,
+        since="start",
+        partitions=tuple([good_partition(0), good_partition(1)] if partitions is None else partitions),
+        checks=tuple([check(area) for area in Area] if checks is None else checks),
+        stray=tuple(stray),
+    )
