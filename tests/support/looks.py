@@ -1,0 +1,32 @@
+"""Two logs in memory, looked at as the audit's checks do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from onceover.audit.model import Side
+from onceover.audit.record import Rec, make_rec
+from onceover.model import TopicPartition
+
+
+def rec(offset: int, text: str) -> Rec:
+    """Return a record with ``text`` as its value."""
+    return make_rec(offset, b"k", text.encode(), (), 1_700_000_000_000)
+
+
+class Logs:
+    """What a reader of committed records sees on both sides; the same for every partition."""
+
+    def __init__(self, source: Iterable[tuple[int, str]], target: Iterable[tuple[int, str]]) -> None:
+        self._records = {
+            Side.SOURCE: [rec(*each) for each in source],
+            Side.TARGET: [rec(*each) for each in target],
+        }
+
+    def first(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+        """Return the first record at or after ``offset``."""
+        return next((each for each in self._records[side] if each.offset >= offset), None)
+
+    def last_before(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+        """Return the last record before ``offset``."""
+        return next((each for each in reversed(self._records[side]) if each.offset < offset), None)
