@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from onceover.config.clients import ClientConfig
 from onceover.embed.kafka import KafkaCluster, start_all
@@ -22,10 +23,10 @@ from onceover.kafka.cluster import Cluster
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.grants import GROUP, grant, source_rights, target_rights
+from tests.support.grants import GROUP, grant, mirror_rights, source_rights, target_rights
 from tests.support.groups import commit, offset_of
 from tests.support.rawkafka import Codec
-from tests.support.replica import Replica
+from tests.support.replica import Replica, read_records
 
 Pair = tuple[KafkaCluster, KafkaCluster]
 OWN, FOREIGN = "User:onceover", "User:foreign"
@@ -228,3 +229,35 @@ def test_groups_move_with_the_rights_of_their_page_and_are_unknown_without(
     grant(target, [(GROUP, replica.name, True, "READ")])
     assert apply().exit_code == 0
     assert offset_of(target.admin_client, name, topic) == 7
+
+
+def test_mirrormakers_records_take_the_rights_of_their_page_and_the_copy_none_of_them(
+    guarded: Pair, replica: Replica, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/mirrormaker-output.md: without them status names each kind, and the copy goes on."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    source, target = guarded
+    kinds, alias = ("checkpoints", "heartbeats", "offset_syncs"), f"e-{replica.name}"
+    replica.configure(source={"alias": alias}, mirrormaker=dict.fromkeys(kinds, True))
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(10))
+    commit(source.admin_client, f"{replica.name}-group", topic, {0: 7})
+
+    def notes() -> list[str]:
+        objects = [note["object"] for note in replica.flow.status()["notes"]]
+        return sorted(each for each in objects if each.startswith("mirrormaker."))
+
+    replica.copy()
+    assert notes() == [f"mirrormaker.{kind}" for kind in kinds]
+    replica.assert_same(topic)
+    topics = [f"{alias}.checkpoints.internal", f"mm2-offset-syncs.{alias}.internal", f"{alias}.heartbeats"]
+    assert not set(topics) & set(AdminClient(target.admin_client).list_topics(timeout=30.0).topics)
+
+    for cluster, rights in zip(guarded, mirror_rights(replica.name, alias), strict=True):
+        grant(cluster, rights)
+    # Created, then met as they are.
+    for _ in range(2):
+        replica.copy()
+        assert notes() == []
+    for each in [*topics, "heartbeats"]:
+        assert read_records(target.admin_client, each), each

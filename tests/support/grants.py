@@ -48,6 +48,20 @@ def target_rights(flow: str) -> list[Right]:
     ]
 
 
+def mirror_rights(flow: str, alias: str) -> tuple[list[Right], list[Right]]:
+    """Return what MirrorMaker's records take in addition, as docs/mirrormaker-output.md says: on the source,
+    and on the target. Groups begin with the flow's name; ``alias`` is the source's."""
+    operations = "WRITE DESCRIBE CREATE DESCRIBE_CONFIGS"
+    topics = (
+        f"{alias}.checkpoints.internal",
+        f"mm2-offset-syncs.{alias}.internal",
+        "heartbeats",
+        f"{alias}.heartbeats",
+    )
+    groups = [(GROUP, flow, True, "DESCRIBE")]
+    return groups, [*groups, *((TOPIC, topic, False, operations) for topic in topics)]
+
+
 def grant(cluster: KafkaCluster, rights: Iterable[Right]) -> None:
     """Grant ``rights`` to the cluster's ordinary user."""
     if cluster.security is None:

@@ -189,6 +189,7 @@ class HeartbeatRound:
     def __init__(self, view: FlowView, replication_factor: int) -> None:
         self._view = view
         self._wave = Wave()
+        self._arrived_ms: int | None = None
         self._next_s = -math.inf
         self._aliases = view.source.alias, view.target.alias
         copied = replicated_heartbeats_topic(view.source.alias)
@@ -210,13 +211,15 @@ class HeartbeatRound:
             if topic.name in enrolments:
                 raise _copied(topic.name)
         active = {source: e for e in enrolments.values() if e.active for source in e.sources()}
-        self._look(active)
         now_s = time.monotonic()
-        if now_s >= self._next_s:
-            self._next_s = now_s + settings.heartbeat_interval_s
+        due = now_s >= self._next_s
+        if due:
             self._running.write(dict([encode_heartbeat(*self._aliases, now_ms())]))
-            if not self._wave.under_way:
-                self._wave.begin(now_ms(), self._ends(active))
+            # Not before: what could not be written is due at the next look, however soon that is.
+            self._next_s = now_s + settings.heartbeat_interval_s
+        self._look(active)
+        if due and not self._wave.under_way:
+            self._wave.begin(now_ms(), self._ends(active))
             self._look(active)
         pause_s = self._next_s - time.monotonic()
         if self._wave.under_way:
@@ -233,13 +236,15 @@ class HeartbeatRound:
         return source.retry(lambda: source.list_offsets(active, calls.LATEST))
 
     def _look(self, active: Mapping[TopicPartition, Enrolment]) -> None:
-        if not self._wave.under_way:
-            return
-        progress = self._view.progress()
-        committed = {source: progress.get(e.target_of(source)) for source, e in active.items()}
-        arrived = self._wave.arrived({tp: None if c is None else c.offset for tp, c in committed.items()})
-        if arrived is not None:
-            self._copying.write(dict([encode_heartbeat(*self._aliases, arrived)]))
+        """Write the heartbeat that has arrived; kept until it is written."""
+        if self._arrived_ms is None and self._wave.under_way:
+            progress = self._view.progress()
+            committed = {source: progress.get(e.target_of(source)) for source, e in active.items()}
+            positions = {tp: None if c is None else c.offset for tp, c in committed.items()}
+            self._arrived_ms = self._wave.arrived(positions)
+        if self._arrived_ms is not None:
+            self._copying.write(dict([encode_heartbeat(*self._aliases, self._arrived_ms)]))
+            self._arrived_ms = None
 
 
 def _check_complete(view: GroupView) -> None:

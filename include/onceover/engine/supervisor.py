@@ -196,6 +196,8 @@ class Supervisor:
         if names.REQUEST_STOP in self._requests.values:
             self._notes.write(names.REQUEST_STOP, None)
         self._mirror.finish()
+        # What the last round could not write: short runs have no other.
+        self._note_refused()
 
     def close(self) -> None:
         """Close everything; the clusters belong to the caller."""

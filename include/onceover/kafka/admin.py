@@ -33,7 +33,7 @@ _TIMEOUT_S = 30.0
 _LOG_WARNING = 4
 # ConfigSource.DYNAMIC_TOPIC_CONFIG: set on the topic itself, not inherited from the broker.
 _SET_ON_TOPIC = 1
-_UNAUTHORIZED = (
+UNAUTHORIZED: Final = (
     KafkaError.TOPIC_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.GROUP_AUTHORIZATION_FAILED,
@@ -177,7 +177,7 @@ class Admin:
     def _translated(self, error: KafkaException, what: str) -> OnceoverError:
         cause: Any = error.args[0]
         text = f"{self._alias} did not {what}: {cause.str()}"
-        if cause.code() in _UNAUTHORIZED:
+        if cause.code() in UNAUTHORIZED:
             return UsageError(
                 text,
                 code=NOT_AUTHORIZED,

@@ -9,9 +9,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
-from onceover.errors import Retriable
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka.admin import NOT_AUTHORIZED, UNAUTHORIZED
 from onceover.kafka.cluster import ClientSettings
 from onceover.model import TopicPartition
 
@@ -41,9 +42,10 @@ class RecordWriter:
 
         Raises:
             Retriable: one was not acknowledged in time; which of the others were is not known.
+            UsageError: not authorized.
         """
         wanted = list(records)
-        problems: list[str] = []
+        problems: list[KafkaError] = []
         shown = ", ".join(repr(key.decode("utf-8", "replace")) for key, _ in wanted[:_NAMED_KEYS])
         try:
             for key, value in wanted:
@@ -52,18 +54,23 @@ class RecordWriter:
                     key=key,
                     value=value,
                     partition=self._partition.partition,
-                    on_delivery=lambda error, _: problems.append(error.str()) if error else None,
+                    on_delivery=lambda error, _: problems.append(error) if error else None,
                 )
             left = self._producer.flush(_DELIVERY_TIMEOUT_S + 1)
-        except (KafkaException, BufferError) as error:
-            raise Retriable(f"{self._alias} did not take {shown}: {error}") from error
+        except BufferError as error:
+            raise self._failure(shown, "its queue is full") from error
+        except KafkaException as error:
+            raise self._failure(shown, error.args[0].str(), error.args[0]) from error
         if problems or left:
-            seen = ", ".join(sorted(set(problems))) or "no answer in time"
-            raise Retriable(
-                f"{self._alias} did not take {shown}: {seen}",
-                where=str(self._partition),
-                resolve=f"check that {self._alias} is up, then run again",
-            )
+            seen = ", ".join(sorted({problem.str() for problem in problems})) or "no answer in time"
+            raise self._failure(shown, seen, *problems)
+
+    def _failure(self, shown: str, seen: str, *problems: KafkaError) -> OnceoverError:
+        text, where = f"{self._alias} did not take {shown}: {seen}", str(self._partition)
+        if any(problem.code() in UNAUTHORIZED for problem in problems):
+            resolve = "grant the principal the rights listed in docs/operations.md"
+            return UsageError(text, code=NOT_AUTHORIZED, where=where, resolve=resolve)
+        return Retriable(text, where=where, resolve=f"check that {self._alias} is up, then run again")
 
     def close(self) -> None:
         """Forget undelivered records; every ``write`` has waited already."""
@@ -82,6 +89,7 @@ class NoteWriter:
 
         Raises:
             Retriable: not acknowledged in time.
+            UsageError: not authorized.
         """
         self.write_all({key: value})
 
@@ -90,6 +98,7 @@ class NoteWriter:
 
         Raises:
             Retriable: one was not acknowledged in time; which of the others were is not known.
+            UsageError: not authorized.
         """
         self._records.write((key.encode(), _json(value)) for key, value in records.items())
 

@@ -35,8 +35,11 @@ class FakeTopic:
     def __init__(self, name: str) -> None:
         self.name = name
         self.times: list[int] = []
+        self.problem: Exception | None = None
 
     def write(self, records: Mapping[bytes, bytes]) -> None:
+        if self.problem is not None:
+            raise self.problem
         ((key, value),) = records.items()
         assert key == KEY
         self.times.append(int.from_bytes(value[2:], "big"))
@@ -130,6 +133,22 @@ def test_a_flow_that_copied_all_replicates_its_heartbeat_at_once(monkeypatch: py
     case.view.positions = {"a": 12}
     assert case.run() > INTERVAL_S / 10
     assert len(case.topics[COPYING].times) == 1
+
+
+@pytest.mark.parametrize("name", [RUNNING, COPYING])
+def test_a_heartbeat_that_could_not_be_written_is_due_at_the_next_look(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Otherwise the look after a failure would write nothing and count as a success."""
+    case = Case(monkeypatch, "a")
+    case.view.positions = {"a": 10}
+    case.topics[name].problem = Retriable("the target is away")
+    for _ in range(2):
+        with pytest.raises(Retriable):
+            case.run()
+    case.topics[name].problem = None
+    case.run()
+    assert len(case.topics[name].times) == 1
 
 
 def test_heartbeats_are_not_put_among_what_the_flow_copies(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,69 @@
+"""Small records: what a refused one is to its caller. A scripted producer instead of librdkafka."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka import notes
+from onceover.kafka.notes import RecordWriter
+from onceover.model import TopicPartition
+
+DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+LATE = KafkaError(KafkaError._MSG_TIMED_OUT)
+
+
+class ScriptedProducer:
+    """Takes records; fails at once, at delivery, or never answers."""
+
+    def __init__(
+        self, at_once: KafkaError | None = None, delivered: KafkaError | None = None, left: int = 0
+    ) -> None:
+        self._at_once, self._delivered, self._left = at_once, delivered, left
+        self._callbacks: list[Callable[[KafkaError | None, object], None]] = []
+
+    def produce(
+        self, *_: object, on_delivery: Callable[[KafkaError | None, object], None], **__: Any
+    ) -> None:
+        if self._at_once is not None:
+            raise KafkaException(self._at_once)
+        self._callbacks.append(on_delivery)
+
+    def flush(self, _timeout_s: float) -> int:
+        for callback in self._callbacks[self._left :]:
+            callback(self._delivered, None)
+        return self._left
+
+
+def write(monkeypatch: pytest.MonkeyPatch, producer: ScriptedProducer) -> None:
+    monkeypatch.setattr(notes, "Producer", lambda _: producer)
+    settings: Any = SimpleNamespace(alias="west", properties={})
+    RecordWriter(settings, TopicPartition("state", 1)).write([(b"a", b"1"), (b"b", None)])
+
+
+@pytest.mark.parametrize(
+    ("producer", "expected", "seen"),
+    [
+        (ScriptedProducer(delivered=DENIED), UsageError, "Topic authorization failed"),
+        (ScriptedProducer(at_once=DENIED), UsageError, "Topic authorization failed"),
+        (ScriptedProducer(delivered=LATE), Retriable, "Message timed out"),
+        (ScriptedProducer(at_once=LATE), Retriable, "Message timed out"),
+        (ScriptedProducer(left=1), Retriable, "no answer in time"),
+    ],
+)
+def test_a_record_that_was_not_taken_says_who_has_to_do_something(
+    monkeypatch: pytest.MonkeyPatch, producer: ScriptedProducer, expected: type[OnceoverError], seen: str
+) -> None:
+    """A missing right does not come by waiting; everything else may."""
+    with pytest.raises(expected, match=f"west did not take 'a', 'b': .*{seen}") as failed:
+        write(monkeypatch, producer)
+    assert failed.value.where == "state:1"
+
+
+def test_acknowledged_records_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    write(monkeypatch, ScriptedProducer())
