@@ -63,6 +63,7 @@ class Snapshot:
         topic: where it was read.
         isolation: how.
         values: by key, None where the latest record is a tombstone; sentinels are left out.
+        chosen: the partition that each value was read in.
         places: every partition that holds a record of the key.
         conflicts: keys of several partitions whose latest values differ.
         sentinels: keys of sentinels that have a value.
@@ -74,6 +75,7 @@ class Snapshot:
     topic: str
     isolation: Isolation
     values: Mapping[bytes, bytes | None]
+    chosen: Mapping[bytes, int] = field(default_factory=dict)
     places: Mapping[bytes, tuple[int, ...]] = field(default_factory=dict)
     conflicts: frozenset[bytes] = frozenset()
     sentinels: frozenset[bytes] = frozenset()

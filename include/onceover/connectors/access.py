@@ -1,0 +1,254 @@
+"""One Connect cluster, opened: its workers, its Kafka cluster, and those of connectors with overrides.
+
+Invariant: the workers that answer are those of the group, and they and our client mean the same Kafka
+cluster. A worker that cannot be heard may still run tasks.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+from urllib.parse import urlsplit
+
+from onceover.connectors.model import Isolation, WorkerFacts
+from onceover.connectors.rest import UNREACHABLE, ConnectRest, WorkerAnswer
+from onceover.connectors.rights import needing
+from onceover.connectors.settings import ConnectSettings
+from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.kafka.backoff import Deadline
+from onceover.kafka.cluster import ClientSettings, Cluster
+from onceover.kafka.groupmembers import DescribedGroup, describe_group
+
+_GROUP: Final = "group.id"
+_OFFSETS: Final = "offset.storage.topic"
+_CONFIGS: Final = "config.storage.topic"
+_SUPPORT: Final = "exactly.once.source.support"
+_MODES: Final = ("disabled", "preparing", "enabled")
+FLUSH_INTERVAL_KEY: Final = "offset.flush.interval.ms"
+_DEFAULT_FLUSH_MS: Final = "60000"
+_STABLE: Final = ("stable",)
+# A rebalance after a worker has come or gone.
+_REBALANCE_S: Final = 60.0
+_LENGTH: Final = struct.Struct(">hh")
+
+
+@dataclass(frozen=True)
+class Site:
+    """An offsets topic, and how the workers read it."""
+
+    cluster: Cluster
+    topic: str
+    isolation: Isolation
+
+    def __str__(self) -> str:
+        return f"{self.topic} on {self.cluster.alias}"
+
+
+class ConnectAccess:
+    """A context manager that closes every client. Not thread-safe.
+
+    Args:
+        settings: of the Connect cluster.
+        rest: replaces the REST client in tests.
+
+    Raises:
+        UsageError: the workers' configuration lacks something.
+    """
+
+    def __init__(self, settings: ConnectSettings, rest: ConnectRest | None = None) -> None:
+        self.settings = settings
+        lacking = [key for key in (_GROUP, _OFFSETS, _CONFIGS) if not settings.worker.get(key)]
+        if lacking:
+            raise UsageError(
+                f"the workers' configuration of {settings.name} does not say {', '.join(lacking)}",
+                code="WORKER_CONFIG",
+                where=settings.name,
+                resolve="name the workers' own file under `worker_config`, or the keys under `worker`",
+            )
+        self.exactly_once = _support(settings) == "enabled"
+        self.rest = rest or ConnectRest(settings.rest)
+        self._clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+        self.worker_cluster = self._open(settings.clients.worker())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every client."""
+        self.rest.close()
+        for cluster in self._clusters.values():
+            cluster.close()
+
+    # ---- names
+
+    @property
+    def group_id(self) -> str:
+        return self.settings.worker[_GROUP]
+
+    @property
+    def global_topic(self) -> str:
+        """The topic that the offsets of all connectors are in by default."""
+        return self.settings.worker[_OFFSETS]
+
+    @property
+    def config_topic(self) -> str:
+        return self.settings.worker[_CONFIGS]
+
+    @property
+    def flush_interval_s(self) -> float:
+        """How often a task commits its offsets."""
+        text = self.settings.worker.get(FLUSH_INTERVAL_KEY, _DEFAULT_FLUSH_MS)
+        if not text.isdecimal():
+            raise UsageError(f"{FLUSH_INTERVAL_KEY} {text} is no number", where=self.settings.name)
+        return int(text) / 1000
+
+    def task_id(self, connector: str, task: int) -> str:
+        """Return the transactional.id of a task."""
+        return f"{self.group_id}-{connector}-{task}"
+
+    def own_id(self, connector: str) -> str:
+        """Return the transactional.id under which we write a connector's offsets; a second run fences the
+        first."""
+        return f"onceover.connect.{self.group_id}.{connector}"
+
+    # ---- where offsets are
+
+    def home(self, config: Mapping[str, str]) -> Cluster:
+        """Return the Kafka cluster that a connector writes to (KIP-458)."""
+        override = self.settings.clients.connector(config)
+        if override is None:
+            return self.worker_cluster
+        cluster = self._open(override)
+        same = cluster.cluster_id() == self.worker_cluster.cluster_id()
+        return self.worker_cluster if same else cluster
+
+    def own_site(self, config: Mapping[str, str], topic: str) -> Site:
+        """Return a connector's topic of its own; workers always read it read_committed (measured)."""
+        return Site(self.home(config), topic, Isolation.READ_COMMITTED)
+
+    def base_site(self, config: Mapping[str, str]) -> Site:
+        """Return where a connector's offsets are without a topic of its own.
+
+        Under exactly-once a task's offsets are in the transaction of its records, so they are in a topic of
+        the global one's name on the cluster that the connector writes to.
+        """
+        if self.exactly_once:
+            return Site(self.home(config), self.global_topic, Isolation.READ_COMMITTED)
+        return Site(self.worker_cluster, self.global_topic, Isolation.READ_UNCOMMITTED)
+
+    def return_sites(self, config: Mapping[str, str]) -> list[Site]:
+        """Return every place that is asked for offsets once the topic of its own is gone."""
+        base = self.base_site(config)
+        if base.cluster is self.worker_cluster:
+            return [base]
+        return [base, Site(self.worker_cluster, self.global_topic, base.isolation)]
+
+    # ---- the workers
+
+    def facts(self) -> WorkerFacts:
+        """Ask every worker, and see to it that they are all there and are who they should be.
+
+        Raises:
+            NeedsOperator: a worker cannot be heard, or belongs to another cluster.
+            UsageError: a right is missing.
+            Retriable: the Kafka cluster is away.
+        """
+        answers = self._answers()
+        ids = sorted({answer.kafka_cluster_id for answer in answers})
+        own = self.worker_cluster.cluster_id()
+        if ids != [own]:
+            raise NeedsOperator(
+                f"the workers of {self.settings.name} use another Kafka cluster than our client",
+                code="FOREIGN_CLUSTER",
+                where=", ".join(answer.url for answer in answers),
+                expected=f"cluster id {own}",
+                seen=f"cluster id {', '.join(ids)}",
+                resolve="correct `rest`, or `kafka`: the client must reach the workers' bootstrap.servers",
+            )
+        return WorkerFacts(
+            version=min((answer.version for answer in answers), key=version_of),
+            kafka_cluster_id=own,
+            group_id=self.group_id,
+            offsets_topic=self.global_topic,
+            config_topic=self.config_topic,
+            exactly_once=self.exactly_once,
+            workers=tuple(answer.url for answer in answers),
+        )
+
+    def _answers(self) -> list[WorkerAnswer]:
+        answers = [self._ask(url) for url in self.rest.urls]
+        with needing(self.worker_cluster.config, "DESCRIBE", f"group {self.group_id}"):
+            group = self.worker_cluster.retry(self._group, Deadline(_REBALANCE_S))
+        advertised = [advertised_url(member.metadata) for member in group.members]
+        if len(advertised) > len(answers):
+            # A worker that is not named: it runs tasks like any other.
+            known = {_place(url) for url in self.rest.urls}
+            answers += [self._ask(url) for url in advertised if _place(url) not in known]
+        if len(advertised) != len(answers):
+            raise NeedsOperator(
+                f"not every worker of {self.settings.name} is a member of its group",
+                code="WORKERS_DIFFER",
+                where=f"group {self.group_id} on {self.worker_cluster.alias}",
+                expected=f"{len(answers)}, each answering: {', '.join(a.url for a in answers)}",
+                seen=f"{len(advertised)} members: {', '.join(advertised) or 'none'}",
+                resolve="name every worker once under `rest`, see to it that each has joined, then run again",
+            )
+        return answers
+
+    def _ask(self, url: str) -> WorkerAnswer:
+        try:
+            return self.rest.worker(url)
+        except Retriable as error:
+            raise NeedsOperator(
+                f"{error.message}: it may be frozen, and still run tasks",
+                code=UNREACHABLE,
+                where=error.where,
+                expected="an answer of every worker",
+                seen=error.seen,
+                resolve="start it, end it for good and remove it from `rest`, or correct its address",
+            ) from error
+
+    def _group(self) -> DescribedGroup:
+        group = describe_group(self.worker_cluster, self.group_id)
+        if group.members and group.state not in _STABLE:
+            # The broker tells what members said of themselves in this state only.
+            raise Retriable(f"the workers' group {self.group_id} is {group.state}", code="REBALANCE")
+        return group
+
+    def _open(self, client: ClientSettings) -> Cluster:
+        key = tuple(sorted(client.properties.items()))
+        if key not in self._clusters:
+            self._clusters[key] = Cluster(client)
+        return self._clusters[key]
+
+
+def advertised_url(metadata: bytes) -> str:
+    """Return the REST address in what a worker tells its group: after a version, in every protocol."""
+    _, size = _LENGTH.unpack_from(metadata)
+    return metadata[_LENGTH.size : _LENGTH.size + size].decode()
+
+
+def version_of(text: str) -> tuple[int, ...]:
+    """Return a version as numbers: ``4.3.0-SNAPSHOT`` is 4, 3, 0."""
+    numbers = text.partition("-")[0].split(".")
+    return tuple(int(part) for part in numbers if part.isdecimal())
+
+
+def _place(url: str) -> tuple[str, str | None, int | None]:
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port
+
+
+def _support(settings: ConnectSettings) -> str:
+    mode = settings.worker.get(_SUPPORT, "disabled").strip().lower()
+    if mode not in _MODES:
+        raise UsageError(f"{_SUPPORT} {mode} is unknown", where=settings.name, expected=", ".join(_MODES))
+    return mode

@@ -1,0 +1,105 @@
+"""What the workers wrote down about a connector's tasks, in their configuration topic.
+
+The number of tasks that may still hold a transaction is in ``tasks-fencing-<name>`` (KIP-618's text says
+``tasks-count-``; the workers do not). A stop commits ``{"tasks": 0}`` and leaves it as it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from onceover.connectors.scan import partitions_in
+from onceover.engine.peek import PartitionReader
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster
+
+_FENCING: Final = "tasks-fencing-"
+_COMMIT: Final = "commit-"
+_TASKS_MAX: Final = "tasks.max"
+
+
+@dataclass(frozen=True)
+class ConfigRecords:
+    """The latest records of the configuration topic, by key, with their offsets.
+
+    Args:
+        values: parsed, None where nothing could be made of it.
+        offsets: where each stands: the epochs of a configuration.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    offsets: Mapping[str, int] = field(default_factory=dict)
+
+    def fence_count(self, connector: str, config: Mapping[str, str]) -> int:
+        """Return how many transactional ids tasks of the connector may hold.
+
+        The largest of what the leader fenced last, what was committed last, and ``tasks.max``: the second
+        is 0 after a stop, the third may have been lowered since.
+        """
+        counts = [
+            _count(self.values.get(_FENCING + connector), "task-count"),
+            _count(self.values.get(_COMMIT + connector), "tasks"),
+            _tasks_max(config),
+        ]
+        return max(counts)
+
+    def epochs(self, connector: str) -> dict[str, int]:
+        """Return the offsets of the records that a change of the connector's configuration renews."""
+        names = [f"connector-{connector}", f"target-state-{connector}", _COMMIT + connector]
+        return {name: self.offsets[name] for name in [*names, _FENCING + connector] if name in self.offsets}
+
+    def fenced_since_commit(self, connector: str) -> bool | None:
+        """Tell whether the leader fenced tasks after it committed them last, as exactly-once demands.
+
+        None when there is no committed task now.
+        """
+        if not _count(self.values.get(_COMMIT + connector), "tasks"):
+            return None
+        fenced = self.offsets.get(_FENCING + connector, -1)
+        return fenced > self.offsets[_COMMIT + connector]
+
+
+def read_config_topic(cluster: Cluster, topic: str) -> ConfigRecords:
+    """Read the workers' configuration topic; also what is not committed yet, so that no task is missed.
+
+    Raises:
+        Retriable: a broker is away.
+        UsageError: not authorized.
+        NeedsOperator: there is no such topic.
+    """
+    partitions = partitions_in(cluster, topic)
+    starts = cluster.retry(lambda: cluster.list_offsets(partitions, calls.EARLIEST))
+    ends = cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST, calls.READ_UNCOMMITTED))
+    values: dict[str, Any] = {}
+    offsets: dict[str, int] = {}
+    for tp in partitions:
+        with PartitionReader(cluster, tp, calls.READ_UNCOMMITTED) as reader:
+            for record in reader.records(starts[tp], ends[tp]):
+                name = (record.key or b"").decode("utf-8", "replace")
+                values[name], offsets[name] = _parsed(record.value), record.offset
+    return ConfigRecords(values, offsets)
+
+
+def _count(value: Any, name: str) -> int:
+    match value:
+        case dict() as fields if type(fields.get(name)) is int:
+            return int(fields[name])
+        case _:
+            return 0
+
+
+def _tasks_max(config: Mapping[str, str]) -> int:
+    text = config.get(_TASKS_MAX, "1").strip()
+    return int(text) if text.isdecimal() else 1
+
+
+def _parsed(value: bytes | None) -> Any:
+    if value is None:
+        return None
+    try:
+        return json.loads(value)
+    except ValueError:
+        return None

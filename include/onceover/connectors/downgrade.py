@@ -1,0 +1,138 @@
+"""Taking a connector back to the global offsets topic, and preparing it for workers without exactly-once.
+
+Its own topic is the truth. The global copy may be one transaction ahead of it, because Connect writes it
+before the transaction ends, or behind: it is overwritten either way, before the configuration changes.
+"""
+
+from __future__ import annotations
+
+from onceover.connectors.access import Site
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.model import ConnectorOutcome, Isolation, Outcome
+from onceover.connectors.onward import OnwardRun
+from onceover.connectors.planning import empty_refusals, initial_state, unfinished, value_refusals
+from onceover.connectors.run import HARD, Context
+from onceover.connectors.steps import StepName, reached
+from onceover.connectors.view import ConnectorView
+from onceover.engine.plan import Refusal
+from onceover.errors import NeedsOperator
+
+
+class HardRun(OnwardRun):
+    """One connector on its way back to the global topic."""
+
+    @property
+    def landing(self) -> Site:
+        return self.context.access.base_site(self.view.state.config)
+
+    @property
+    def own(self) -> Site:
+        return self.context.access.own_site(self.view.state.config, self.manifest.from_topic)
+
+    def go(self) -> ConnectorOutcome:
+        """Do what is left.
+
+        Raises:
+            OnceoverError: what ended it; run again, or roll back.
+        """
+        if self.view.configured is not None:
+            reached(StepName.BEGIN)
+            self.note("begin", "begin")
+            self.stop_and_fence()
+            self._take_snapshot()
+            self.tell(f"writing {len(self.manifest.values)} offsets to {self.landing.topic}")
+            self.overwrite(self.context.access.return_sites(self.view.state.config), self.manifest.values)
+            self.note("copy", "overwrite offsets")
+            self.check_unchanged(self.own, self.context.access.rest.config(self.name))
+            self.tell("configuring the global topic")
+            self.configure(None)
+        return self.go_on()
+
+    def _take_snapshot(self) -> None:
+        scan = self.settled_scan(self.own)
+        snapshot = scan.snapshot(self.name)
+        check(*value_refusals(snapshot, scan.partitions), *empty_refusals(snapshot))
+        reached(StepName.MANIFEST)
+        self.manifest = self.manifest.with_snapshot(snapshot)
+        self.note("snapshot", "snapshot")
+
+
+class SoftRun(OnwardRun):
+    """One connector, made ready for workers that read the global topic uncommitted.
+
+    They would take what was aborted for real, as long as it is the last record of its key: the committed
+    value is written once more behind it.
+    """
+
+    @property
+    def landing(self) -> Site:
+        access = self.context.access
+        return Site(access.worker_cluster, access.global_topic, Isolation.READ_UNCOMMITTED)
+
+    def prepare(self) -> ConnectorOutcome:
+        """Stop it and settle its offsets; it stays stopped until the workers have been changed.
+
+        Raises:
+            OnceoverError: what ended it; run again, or roll back.
+        """
+        reached(StepName.BEGIN)
+        self.note("begin", "begin")
+        self.stop_and_fence()
+        scan = self.settled_scan(self.context.access.base_site(self.view.state.config))
+        snapshot = scan.snapshot(self.name)
+        check(*value_refusals(snapshot, scan.partitions))
+        reached(StepName.MANIFEST)
+        self.manifest = self.manifest.with_snapshot(snapshot)
+        self.note("snapshot", "snapshot")
+        reached(StepName.SETTLE)
+        self.overwrite([self.landing], self.manifest.values)
+        self.note("settle", "settle offsets")
+        return ConnectorOutcome(
+            self.name,
+            Outcome.DONE,
+            "stopped, and ready for workers without exactly-once: set exactly.once.source.support=disabled "
+            "on every worker and in the Connect file, restart them all, then run this again",
+            facts={"offsets": len(self.manifest.values)},
+        )
+
+    def complete(self) -> ConnectorOutcome:
+        """Resume it under workers without exactly-once, and watch it.
+
+        Raises:
+            OnceoverError: what ended it.
+        """
+        return self.go_on()
+
+
+def downgrade_manifest(
+    context: Context, view: ConnectorView, found: Manifest | None, operation: str
+) -> Manifest:
+    """Return the manifest of the run that goes on, or of one that begins now."""
+    to_topic = view.facts.offsets_topic
+    goes_on = view.configured is None if operation == HARD else not view.facts.exactly_once
+    if goes_on and found is not None and unfinished(found, to_topic):
+        return found
+    return Manifest.begin(
+        operation,
+        view.name,
+        (view.configured or to_topic, to_topic),
+        initial_state(view.state, found),
+        view.state.config,
+        view.records.epochs(view.name),
+        exactly_once=view.facts.exactly_once,
+    )
+
+
+def check(*refusals: Refusal) -> None:
+    """Raise the first refusal: it came up after the connector was stopped.
+
+    Raises:
+        NeedsOperator: as it says.
+    """
+    for refusal in refusals:
+        raise NeedsOperator(
+            f"{refusal.message}; the connector stays stopped",
+            code=refusal.code,
+            where=refusal.object,
+            resolve=refusal.resolve,
+        )

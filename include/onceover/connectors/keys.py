@@ -1,0 +1,142 @@
+"""Keys and values of an offsets topic, as bytes and as what they say. Pure.
+
+Invariant: nothing here makes a key out of parsed JSON: the same partition written in another order of fields
+is a key that no task looks up.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Final
+
+import numpy as np
+
+from onceover.connectors.model import OffsetKey
+from onceover.handlers.murmur2 import murmur2
+
+_POSITIVE: Final = 0x7FFFFFFF
+SENTINEL_VALUE: Final = b'{"migrated":true}'
+# HashMap's table: doubled when more than three quarters full.
+_TABLE: Final = 16
+
+
+def parse_key(key: bytes | None) -> OffsetKey | None:
+    """Return what a key says, None when it is neither an offset's nor a sentinel's."""
+    match _parsed(key):
+        case [str(connector)]:
+            return OffsetKey(connector, None)
+        case [str(connector), partition]:
+            return OffsetKey(connector, json.dumps(partition, ensure_ascii=False))
+        case _:
+            return None
+
+
+def sentinel_key(connector: str) -> bytes:
+    """Return the key of KIP-618's record that says "migrated, and there was nothing"."""
+    return json.dumps([connector], ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def partition_of(key: bytes, count: int) -> int:
+    """Return the partition that Kafka's default partitioner gives a key, in ``range(count)``.
+
+    A key anywhere else is in two partitions after the next commit, and which of them a worker believes at
+    its start is left to chance.
+    """
+    data = np.frombuffer(key or b"\0", np.uint8)
+    start, size = np.zeros(1, np.int64), np.array([len(key)], np.int64)
+    return (int(murmur2(data, start, size)[0]) & _POSITIVE) % count
+
+
+def holds_null(key: bytes, value: bytes | None) -> bool:
+    """Tell whether a record that is no tombstone says null where Connect wants a map.
+
+    Null fields inside an offset are a connector's own business.
+    """
+    if value is None:
+        return False
+    parsed = _parsed(key)
+    partition = parsed[1] if isinstance(parsed, list) and len(parsed) > 1 else parsed
+    return not isinstance(partition, dict) or not isinstance(_parsed(value), dict)
+
+
+def is_unusual_order(key: bytes) -> bool:
+    """Tell whether the workers' REST API would write this partition under another key.
+
+    It takes the fields through a ``java.util.HashMap``, whose order depends on the names' hashes only.
+    """
+    parsed = _parsed(key)
+    if not (isinstance(parsed, list) and len(parsed) == 2 and isinstance(parsed[1], dict)):
+        return False
+    names = list(parsed[1])
+    return names != hash_map_order(names)
+
+
+def hash_map_order(names: Sequence[str]) -> list[str]:
+    """Return names in the order in which a ``java.util.HashMap`` that was filled with them lists them."""
+    size = _TABLE
+    while len(names) > size * 3 // 4:
+        size *= 2
+    return sorted(names, key=lambda name: _bucket(name, size))
+
+
+class Moved(StrEnum):
+    """How an offset stands to an earlier one of its key."""
+
+    SAME = "same"
+    FORWARD = "forward"
+    CHANGED = "changed"
+    BACK = "back"
+
+
+def compare(before: bytes, after: bytes | None) -> Moved:
+    """Return how an offset has moved.
+
+    ``BACK`` when it is gone, or is a lower number in its one and only field; an offset of any other shape
+    has no order that could be known: ``CHANGED``.
+    """
+    if before == after:
+        return Moved.SAME
+    if after is None or holds_null(b"[0,{}]", after):
+        return Moved.BACK
+    first, second = _number(before), _number(after)
+    if first is None or second is None or first[0] != second[0]:
+        return Moved.CHANGED
+    return Moved.BACK if second[1] < first[1] else Moved.FORWARD
+
+
+def differing(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> list[bytes]:
+    """Return the keys that are not the same on both sides, in order."""
+    return sorted(key for key in first.keys() | second.keys() if first.get(key) != second.get(key))
+
+
+def shown(key: bytes) -> str:
+    """Return a key as a person reads it; partitions name files, tables, topics: no secrets."""
+    return key.decode("utf-8", "backslashreplace")
+
+
+def _number(value: bytes) -> tuple[str, int | float] | None:
+    match _parsed(value):
+        case dict() as fields if len(fields) == 1:
+            name, number = next(iter(fields.items()))
+            return (name, number) if type(number) in (int, float) else None
+        case _:
+            return None
+
+
+def _bucket(name: str, size: int) -> int:
+    number = 0
+    units = name.encode("utf-16-be", "surrogatepass")
+    for high, low in zip(units[::2], units[1::2], strict=True):
+        number = (31 * number + (high << 8 | low)) & 0xFFFFFFFF
+    return (number ^ number >> 16) & (size - 1)
+
+
+def _parsed(text: bytes | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None

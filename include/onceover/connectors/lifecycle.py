@@ -1,0 +1,212 @@
+"""Stopping, configuring and resuming a connector, and waiting until the workers agree that it is so.
+
+Invariant: ``stop`` and ``configure`` return only when every worker that can be heard has reported a stopped
+connector without tasks for some seconds on end: after a change of configuration its status flips for about a
+second (measured). Without exactly-once, a worker that cannot be heard ends the run: nothing would fence it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from onceover.connectors.model import (
+    FAILED_STATE,
+    OFFSETS_TOPIC_KEY,
+    PAUSED,
+    RUNNING,
+    ConnectorState,
+)
+from onceover.connectors.rest import ConnectRest
+from onceover.connectors.steps import StepName, reached
+from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka.backoff import Deadline
+
+# Tasks get task.shutdown.graceful.timeout.ms (5 s); a worker that froze is given up after its session and
+# rebalance timeouts (10 s and 60 s).
+_PATIENCE_S: Final = 120.0
+STABLE_S: Final = 2.0
+_POLL_S: Final = 0.25
+TASK_FAILED: Final = "TASK_FAILED"
+
+
+class TaskFailed(NeedsOperator):
+    """The connector or one of its tasks has failed."""
+
+
+class Lifecycle:
+    """One Connect cluster's connectors, commanded.
+
+    Args:
+        rest: belongs to the caller.
+        urls: every worker.
+        exactly_once: whether a worker that falls silent can be fenced.
+        patience_s: for one change of state.
+        stable_s: how long it must have lasted.
+    """
+
+    def __init__(
+        self,
+        rest: ConnectRest,
+        urls: tuple[str, ...],
+        *,
+        exactly_once: bool,
+        patience_s: float = _PATIENCE_S,
+        stable_s: float = STABLE_S,
+    ) -> None:
+        self._rest = rest
+        self._urls = list(urls)
+        self._exactly_once = exactly_once
+        self._patience_s = patience_s
+        self._stable_s = stable_s
+
+    def states(self, name: str) -> list[ConnectorState]:
+        """Return the connector as every worker reports it.
+
+        Raises:
+            NeedsOperator: without exactly-once, a worker is silent.
+            Retriable: no worker answers.
+        """
+        found, problem = [], None
+        for url in list(self._urls):
+            try:
+                found.append(self._rest.state(name, url))
+            except Retriable as error:
+                problem = error
+                if not self._exactly_once:
+                    raise NeedsOperator(
+                        f"{error.message}: it may be frozen, still run tasks, and nothing can fence them "
+                        "without exactly-once",
+                        code=error.code,
+                        where=url,
+                        expected="an answer of every worker",
+                        seen=error.seen,
+                        resolve="end or continue that worker, then run again",
+                    ) from error
+                self._urls.remove(url)
+        if not found and problem is not None:
+            raise problem
+        return found
+
+    def stop(self, name: str) -> None:
+        """Stop a connector; return when it has no task left.
+
+        Raises:
+            Retriable: it did not stop in time.
+        """
+        reached(StepName.STOP)
+        self._rest.stop(name)
+        self._await(name, lambda state: state.is_stopped, "stopped, without tasks")
+        reached(StepName.STOPPED)
+
+    def configure(self, name: str, config: Mapping[str, str]) -> None:
+        """Put the configuration of a stopped connector; return when every worker has it.
+
+        Raises:
+            NeedsOperator: CONFIG_REFUSED; nothing was changed.
+            Retriable: the workers did not take it in time; they may have it or not.
+        """
+        self._rest.put_config(name, config)
+        topic = config.get(OFFSETS_TOPIC_KEY)
+        self._await(
+            name,
+            lambda state: state.is_stopped and state.config.get(OFFSETS_TOPIC_KEY) == topic,
+            f"stopped, with {OFFSETS_TOPIC_KEY}={topic}",
+        )
+
+    def resume(self, name: str, initial_state: str) -> None:
+        """Bring a stopped connector back to what it did; return when it does.
+
+        Raises:
+            TaskFailed: it has failed.
+            Retriable: it did not begin in time.
+        """
+        if initial_state == PAUSED:
+            self._rest.pause(name)
+            return
+        self._rest.resume(name)
+        self._await(name, runs, "running, with tasks", stable_s=0.0)
+
+    def check_alive(self, name: str) -> None:
+        """See to it that it is still stopped everywhere.
+
+        Raises:
+            NeedsOperator: NOT_STOPPED, somebody has resumed it.
+        """
+        for state in self.states(name):
+            if not state.is_stopped:
+                raise NeedsOperator(
+                    f"{name} is not stopped any more",
+                    code="NOT_STOPPED",
+                    where=name,
+                    expected="stopped, without tasks, until this run resumes it",
+                    seen=described(state),
+                    resolve="find out who resumed it, then run again",
+                )
+
+    def _await(
+        self,
+        name: str,
+        wanted: Callable[[ConnectorState], bool],
+        what: str,
+        stable_s: float | None = None,
+    ) -> None:
+        needed_s = self._stable_s if stable_s is None else stable_s
+        deadline = Deadline(self._patience_s)
+        since: float | None = None
+        while True:
+            states = self.states(name)
+            if all(map(wanted, states)):
+                since = time.monotonic() if since is None else since
+                if time.monotonic() - since >= needed_s:
+                    return
+            else:
+                since = None
+            if deadline.passed:
+                raise Retriable(
+                    f"{name} did not become {what} within {self._patience_s:g} s",
+                    code="CONNECTOR_STATE",
+                    where=name,
+                    expected=what,
+                    seen="; ".join(sorted({described(state) for state in states})),
+                    resolve="look into the workers' logs, then run again",
+                )
+            time.sleep(_POLL_S)
+
+
+def runs(state: ConnectorState) -> bool:
+    """Tell whether a connector and all its tasks, at least one, run.
+
+    Raises:
+        TaskFailed: it, or one of them, has failed.
+    """
+    check_not_failed(state)
+    return state.state == RUNNING and bool(state.tasks) and all(t.state == RUNNING for t in state.tasks)
+
+
+def check_not_failed(state: ConnectorState) -> None:
+    """Raise ``TaskFailed`` when the connector or a task has failed."""
+    traces = [state.trace] if state.state == FAILED_STATE else []
+    traces += [task.trace for task in state.tasks if task.state == FAILED_STATE]
+    if traces:
+        raise TaskFailed(
+            f"{state.name} has failed",
+            code=TASK_FAILED,
+            where=state.name,
+            seen=_causes(traces[0] or "no trace"),
+            resolve="resolve what the trace says, then run again, or take it back with rollback",
+        )
+
+
+def described(state: ConnectorState) -> str:
+    """Return state and tasks in a line."""
+    tasks = ", ".join(f"{task.id} {task.state}" for task in state.tasks)
+    return f"{state.state}, tasks: {tasks or 'none'}"
+
+
+def _causes(trace: str) -> str:
+    """Return the first line of a Java trace and of its last cause: they name topic and right."""
+    lines = trace.strip().splitlines()
+    causes = [line for line in lines if line.startswith("Caused by:")]
+    return "; ".join(dict.fromkeys([lines[0][:300], *(line[:300] for line in causes[-1:])]))

@@ -1,0 +1,285 @@
+"""Moving connectors' source offsets (KIP-618), several in one run, one after the other.
+
+Guarantee: a connector is resumed only when the topic that its tasks will read holds, committed, in the one
+partition that the workers write, the very bytes that nobody could change any more since they were read. What
+cannot be brought there stays stopped with its old configuration. Every step can be repeated, so a run that
+was killed at any point is simply run again.
+"""
+
+from __future__ import annotations
+
+import builtins
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final, Self
+
+from onceover.connectors.access import ConnectAccess
+from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.migrate import MigrationRun, migration_manifest
+from onceover.connectors.model import (
+    ConnectorOutcome,
+    ConnectorPlan,
+    ConnectorState,
+    MigrationPlan,
+    Outcome,
+    Report,
+    WorkerFacts,
+)
+from onceover.connectors.planning import default_topic, plan_migration
+from onceover.connectors.planning_back import plan_hard, plan_rollback, plan_soft
+from onceover.connectors.rest import ConnectRest
+from onceover.connectors.rollback import RollbackRun
+from onceover.connectors.run import HARD, MIGRATE, OPERATIONS, SOFT, Context, Tell
+from onceover.connectors.settings import ConnectSettings, DowngradeMode, Wish
+from onceover.connectors.steps import StepName, reached
+from onceover.connectors.verify import judge
+from onceover.connectors.view import ConnectorView, refusal_of
+from onceover.engine.journal import Journal
+from onceover.engine.plan import Change
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+
+log = logging.getLogger(__name__)
+
+Announce = Callable[[MigrationPlan], None]
+Planned = tuple[ConnectorView, Manifest | None, ConnectorPlan]
+MIGRATION: Final = "connectors"
+ROLLBACK: Final = "connectors rollback"
+_DOWNGRADES: Final = {DowngradeMode.HARD: HARD, DowngradeMode.SOFT: SOFT}
+
+
+class Migration:
+    """The use cases on one Connect cluster. A context manager that closes every client; not thread-safe.
+
+    Every call asks the workers and the clusters anew. All raise ``UsageError``, ``NeedsOperator`` or
+    ``Retriable`` for what concerns the Connect cluster as a whole; what concerns one connector is its
+    refusal in a plan, its outcome in a report.
+
+    Args:
+        settings: how the cluster is reached.
+        rest: replaces the REST client in tests.
+    """
+
+    def __init__(self, settings: ConnectSettings, rest: ConnectRest | None = None) -> None:
+        self._settings = settings
+        self._access = ConnectAccess(settings, rest)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every client."""
+        self._access.close()
+
+    def list(self) -> tuple[WorkerFacts, tuple[ConnectorState, ...]]:
+        """Return the Connect cluster and all its connectors, sinks too."""
+        return self._access.facts(), self._access.rest.connectors()
+
+    # ---- to a topic of its own
+
+    def plan(self, wish: Wish) -> MigrationPlan:
+        """Return what ``apply`` would do. Changes nothing."""
+        context = self._context(wish, _silent)
+        return self._plan_of(context, MIGRATION, self._migration)
+
+    def apply(self, wish: Wish, announce: Announce, tell: Tell) -> Report:
+        """Move the connectors' offsets.
+
+        Args:
+            announce: shown the plan before anything is done.
+            tell: hears of progress.
+        """
+
+        def go(context: Context, planned: Planned, done: Callable[[str], None]) -> ConnectorOutcome:
+            view, found, _ = planned
+            if view.configured == view.topic and not _owes(found):
+                return judge(view, found)
+            return MigrationRun(context, view, migration_manifest(context, view, found), done).go()
+
+        return self._apply(MIGRATION, self._context(wish, tell), self._migration, announce, go)
+
+    def verify(self, wish: Wish) -> Report:
+        """Judge the connectors' own topics, and whether they go on. Changes nothing."""
+        context = self._context(wish, _silent)
+        outcomes = []
+        for name in wish.connectors:
+            try:
+                topic = context.access.rest.state(name).offsets_topic
+                view = context.observer.look(name, topic or self._topic(wish, name), probe_rights=False)
+                outcomes.append(judge(view, context.store.load(name, MIGRATE)))
+            except OnceoverError as error:
+                outcomes.append(outcome_of(name, error))
+        return Report("connectors verify", self._settings.name, tuple(outcomes))
+
+    # ---- back
+
+    def plan_rollback(self, wish: Wish) -> MigrationPlan:
+        """Return what ``rollback`` would do. Changes nothing."""
+        return self._plan_of(self._context(wish, _silent), ROLLBACK, self._rollback)
+
+    def rollback(self, wish: Wish, announce: Announce, tell: Tell) -> Report:
+        """Take back interrupted runs of connectors that were not resumed yet: configuration only."""
+
+        def go(context: Context, planned: Planned, done: Callable[[str], None]) -> ConnectorOutcome:
+            view, found, _ = planned
+            if found is None:
+                raise NeedsOperator("there is no interrupted run", code="NOTHING_TO_ROLL_BACK")
+            return RollbackRun(context, view, found, done).go()
+
+        return self._apply(ROLLBACK, self._context(wish, tell), self._rollback, announce, go)
+
+    def plan_downgrade(self, wish: Wish, mode: DowngradeMode) -> MigrationPlan:
+        """Return what ``downgrade`` would do. Changes nothing."""
+        planner = self._hard if mode is DowngradeMode.HARD else self._soft
+        return self._plan_of(self._context(wish, _silent), f"connectors {_DOWNGRADES[mode]}", planner)
+
+    def downgrade(self, wish: Wish, mode: DowngradeMode, announce: Announce, tell: Tell) -> Report:
+        """Take connectors back to the global topic (hard), or prepare them for workers without exactly-once
+        (soft)."""
+        operation = _DOWNGRADES[mode]
+        context = self._context(wish, tell)
+        hard = mode is DowngradeMode.HARD
+
+        def go(context: Context, planned: Planned, done: Callable[[str], None]) -> ConnectorOutcome:
+            view, found, plan = planned
+            manifest = downgrade_manifest(context, view, found, operation)
+            if not plan.changes and (found is None or manifest.begun_ms != found.begun_ms):
+                return ConnectorOutcome(view.name, Outcome.DONE, "; ".join(plan.warnings) or "nothing to do")
+            if hard:
+                return HardRun(context, view, manifest, done).go()
+            run = SoftRun(context, view, manifest, done)
+            return run.prepare() if view.facts.exactly_once else run.complete()
+
+        return self._apply(
+            f"connectors {operation}", context, self._hard if hard else self._soft, announce, go
+        )
+
+    # ---- one connector each
+
+    def _migration(self, context: Context, name: str) -> Planned:
+        view = context.observer.look(name, self._topic(context.wish, name))
+        found = context.store.load(name, MIGRATE)
+        return view, found, plan_migration(view, found)
+
+    def _hard(self, context: Context, name: str) -> Planned:
+        found = context.store.load(name, HARD)
+        topic = context.access.rest.state(name).offsets_topic or (found.from_topic if found else None)
+        view = context.observer.look(name, topic or self._topic(context.wish, name))
+        return view, found, plan_hard(view, found)
+
+    def _soft(self, context: Context, name: str) -> Planned:
+        found = context.store.load(name, SOFT)
+        topic = context.access.rest.state(name).offsets_topic or self._topic(context.wish, name)
+        view = context.observer.look(name, topic)
+        return view, found, plan_soft(view, found)
+
+    def _rollback(self, context: Context, name: str) -> Planned:
+        runs = [context.store.load(name, operation) for operation in OPERATIONS]
+        open_runs = [run for run in runs if run is not None and not run.finished]
+        found = max(open_runs, key=lambda run: run.begun_ms, default=None)
+        topics = [] if found is None else [found.from_topic, found.to_topic]
+        own = [topic for topic in topics if topic != context.access.global_topic]
+        view = context.observer.look(name, own[0] if own else self._topic(context.wish, name))
+        return view, found, plan_rollback(view, found)
+
+    def _topic(self, wish: Wish, name: str) -> str:
+        return wish.topic or default_topic(self._access.global_topic, name)
+
+    # ---- a run
+
+    def _context(self, wish: Wish, tell: Tell) -> Context:
+        return Context(self._access, self._access.facts(), wish, tell)
+
+    def _plan_of(
+        self, context: Context, operation: str, planner: Callable[[Context, str], Planned]
+    ) -> MigrationPlan:
+        plans = tuple(_planned(context, name, planner)[1] for name in context.wish.connectors)
+        return MigrationPlan.of(operation, self._settings.name, context.facts, plans)
+
+    def _apply(
+        self,
+        operation: str,
+        context: Context,
+        planner: Callable[[Context, str], Planned],
+        announce: Announce,
+        go: Callable[[Context, Planned, Callable[[str], None]], ConnectorOutcome],
+    ) -> Report:
+        reached(StepName.PRECHECK)
+        announce(self._plan_of(context, operation, planner))
+        outcomes = []
+        for name in context.wish.connectors:
+            outcomes.append(self._one(operation, context, name, planner, go))
+        return Report(operation, self._settings.name, tuple(outcomes))
+
+    def _one(
+        self,
+        operation: str,
+        context: Context,
+        name: str,
+        planner: Callable[[Context, str], Planned],
+        go: Callable[[Context, Planned, Callable[[str], None]], ConnectorOutcome],
+    ) -> ConnectorOutcome:
+        """Do one connector; whatever ends it leaves the others alone."""
+        # Looked at again: it may have been minutes since the plan, while others were moved.
+        planned, plan = _planned(context, name, planner)
+        if planned is None or plan.blocked:
+            return _refused(plan)
+        with Journal(context.journal_path(name)) as journal:
+            journal.planned(MigrationPlan.of(operation, self._settings.name, context.facts, (plan,)))
+            try:
+                return go(context, planned, _done(journal, plan.changes))
+            except OnceoverError as error:
+                log.warning("%s: %s", name, error)
+                journal.failed(error)
+                return outcome_of(name, error)
+
+
+def _owes(manifest: Manifest | None) -> bool:
+    """Tell whether a run has read the offsets and not come to its end."""
+    return manifest is not None and not manifest.finished and manifest.offsets is not None
+
+
+def _refused(plan: ConnectorPlan) -> ConnectorOutcome:
+    blocking = [refusal for refusal in plan.refusals if refusal.blocks]
+    first = blocking[0]
+    error = NeedsOperator(first.message, code=first.code, where=first.object, resolve=first.resolve)
+    text = "; ".join(f"{refusal.message}; {refusal.resolve}" for refusal in blocking)
+    return ConnectorOutcome(plan.name, Outcome.REFUSED, text, error.as_dict())
+
+
+def outcome_of(name: str, error: OnceoverError) -> ConnectorOutcome:
+    """Return what an error means for one connector of several."""
+    if isinstance(error, Retriable):
+        outcome = Outcome.RETRIABLE
+    elif isinstance(error, NeedsOperator | UsageError):
+        outcome = Outcome.REFUSED
+    else:
+        outcome = Outcome.FAILED
+    return ConnectorOutcome(name, outcome, str(error), error.as_dict())
+
+
+def _planned(
+    context: Context, name: str, planner: Callable[[Context, str], Planned]
+) -> tuple[Planned | None, ConnectorPlan]:
+    try:
+        found = planner(context, name)
+    except (UsageError, NeedsOperator) as error:
+        return None, ConnectorPlan(name, None, None, refusals=(refusal_of(name, error),))
+    return found, found[2]
+
+
+def _done(journal: Journal, changes: tuple[Change, ...]) -> Callable[[str], None]:
+    by_kind: dict[str, builtins.list[Change]] = {}
+    for change in changes:
+        by_kind.setdefault(change.what, []).append(change)
+    return lambda what: journal.done(*by_kind.get(what, ()))
+
+
+def _silent(_text: str) -> None:
+    pass

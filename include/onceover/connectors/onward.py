@@ -1,0 +1,79 @@
+"""Resuming a connector whose offsets were moved, and judging by them whether it goes on from there."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from onceover.connectors.access import Site
+from onceover.connectors.lifecycle import TaskFailed
+from onceover.connectors.model import ConnectorOutcome, Outcome
+from onceover.connectors.planning import named
+from onceover.connectors.restore import restore
+from onceover.connectors.run import Run
+from onceover.connectors.scan import scan_topic
+from onceover.connectors.watching import Progress
+
+
+class OnwardRun(Run):
+    """A run that ends with a connector going on from the offsets of the manifest."""
+
+    @property
+    @abstractmethod
+    def landing(self) -> Site:
+        """Where its offsets are from now on."""
+
+    def go_on(self) -> ConnectorOutcome:
+        """Resume, unless it runs, watch, and judge.
+
+        Raises:
+            TaskFailed: it cannot run; it is stopped again.
+            NeedsOperator: WENT_ON_ELSEWHERE, it went back and forth; it is stopped.
+            Retriable: the workers did not resume it in time.
+        """
+        if self._is_stopped():
+            # Of an interrupted run: whatever happened since, nothing may have gone back.
+            before = self._progress()
+            if before.back:
+                return restore(self, before)
+        try:
+            progress = self._resumed()
+        except TaskFailed:
+            self.tell("it has failed: stopping it")
+            self.lifecycle.stop(self.name)
+            progress = self._progress()
+            if not progress.back:
+                raise
+        return self._judge(progress)
+
+    def _resumed(self) -> Progress | None:
+        if self._is_stopped() and not self.resume():
+            return None
+        return self.watch(self.landing)
+
+    def _is_stopped(self) -> bool:
+        return self.context.access.rest.state(self.name).is_stopped
+
+    def _progress(self) -> Progress:
+        site = self.landing
+        scan = scan_topic(site.cluster, site.topic, site.isolation)
+        return Progress.between(self.manifest.values, scan.snapshot(self.name))
+
+    def _judge(self, progress: Progress | None) -> ConnectorOutcome:
+        where = f"its offsets are in {self.landing.topic}"
+        if progress is None:
+            return self.finish(
+                Outcome.UNVERIFIABLE,
+                f"{where}; it is {self.manifest.initial_state}, as before, so nothing shows that it goes on "
+                "from them: resume it, then verify",
+            )
+        if progress.back:
+            self.tell(f"went back: {named(progress.back)}; stopping it")
+            return restore(self, progress)
+        if not progress.went_on:
+            return self.finish(
+                Outcome.UNVERIFIABLE,
+                f"{where}; it runs and has written none within {self.context.watch_s:g} s, so nothing shows "
+                "that it goes on from them: verify later",
+                progress,
+            )
+        return self.finish(Outcome.DONE, f"{where}, and it goes on from them", progress)

@@ -1,0 +1,326 @@
+"""What moving a connector's offsets would do, and what stands in its way. Pure: a view in, a plan out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from onceover.connectors.access import version_of
+from onceover.connectors.keys import holds_null, is_unusual_order, parse_key, partition_of, shown
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.model import (
+    OFFSETS_TOPIC_KEY,
+    PAUSED,
+    RUNNING,
+    STOPPED,
+    ConnectorPlan,
+    ConnectorState,
+    Snapshot,
+)
+from onceover.connectors.scan import Scan
+from onceover.connectors.view import ConnectorView, TopicView
+from onceover.engine.plan import Change, Refusal
+
+COMPACT: Final = "compact"
+# Stopping, and reading offsets over REST, came with it (KIP-875).
+_OLDEST: Final = (3, 5)
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+_NAMED: Final = 3
+
+
+def default_topic(global_topic: str, connector: str) -> str:
+    """Return the name of a connector's own topic where none was asked for."""
+    return f"{global_topic}-{connector}"
+
+
+def plan_migration(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
+    """Return what moving the offsets to the connector's own topic would do from here on.
+
+    Args:
+        manifest: of the newest run, for what an interrupted one still owes.
+    """
+    if view.configured == view.topic:
+        return _configured(view, manifest)
+    refusals = (*view.problems, *_migration_refusals(view))
+    base, own = view.base_offsets(), view.own_offsets()
+    offsets = base.offsets if base else {}
+    stale = stale_keys(own, offsets)
+    changes = (
+        []
+        if refusals and any(r.blocks for r in refusals)
+        else list(_migration_changes(view, stale, manifest))
+    )
+    return ConnectorPlan(
+        name=view.name,
+        from_topic=view.facts.offsets_topic,
+        topic=view.topic,
+        offsets=len(offsets),
+        stale=len(stale),
+        changes=tuple(changes),
+        refusals=refusals,
+        warnings=tuple(migration_warnings(view)),
+    )
+
+
+def stale_keys(own: Snapshot | None, offsets: Iterable[bytes]) -> list[bytes]:
+    """Return the keys of a topic that hold offsets which are no longer there."""
+    return [] if own is None else sorted(own.offsets.keys() - set(offsets))
+
+
+def _configured(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
+    owed: list[Change] = []
+    if unfinished(manifest, view.topic) and view.state.is_stopped and manifest is not None:
+        owed = list(resume_changes(view.name, manifest.initial_state))
+    own = view.own_offsets()
+    return ConnectorPlan(
+        name=view.name,
+        from_topic=view.facts.offsets_topic,
+        topic=view.topic,
+        offsets=len(own.offsets) if own else 0,
+        changes=tuple(owed),
+        refusals=(*view.problems, *common_refusals(view)),
+        warnings=() if unfinished(manifest, view.topic) else ("it has its own topic already",),
+    )
+
+
+def unfinished(manifest: Manifest | None, to_topic: str) -> bool:
+    """Tell whether a run that moved offsets to this topic has not come to its end."""
+    return manifest is not None and not manifest.finished and manifest.to_topic == to_topic
+
+
+# ---- refusals
+
+
+def common_refusals(view: ConnectorView) -> Iterator[Refusal]:
+    """Yield what stands in the way of every operation."""
+    if view.state.type != "source":
+        yield Refusal(
+            view.name,
+            "NOT_A_SOURCE",
+            f"it is a {view.state.type} connector; only source connectors have source offsets",
+            "leave it out",
+        )
+    if version_of(view.facts.version) < _OLDEST:
+        yield Refusal(
+            view.name,
+            "WORKER_VERSION",
+            f"the workers are {view.facts.version}: connectors can be stopped from 3.5 on",
+            "upgrade the workers first",
+        )
+    if view.facts.exactly_once and _runs_without_fence(view):
+        yield Refusal(
+            view.name,
+            "WORKER_MODE",
+            "the workers' configuration says exactly-once, but its tasks run without having been fenced",
+            "correct exactly.once.source.support in the Connect file: it must be what the workers have",
+        )
+
+
+def _runs_without_fence(view: ConnectorView) -> bool:
+    running = any(task.state == RUNNING for task in view.state.tasks)
+    return running and view.records.fenced_since_commit(view.name) is False
+
+
+def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
+    yield from common_refusals(view)
+    if view.configured is not None:
+        yield Refusal(
+            view.name,
+            "OTHER_TOPIC",
+            f"its offsets are in {view.configured} already",
+            f"name that topic, or take it back first with `onceover connectors downgrade`: "
+            f"{view.topic} gets what the global topic holds",
+        )
+    if view.topic == view.facts.offsets_topic or not _TOPIC_NAME.fullmatch(view.topic):
+        yield Refusal(
+            view.name,
+            "TOPIC_NAME",
+            f"{view.topic} cannot be its own topic",
+            "name one with --topic: letters, digits, '.', '_', '-', and not the workers' own",
+        )
+    base = view.base_offsets()
+    if base is not None and view.base is not None:
+        yield from value_refusals(base, view.base.scan.partitions)
+    if view.own is not None:
+        yield from own_topic_refusals(view, view.own)
+
+
+def value_refusals(snapshot: Snapshot, partitions: int) -> Iterator[Refusal]:
+    """Yield what makes the offsets of a connector ambiguous or no offsets."""
+    where = f"{snapshot.connector} in {snapshot.topic}"
+    null = [key for key, value in snapshot.values.items() if holds_null(key, value)]
+    if null:
+        yield Refusal(
+            where,
+            "NULL_OFFSET",
+            f"{named(null)}: null where a map belongs; to copy it would make the task begin at zero",
+            "find out who wrote it; nothing was changed",
+        )
+    odd = [key for key in sorted(snapshot.conflicts) if snapshot.chosen[key] != partition_of(key, partitions)]
+    if odd:
+        yield Refusal(
+            where,
+            "KEY_TWICE",
+            f"{named(odd)}: two partitions hold different offsets, and the newer one is not where the "
+            "workers write",
+            "find out who wrote it, and which offset is right",
+        )
+
+
+def empty_refusals(own: Snapshot) -> Iterator[Refusal]:
+    """Yield why a topic cannot be the truth about a connector."""
+    if not own.values and not own.sentinels:
+        yield Refusal(
+            f"{own.connector} in {own.topic}",
+            "NEVER_MIGRATED",
+            "its own topic holds nothing of it, not even a sentinel: taking it back would delete its offsets "
+            "from the global topic",
+            f"stop it and remove {OFFSETS_TOPIC_KEY} by hand; the global topic may hold its offsets still",
+        )
+
+
+def own_topic_refusals(view: ConnectorView, own: TopicView) -> Iterator[Refusal]:
+    """Yield why a topic that exists cannot be the connector's own."""
+    if own.policy != COMPACT:
+        yield Refusal(
+            view.topic,
+            "NOT_COMPACTED",
+            f"its cleanup.policy is {own.policy or 'the broker default'}: offsets would expire, and Connect "
+            "refuses such a topic",
+            f"name another topic, or set cleanup.policy={COMPACT} on it",
+        )
+    strangers = own.scan.connectors() - view.connectors
+    if own.scan.foreign() or strangers:
+        seen = f"{own.scan.foreign()} records that are no source offsets" if own.scan.foreign() else ""
+        names = f"offsets of {', '.join(sorted(strangers))}, unknown here" if strangers else ""
+        yield Refusal(
+            view.topic,
+            "FOREIGN_KEYS",
+            f"it holds {' and '.join(filter(None, (seen, names)))}",
+            "name another topic with --topic",
+        )
+    misplaced = misplaced_keys(own.scan, view.name)
+    if misplaced:
+        yield Refusal(
+            view.topic,
+            "KEY_MISPLACED",
+            f"{named(misplaced)}: not (only) in the partition that the workers write; tasks would go back at "
+            "a later restart, and a tombstone there could hide the right one",
+            "name another topic with --topic",
+        )
+
+
+def misplaced_keys(scan: Scan, connector: str) -> list[bytes]:
+    """Return the connector's keys with a record in any partition but that of Kafka's partitioner."""
+    places = scan.snapshot(connector).places
+    return sorted(k for k, some in places.items() if some != (partition_of(k, scan.partitions),))
+
+
+# ---- warnings
+
+
+def migration_warnings(view: ConnectorView) -> Iterator[str]:
+    """Yield what deserves a look and stands in nobody's way."""
+    base = view.base_offsets()
+    if base is None or view.base is None:
+        return
+    if base.duplicates:
+        yield f"{named(base.duplicates)}: in more than one partition of {base.topic}; the newest is copied"
+    odd = [key for key in base.offsets if is_unusual_order(key)]
+    if odd:
+        yield (
+            f"{named(odd)}: PATCH of the workers' REST API would write such a partition under a key that no "
+            "task looks up; only its bytes are copied"
+        )
+    if view.shown is not None and _shown_otherwise(view.shown, base, values=view.state.is_stopped):
+        yield "GET offsets shows something else than the topic holds; what the topic holds is copied"
+    if not view.facts.exactly_once and view.records.fenced_since_commit(view.name):
+        yield (
+            "its tasks were fenced once: make sure that exactly.once.source.support is really off for the "
+            "workers, or aborted offsets are taken for real"
+        )
+    if view.own is not None:
+        shared = sorted((view.own.scan.connectors() & view.connectors) - {view.name})
+        if shared:
+            yield f"{view.topic} also holds offsets of {', '.join(shared)}"
+
+
+def _shown_otherwise(seen: list[tuple[Any, Any]], base: Snapshot, *, values: bool) -> bool:
+    """Tell whether GET shows others than the scan; a running connector's values move meanwhile."""
+    raw = {}
+    for key, value in base.offsets.items():
+        parsed = parse_key(key)
+        if parsed is not None and parsed.partition is not None:
+            raw[_canonical(json.loads(parsed.partition))] = _canonical(json.loads(value)) if values else ""
+    rest = {_canonical(p): _canonical(o) if values else "" for p, o in seen if o is not None}
+    return raw != rest
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+# ---- changes
+
+
+def _migration_changes(
+    view: ConnectorView, stale: list[bytes], manifest: Manifest | None
+) -> Iterator[Change]:
+    base = view.base_offsets()
+    if view.own is None and view.spec is not None:
+        kind = f"{view.spec.partitions} partitions, compacted"
+        yield Change("create topic", view.topic, None, kind, "as the workers would create it")
+    yield from stop_changes(view)
+    count = len(base.offsets) if base else 0
+    reason = (
+        "key and value bytes, in one transaction, before the workers look there"
+        if count
+        else "there is no offset: a sentinel says that this was looked at (KIP-618)"
+    )
+    yield Change("copy offsets", f"{view.facts.offsets_topic} -> {view.topic}", None, count, reason)
+    if stale:
+        yield Change(
+            "remove stale offsets",
+            view.topic,
+            len(stale),
+            0,
+            "keys that the global topic does not have; Connect would believe them",
+            "destructive",
+            len(stale),
+        )
+    yield Change(f"set {OFFSETS_TOPIC_KEY}", view.name, view.state.offsets_topic, view.topic, "KIP-618")
+    yield from resume_changes(view.name, initial_state(view.state, manifest))
+
+
+def stop_changes(view: ConnectorView) -> Iterator[Change]:
+    """Yield stopping and fencing."""
+    if not view.state.is_stopped:
+        yield Change("stop", view.name, view.state.state, STOPPED, "no task may write meanwhile")
+    if view.fence_ids:
+        ids = f"{view.fence_ids[0]}..{len(view.fence_ids) - 1}"
+        yield Change("fence", ids, "its tasks'", "fenced", "a frozen worker's task may still write")
+
+
+def initial_state(state: ConnectorState, manifest: Manifest | None) -> str:
+    """Return what a connector does when nobody moves its offsets.
+
+    An interrupted run has stopped it; one that failed or is being moved is meant to run.
+    """
+    if manifest is not None and not manifest.finished and state.is_stopped:
+        return manifest.initial_state
+    return state.state if state.state in (STOPPED, PAUSED) else RUNNING
+
+
+def resume_changes(name: str, initial_state: str) -> Iterator[Change]:
+    """Yield bringing it back to what it did before."""
+    if initial_state != STOPPED:
+        yield Change("resume", name, STOPPED, initial_state, "and watch its offsets")
+
+
+def named(keys: Iterable[bytes]) -> str:
+    """Return the first keys, and how many more there are."""
+    some = sorted(keys)
+    more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+    return ", ".join(map(shown, some[:_NAMED])) + more

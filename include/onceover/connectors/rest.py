@@ -1,0 +1,303 @@
+"""The workers' REST API: every answer is checked, and every error says what to do next.
+
+Questions go to a worker that is named, or to any that answers. Commands go to one worker, which passes them
+to the leader; a rebalance (409) is waited for. Nothing here touches ``/offsets`` but GET: PATCH writes keys
+that no task finds, and DELETE deletes the wrong half (measured on 3.9 to 4.3).
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Final, NamedTuple, Self
+from urllib.parse import quote
+
+import httpx
+
+from onceover.connectors.model import ConnectorState, TaskState
+from onceover.connectors.settings import RestSettings
+from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.kafka.backoff import Backoff, Deadline
+
+_CONNECT_TIMEOUT_S: Final = 5.0
+# A question that only needs the worker's memory; one that is frozen accepts connections and never answers.
+PROBE_TIMEOUT_S: Final = 10.0
+# A rebalance: a worker that died is noticed after session.timeout.ms (10 s), then tasks move.
+_REBALANCE_S: Final = 90.0
+_LONGEST_TEXT: Final = 500
+NO_CONNECTOR: Final = "NO_CONNECTOR"
+UNREACHABLE: Final = "WORKER_UNREACHABLE"
+
+
+class WorkerAnswer(NamedTuple):
+    """What a worker says of itself."""
+
+    url: str
+    version: str
+    kafka_cluster_id: str
+
+
+class ConnectRest:
+    """The REST API of one Connect cluster. A context manager; not thread-safe.
+
+    Args:
+        settings: where the workers are.
+        transport: replaces the network in tests.
+    """
+
+    def __init__(self, settings: RestSettings, transport: httpx.BaseTransport | None = None) -> None:
+        self.urls = tuple(url.rstrip("/") for url in settings.urls)
+        self._timeout_s = settings.timeout_s
+        auth = None
+        if settings.username is not None:
+            auth = httpx.BasicAuth(settings.username, settings.password or "")
+        self._client = httpx.Client(
+            auth=auth,
+            verify=_trust(settings),
+            timeout=httpx.Timeout(settings.timeout_s, connect=_CONNECT_TIMEOUT_S),
+            # Workers are addressed directly, as they address each other.
+            trust_env=False,
+            transport=transport,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    # ---- one worker
+
+    def worker(self, url: str) -> WorkerAnswer:
+        """Ask one worker for its version and cluster.
+
+        Raises:
+            Retriable: WORKER_UNREACHABLE, it does not answer.
+        """
+        answer = self._ask("GET", url, "/", timeout_s=PROBE_TIMEOUT_S)
+        document = _json(answer, url)
+        return WorkerAnswer(url, str(document.get("version")), str(document.get("kafka_cluster_id")))
+
+    def state(self, name: str, url: str | None = None) -> ConnectorState:
+        """Return a connector as ``url`` (None: any worker) sees it.
+
+        Raises:
+            UsageError: NO_CONNECTOR, there is none of that name.
+            Retriable: no worker answers.
+        """
+        path = f"/connectors/{quote(name, safe='')}"
+        info = self._get(path, url)
+        try:
+            status = self._get(f"{path}/status", url)
+        except UsageError as error:
+            if error.code != NO_CONNECTOR:
+                raise
+            # It has just been created: no worker has reported about it yet.
+            status = {"connector": {"state": "UNASSIGNED"}, "tasks": []}
+        return _connector_state(name, info, status)
+
+    def config(self, name: str, url: str | None = None) -> dict[str, str]:
+        """Return a connector's configuration; it may hold secrets."""
+        found = self._get(f"/connectors/{quote(name, safe='')}/config", url)
+        return {str(key): str(value) for key, value in found.items() if value is not None}
+
+    # ---- any worker
+
+    def connectors(self) -> tuple[ConnectorState, ...]:
+        """Return every connector of the cluster, by name."""
+        found = self._get("/connectors?expand=info&expand=status")
+        return tuple(
+            _connector_state(name, each.get("info", {}), each.get("status", {}))
+            for name, each in sorted(found.items())
+        )
+
+    def offsets(self, name: str) -> list[tuple[Any, Any]]:
+        """Return what GET offsets shows, as pairs of partition and offset; neither source nor proof."""
+        found = self._get(f"/connectors/{quote(name, safe='')}/offsets")
+        return [(each.get("partition"), each.get("offset")) for each in found.get("offsets", [])]
+
+    def put_config(self, name: str, config: Mapping[str, str]) -> None:
+        """Put a connector's configuration.
+
+        Raises:
+            Retriable: no answer: the workers may have it or not.
+            NeedsOperator: CONFIG_REFUSED, the workers refuse it; nothing was changed.
+        """
+        self._command("PUT", f"/connectors/{quote(name, safe='')}/config", dict(config))
+
+    def stop(self, name: str) -> None:
+        """Ask for the connector to be stopped (KIP-875); returns before it is."""
+        self._command("PUT", f"/connectors/{quote(name, safe='')}/stop")
+
+    def resume(self, name: str) -> None:
+        """Ask for the connector to run; returns before it does."""
+        self._command("PUT", f"/connectors/{quote(name, safe='')}/resume")
+
+    def pause(self, name: str) -> None:
+        """Ask for the connector to be paused: its tasks exist and do nothing."""
+        self._command("PUT", f"/connectors/{quote(name, safe='')}/pause")
+
+    # ---- plumbing
+
+    def _get(self, path: str, url: str | None = None) -> dict[str, Any]:
+        answer = self._settled(path, url)
+        return _json(answer, url or self.urls[0])
+
+    def _command(self, method: str, path: str, body: Mapping[str, str] | None = None) -> None:
+        """Send a command that may be sent twice, until the workers take it.
+
+        A frozen leader is replaced after its session timeout; until then the others cannot pass it on.
+        """
+        backoff, deadline = Backoff(0.2, 2.0), Deadline(_REBALANCE_S)
+        while True:
+            answer = self._ask(method, self._alive(), path, body)
+            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR and not _is_rebalance(answer):
+                _check(answer, path)
+                return
+            backoff.pause(deadline, _not_now(answer, path))
+
+    def _settled(self, path: str, url: str | None) -> httpx.Response:
+        """Ask until no rebalance is in the way."""
+        backoff, deadline = Backoff(0.2, 2.0), Deadline(_REBALANCE_S)
+        while True:
+            answer = self._any(path) if url is None else self._ask("GET", url, path, None, PROBE_TIMEOUT_S)
+            if not _is_rebalance(answer):
+                _check(answer, path)
+                return answer
+            backoff.pause(deadline, _not_now(answer, path))
+
+    def _any(self, path: str) -> httpx.Response:
+        return self._ask("GET", self._alive(), path)
+
+    def _alive(self) -> str:
+        """Return the first worker that answers: a frozen one takes requests and leaves them lying."""
+        problem: Retriable | None = None
+        for url in self.urls:
+            try:
+                return self.worker(url).url
+            except Retriable as error:
+                problem = error
+        if problem is None:
+            raise UsageError("no worker is named", resolve="name the workers' addresses under `rest`")
+        raise problem
+
+    def _ask(
+        self,
+        method: str,
+        url: str,
+        path: str,
+        body: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> httpx.Response:
+        limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
+        timeout = httpx.Timeout(limit_s, connect=min(_CONNECT_TIMEOUT_S, limit_s))
+        try:
+            return self._client.request(method, url + path, json=body, timeout=timeout)
+        except httpx.HTTPError as error:
+            raise Retriable(
+                f"the worker at {url} does not answer",
+                code=UNREACHABLE,
+                where=url,
+                seen=str(error) or type(error).__name__,
+                resolve="start the worker, or correct its address under `rest`, then run again",
+            ) from error
+
+
+def _is_rebalance(answer: httpx.Response) -> bool:
+    return bool(answer.status_code == httpx.codes.CONFLICT)
+
+
+def _not_now(answer: httpx.Response, path: str) -> Retriable:
+    rebalance = _is_rebalance(answer)
+    return Retriable(
+        "the workers rebalance and take no request" if rebalance else "the workers cannot do that now",
+        code="REBALANCE" if rebalance else "WORKER_ERROR",
+        where=f"{answer.request.method} {path}",
+        seen=f"HTTP {answer.status_code}: {_words(answer)}",
+        resolve="wait until they are done, then run again",
+    )
+
+
+def _trust(settings: RestSettings) -> ssl.SSLContext | bool:
+    if settings.ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=str(settings.ca_file))
+    except (OSError, ssl.SSLError) as error:
+        raise UsageError(
+            f"the certificate authority of the workers cannot be read: {error}", where=str(settings.ca_file)
+        ) from error
+
+
+def _check(answer: httpx.Response, path: str) -> None:
+    status = answer.status_code
+    if answer.is_success:
+        return
+    where, seen = f"{answer.request.method} {path}", f"HTTP {status}: {_words(answer)}"
+    if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        raise UsageError(
+            "the workers refuse the login of their REST API",
+            code="REST_LOGIN",
+            where=where,
+            seen=f"HTTP {status}",
+            resolve="correct the name and password of the workers' REST API",
+        )
+    if status == httpx.codes.NOT_FOUND:
+        raise UsageError(
+            "there is no such connector",
+            code=NO_CONNECTOR,
+            where=where,
+            seen=seen,
+            resolve="see `onceover connectors list`",
+        )
+    if status >= httpx.codes.INTERNAL_SERVER_ERROR:
+        raise _not_now(answer, path)
+    raise NeedsOperator("the workers refuse it", code="CONFIG_REFUSED", where=where, seen=seen)
+
+
+def _words(answer: httpx.Response) -> str:
+    """Return the worker's own words, cut short."""
+    try:
+        text = str(answer.json().get("message", ""))
+    except (ValueError, AttributeError):
+        text = answer.text
+    return text.strip()[:_LONGEST_TEXT]
+
+
+def _json(answer: httpx.Response, url: str) -> dict[str, Any]:
+    try:
+        document = answer.json()
+    except ValueError:
+        document = None
+    if not answer.is_success or not isinstance(document, dict):
+        raise UsageError(
+            f"what answers at {url} is no Connect worker",
+            code="NO_WORKER",
+            where=url,
+            seen=f"HTTP {answer.status_code}",
+            resolve="correct the address under `rest`",
+        )
+    return document
+
+
+def _connector_state(name: str, info: Mapping[str, Any], status: Mapping[str, Any]) -> ConnectorState:
+    connector = status.get("connector", {})
+    tasks = tuple(
+        TaskState(int(t["id"]), str(t["state"]), str(t.get("worker_id", "")), t.get("trace"))
+        for t in status.get("tasks", [])
+    )
+    return ConnectorState(
+        name=name,
+        type=str(info.get("type") or status.get("type") or "unknown").lower(),
+        state=str(connector.get("state", "UNASSIGNED")),
+        tasks=tasks,
+        config={str(k): str(v) for k, v in info.get("config", {}).items() if v is not None},
+        trace=connector.get("trace"),
+    )

@@ -1,0 +1,54 @@
+"""Putting a connector's offsets back where a resumed connector has gone back behind them."""
+
+from __future__ import annotations
+
+from onceover.connectors.keys import Moved
+from onceover.connectors.model import ConnectorOutcome, Outcome
+from onceover.connectors.planning import named
+from onceover.connectors.run import Run
+from onceover.connectors.scan import scan_topic
+from onceover.connectors.steps import StepName, reached
+from onceover.connectors.watching import Progress
+from onceover.errors import NeedsOperator
+
+
+def restore(run: Run, seen: Progress) -> ConnectorOutcome:
+    """Stop a connector that went back, and put offsets and configuration back as the manifest has them.
+
+    Connect writes each offset to the global topic too: both are restored. Where anything has gone on from
+    the manifest's offsets, nothing is restored: records behind it are written already, and to go back to
+    the manifest would repeat them.
+
+    Raises:
+        NeedsOperator: WENT_ON_ELSEWHERE, as just said; the connector stays stopped.
+    """
+    reached(StepName.RESTORE)
+    run.stop_and_fence()
+    access, config, values = run.context.access, run.view.state.config, run.manifest.values
+    topics = {run.manifest.to_topic, run.manifest.from_topic}
+    own = [access.own_site(config, topic) for topic in sorted(topics - {access.global_topic})]
+    sites = [*own, *access.return_sites(config)]
+    onward: set[bytes] = set()
+    for site in sites:
+        now = scan_topic(site.cluster, site.topic, site.isolation).snapshot(run.name)
+        onward.update(Progress.between(values, now).keys(Moved.FORWARD, Moved.CHANGED))
+    if onward:
+        raise NeedsOperator(
+            f"{run.name} went back on {named(seen.back)} and has gone on from {named(onward)}",
+            code="WENT_ON_ELSEWHERE",
+            where=run.name,
+            expected="no offset lower than in the manifest",
+            seen=f"{len(seen.back)} lower, {len(onward)} newer",
+            resolve="it is stopped: decide for each source partition which offset is right (the manifest has "
+            "those before), write it raw, then resume it",
+        )
+    for site in sites:
+        run.overwrite([site], values)
+    run.configure(run.manifest.former)
+    lowered = len(seen.back)
+    return run.finish(
+        Outcome.FAILED,
+        f"{lowered} of its offsets went back after it was resumed ({named(seen.back)}): it is stopped, its "
+        "offsets and its configuration are as before; records it wrote meanwhile are repeated",
+        seen,
+    )

@@ -1,0 +1,110 @@
+"""What our own principal must be allowed to do, asked before anything is changed.
+
+A missing right is one message with principal, operation and resource. Asking fences nobody: what would be
+fenced is named with a producer id that never existed, and the broker checks the right before the id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Final
+
+from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka.admin import AclOperation, AdminClient
+
+from onceover.errors import Retriable, UsageError
+from onceover.kafka import calls
+from onceover.kafka.admin import NOT_AUTHORIZED
+from onceover.kafka.cluster import ClientSettings, Cluster, failure
+from onceover.txn.classify import Action, Api, classify
+
+_TIMEOUT_S: Final = 30.0
+# No coordinator hands it out: ids grow from 0 in blocks of 1000.
+_NO_PRODUCER: Final = ((1 << 62) + 1, 0)
+
+
+def principal_of(settings: ClientSettings) -> str:
+    """Return the principal that a client appears as, as far as its own settings tell."""
+    username = settings.properties.get("sasl.username")
+    if username:
+        return f"User:{username}"
+    if settings.properties.get("ssl.certificate.location") or settings.properties.get(
+        "ssl.keystore.location"
+    ):
+        return "the principal of the client's certificate"
+    if settings.properties.get("sasl.mechanism") or settings.properties.get("sasl.mechanisms"):
+        return "the principal of the client's login"
+    return "User:ANONYMOUS"
+
+
+@contextmanager
+def needing(settings: ClientSettings, operation: str, resource: str) -> Iterator[None]:
+    """Name who lacks which right where the broker only says "not authorized"."""
+    try:
+        yield
+    except UsageError as error:
+        if error.code != NOT_AUTHORIZED:
+            raise
+        raise missing(settings, operation, resource) from error
+
+
+def missing(settings: ClientSettings, operation: str, resource: str) -> UsageError:
+    """Return the error for one missing right."""
+    who = principal_of(settings)
+    return UsageError(
+        f"{who} may not {operation} {resource} on {settings.alias}",
+        code=NOT_AUTHORIZED,
+        where=settings.alias,
+        expected=f"ALLOW {operation} on {resource} for {who}",
+        seen="refused by the broker",
+        resolve="grant it; `onceover connectors acls` lists what every principal needs",
+    )
+
+
+def check_topic(settings: ClientSettings, topic: str, operations: Sequence[str]) -> None:
+    """Check that we may do each of these operations on a topic that exists.
+
+    Raises:
+        UsageError: NOT_AUTHORIZED.
+        Retriable: the cluster does not answer.
+    """
+    client = AdminClient({**settings.properties, "socket.timeout.ms": int(_TIMEOUT_S * 1000)})
+    asked = client.describe_topics(
+        TopicCollection([topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_S
+    )
+    try:
+        found = asked[topic].result().authorized_operations or []
+    except KafkaException as error:
+        raise Retriable(
+            f"{settings.alias} does not describe topic {topic}: {error.args[0].str()}",
+            resolve=f"check that {settings.alias} is up, then run again",
+        ) from error
+    allowed = {operation.name for operation in found if isinstance(operation, AclOperation)}
+    for operation in operations:
+        if operation not in allowed:
+            raise missing(settings, operation, f"topic {topic}")
+
+
+def check_transactional_ids(cluster: Cluster, names: Sequence[str]) -> None:
+    """Check that we may write as each of these transactional ids; nothing is fenced or aborted.
+
+    Raises:
+        UsageError: NOT_AUTHORIZED.
+        Retriable: a coordinator is away.
+    """
+    for name in names:
+        with needing(cluster.config, "WRITE", f"transactional id {name}"):
+            cluster.retry(partial(_probe, cluster, name))
+
+
+def _probe(cluster: Cluster, name: str) -> None:
+    connection = cluster.coordinator(name, calls.TRANSACTION)
+    answer = calls.end_txn(connection, name, _NO_PRODUCER, commit=False, version=3)
+    action = classify(Api.END_TXN, answer.error_code)
+    if action is Action.UNAUTHORIZED:
+        raise failure(cluster.alias, Api.END_TXN, action, answer.error_code, name)
+    if action is Action.REFRESH_AND_RETRY:
+        cluster.forget_coordinator(name, calls.TRANSACTION)
+        raise Retriable(f"the coordinator of {name} moves")

@@ -1,0 +1,266 @@
+"""What every operation on one connector is made of: each step announced, written down, and safe to repeat."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from onceover.connectors.access import ConnectAccess, Site
+from onceover.connectors.copying import check_overwritten, overwrite_entries
+from onceover.connectors.lifecycle import Lifecycle, check_not_failed
+from onceover.connectors.manifest import Manifest, ManifestStore, file_name
+from onceover.connectors.model import (
+    OFFSETS_TOPIC_KEY,
+    RUNNING,
+    STOPPED,
+    ConnectorOutcome,
+    ConnectorState,
+    Isolation,
+    Outcome,
+    Snapshot,
+    WorkerFacts,
+)
+from onceover.connectors.rights import needing
+from onceover.connectors.scan import Scan, scan_topic
+from onceover.connectors.settings import Wish
+from onceover.connectors.steps import StepName, reached
+from onceover.connectors.view import ConnectorView, Observer
+from onceover.connectors.watching import Progress, watch
+from onceover.connectors.write import write_in_transaction, write_plainly
+from onceover.engine.leader import fence
+from onceover.errors import NeedsOperator
+
+Tell = Callable[[str], None]
+MIGRATE: Final = "migrate"
+HARD: Final = "downgrade-hard"
+SOFT: Final = "downgrade-soft"
+OPERATIONS: Final = (MIGRATE, HARD, SOFT)
+_LEAST_WATCH_S: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the operations of one run share.
+
+    Args:
+        access: the Connect cluster.
+        facts: its workers, as just asked.
+        wish: what was asked for.
+        tell: hears of progress, a line at a time.
+    """
+
+    access: ConnectAccess
+    facts: WorkerFacts
+    wish: Wish
+    tell: Tell
+
+    @property
+    def store(self) -> ManifestStore:
+        """Where manifests are."""
+        return ManifestStore(self.access.settings.home)
+
+    @property
+    def observer(self) -> Observer:
+        """What looks at connectors."""
+        return Observer(self.access, self.facts)
+
+    def journal_path(self, connector: str) -> Path:
+        """Return the journal of a connector."""
+        return self.access.settings.home / "journal" / f"{file_name(connector)}.jsonl"
+
+    def lifecycle(self) -> Lifecycle:
+        """Return what commands connectors."""
+        return Lifecycle(self.access.rest, self.facts.workers, exactly_once=self.facts.exactly_once)
+
+    @property
+    def watch_s(self) -> float:
+        """How long a resumed connector is watched."""
+        given = self.wish.watch_s
+        return max(_LEAST_WATCH_S, 2 * self.access.flush_interval_s) if given is None else given
+
+    @property
+    def settle_s(self) -> float:
+        """Between the two looks that must be equal where no fence holds."""
+        given = self.wish.settle_s
+        return self.access.flush_interval_s if given is None else given
+
+
+class Run:
+    """One operation on one connector.
+
+    Args:
+        context: of the run.
+        view: the connector as it was planned with.
+        manifest: what this run writes down.
+        done: told each change that was made.
+    """
+
+    def __init__(
+        self, context: Context, view: ConnectorView, manifest: Manifest, done: Callable[[str], None]
+    ) -> None:
+        self.context = context
+        self.view = view
+        self.manifest = manifest
+        self.lifecycle = context.lifecycle()
+        self._done = done
+
+    @property
+    def name(self) -> str:
+        return self.view.name
+
+    def tell(self, text: str) -> None:
+        """Say what happens."""
+        self.context.tell(f"{self.name}: {text}")
+
+    def note(self, step: str, what: str, *, finished: bool = False) -> None:
+        """Write a step down as done; ``what`` is the plan's change that it made."""
+        self.manifest = self.manifest.with_step(step, finished=finished)
+        self.context.store.save(self.manifest)
+        self._done(what)
+
+    # ---- standing still
+
+    def stop_and_fence(self) -> None:
+        """Stop the connector, and make sure that no task of it can write any more.
+
+        Raises:
+            Retriable: it did not stop in time.
+            NeedsOperator: somebody writes although it is stopped, and nothing can fence it.
+            UsageError: a right is missing.
+        """
+        self.tell("stopping")
+        self.lifecycle.stop(self.name)
+        self.note("stop", "stop")
+        if self.view.fence_ids:
+            self.tell(f"fencing {len(self.view.fence_ids)} transactional ids of its tasks")
+            cluster = self.context.access.home(self.view.state.config)
+            for transactional_id in self.view.fence_ids:
+                reached(StepName.FENCE)
+                with needing(cluster.config, "WRITE", f"transactional id {transactional_id}"):
+                    fence(cluster, transactional_id)
+            self.note("fence", "fence")
+
+    def settled_scan(self, site: Site) -> Scan:
+        """Read a topic once nobody can write a connector's offsets any more.
+
+        Raises:
+            NeedsOperator: STILL_WRITING, two reads a flush interval apart differ.
+        """
+        reached(StepName.SNAPSHOT)
+        first = scan_topic(site.cluster, site.topic, site.isolation)
+        if self.context.facts.exactly_once:
+            return first
+        # Nothing fences a task without exactly-once. One that a worker gave up on still commits once.
+        settle_s = self.context.settle_s
+        self.tell(f"waiting {settle_s:g} s to see that nobody writes: without exactly-once nothing fences")
+        time.sleep(settle_s)
+        self.lifecycle.check_alive(self.name)
+        second = scan_topic(site.cluster, site.topic, site.isolation)
+        if second.snapshot(self.name).values != first.snapshot(self.name).values:
+            raise NeedsOperator(
+                f"offsets of {self.name} change although it is stopped",
+                code="STILL_WRITING",
+                where=str(site),
+                expected=f"two equal looks {settle_s:g} s apart",
+                seen="another task writes: of a frozen worker, or of another Connect cluster",
+                resolve="find and end it, then run again; the connector stays stopped",
+            )
+        return second
+
+    def check_unchanged(self, site: Site, config: Mapping[str, str]) -> None:
+        """See to it that offsets and configuration are those of the manifest, and the connector is stopped.
+
+        Raises:
+            NeedsOperator: CHANGED_SINCE, and what.
+        """
+        self.lifecycle.check_alive(self.name)
+        now = scan_topic(site.cluster, site.topic, site.isolation).snapshot(self.name)
+        same_config = self.manifest.has_config(config) and (
+            (config.get(OFFSETS_TOPIC_KEY) or None) == self.manifest.former
+        )
+        if now.offsets == self.manifest.values and same_config:
+            return
+        what = "its offsets" if same_config else "its configuration"
+        raise NeedsOperator(
+            f"{what} changed while {self.name} was stopped",
+            code="CHANGED_SINCE",
+            where=str(site) if same_config else self.name,
+            expected="as in the manifest",
+            seen="other offsets" if same_config else "another configuration",
+            resolve="find out who did it, then run again: it begins anew; the connector stays stopped",
+        )
+
+    # ---- changing
+
+    def overwrite(self, sites: list[Site], values: Mapping[bytes, bytes]) -> None:
+        """Make shared topics say ``values``, and check that their readers see them.
+
+        For readers of what is committed in one transaction; for readers that also take what was aborted
+        without one: an attempt that fails must not leave anything that they would believe.
+        """
+        access = self.context.access
+        for site in sites:
+            scan = scan_topic(site.cluster, site.topic, site.isolation)
+            entries = overwrite_entries(values, scan, self.name)
+            if entries:
+                reached(StepName.COPY_BEGIN)
+                settings = site.cluster.config
+                if site.isolation is Isolation.READ_COMMITTED:
+                    write_in_transaction(settings, site.topic, access.own_id(self.name), entries)
+                else:
+                    write_plainly(settings, site.topic, entries)
+                reached(StepName.COPIED)
+            reached(StepName.VERIFY)
+            check_overwritten(values, scan_topic(site.cluster, site.topic, site.isolation), self.name)
+
+    def configure(self, topic: str | None) -> None:
+        """Give the stopped connector another offsets topic, None for the global one; keep the rest."""
+        access = self.context.access
+        config = dict(access.rest.config(self.name))
+        config.pop(OFFSETS_TOPIC_KEY, None)
+        if topic is not None:
+            config[OFFSETS_TOPIC_KEY] = topic
+        reached(StepName.CONFIGURE)
+        self.lifecycle.configure(self.name, config)
+        reached(StepName.CONFIGURED)
+        self.note("configure", f"set {OFFSETS_TOPIC_KEY}")
+
+    # ---- going on
+
+    def resume(self) -> bool:
+        """Bring the connector back to what it did; False where it does not run then."""
+        initial = self.manifest.initial_state
+        if initial == STOPPED:
+            return False
+        self.tell("resuming")
+        reached(StepName.RESUME)
+        self.lifecycle.resume(self.name, initial)
+        self.note("resume", "resume")
+        return initial == RUNNING
+
+    def watch(self, site: Site) -> Progress:
+        """Compare the connector's offsets with the manifest's for some time."""
+        seconds = self.context.watch_s
+        self.tell(f"watching its offsets for at most {seconds:g} s")
+
+        def look() -> Snapshot:
+            return scan_topic(site.cluster, site.topic, site.isolation).snapshot(self.name)
+
+        return watch(self.manifest.values, look, self._states, seconds)
+
+    def _states(self) -> list[ConnectorState]:
+        states = self.lifecycle.states(self.name)
+        for state in states:
+            check_not_failed(state)
+        return states
+
+    def finish(self, outcome: Outcome, message: str, progress: Progress | None = None) -> ConnectorOutcome:
+        """Write down that nothing is left to do."""
+        reached(StepName.FINISH)
+        self.note("finish", "finish", finished=True)
+        return ConnectorOutcome(
+            self.name, outcome, message, facts={} if progress is None else progress.facts()
+        )

@@ -1,0 +1,194 @@
+"""Reading an offsets topic as it is: key bytes, the last value of each, and where it stands.
+
+Invariant: a scan holds everything that was in the log when it began, as a reader of the given isolation sees
+it. It never ends before an open transaction: with one, workers read the topic to another end than we do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from onceover.connectors.keys import parse_key
+from onceover.connectors.model import Isolation, RawOffset, Snapshot
+from onceover.engine.peek import PartitionReader
+from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka import calls
+from onceover.kafka.backoff import Backoff, Deadline
+from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
+
+# A transaction of another connector that shares the topic ends within this; one that its owner left open is
+# aborted after transaction.timeout.ms, 60 s by default.
+PATIENCE_S: Final = 75.0
+OPEN_TRANSACTION: Final = "OPEN_TRANSACTION"
+TOPIC_MISSING: Final = "OFFSETS_TOPIC_MISSING"
+_LEVELS: Final = {
+    Isolation.READ_COMMITTED: calls.READ_COMMITTED,
+    Isolation.READ_UNCOMMITTED: calls.READ_UNCOMMITTED,
+}
+
+
+@dataclass(frozen=True)
+class Scan:
+    """An offsets topic as one reader sees it.
+
+    Args:
+        topic: where; ``isolation`` how.
+        partitions: how many it has.
+        latest: the last record of each key in each partition.
+        unkeyed: how many records have no key.
+        end_offsets: how far each partition was read.
+        taken_at_ms: when the scan began.
+    """
+
+    topic: str
+    isolation: Isolation
+    partitions: int
+    latest: Mapping[tuple[bytes, int], RawOffset]
+    unkeyed: int
+    end_offsets: Mapping[int, int]
+    taken_at_ms: int
+
+    def snapshot(self, connector: str) -> Snapshot:
+        """Return what it holds of one connector.
+
+        A key of several partitions has the value that was written last by the records' times. Where values
+        differ the key is among ``conflicts``: workers may see another one.
+        """
+        values: dict[bytes, RawOffset] = {}
+        places: dict[bytes, list[int]] = {}
+        conflicts: set[bytes] = set()
+        sentinels: set[bytes] = set()
+        for (key, partition), record in sorted(self.latest.items()):
+            parsed = parse_key(key)
+            if parsed is None or parsed.connector != connector:
+                continue
+            if parsed.is_sentinel:
+                if record.value is not None:
+                    sentinels.add(key)
+                continue
+            places.setdefault(key, []).append(partition)
+            other = values.get(key)
+            if other is not None and other.value != record.value:
+                conflicts.add(key)
+            if other is None or record.timestamp_ms > other.timestamp_ms:
+                values[key] = record
+        return Snapshot(
+            connector=connector,
+            topic=self.topic,
+            isolation=self.isolation,
+            values={key: record.value for key, record in values.items()},
+            chosen={key: record.partition for key, record in values.items()},
+            places={key: tuple(some) for key, some in places.items()},
+            conflicts=frozenset(conflicts),
+            sentinels=frozenset(sentinels),
+            end_offsets=self.end_offsets,
+            taken_at_ms=self.taken_at_ms,
+        )
+
+    def connectors(self) -> set[str]:
+        """Return the names of all connectors that have an offset or a sentinel here."""
+        keys = (parse_key(key) for (key, _), record in self.latest.items() if record.value is not None)
+        return {key.connector for key in keys if key is not None}
+
+    def foreign(self) -> int:
+        """Return how many records are no offsets of Connect at all."""
+        kinds = Counter(
+            parse_key(key) is None for (key, _), record in self.latest.items() if record.value is not None
+        )
+        return kinds[True] + self.unkeyed
+
+
+def scan_topic(cluster: Cluster, topic: str, isolation: Isolation, patience_s: float = PATIENCE_S) -> Scan:
+    """Read an offsets topic from its beginning to the end that it has now.
+
+    Args:
+        patience_s: how long an open transaction is waited for.
+
+    Raises:
+        Retriable: a broker is away, or OPEN_TRANSACTION.
+        UsageError: not authorized.
+        NeedsOperator: OFFSETS_TOPIC_MISSING.
+    """
+    taken_at_ms = time.time_ns() // 1_000_000
+    partitions = partitions_in(cluster, topic)
+    starts = cluster.retry(lambda: cluster.list_offsets(partitions, calls.EARLIEST))
+    ends = _ends(cluster, partitions, isolation, patience_s)
+    latest: dict[tuple[bytes, int], RawOffset] = {}
+    unkeyed = 0
+    for record in _records(cluster, starts, ends, isolation):
+        if record.key:
+            latest[record.key, record.partition] = record
+        else:
+            unkeyed += 1
+    return Scan(
+        topic=topic,
+        isolation=isolation,
+        partitions=len(partitions),
+        latest=latest,
+        unkeyed=unkeyed,
+        end_offsets={tp.partition: end for tp, end in ends.items()},
+        taken_at_ms=taken_at_ms,
+    )
+
+
+def partitions_in(cluster: Cluster, topic: str) -> list[TopicPartition]:
+    """Return the partitions of a topic.
+
+    Raises:
+        NeedsOperator: OFFSETS_TOPIC_MISSING.
+    """
+    info = cluster.retry(lambda: cluster.topics([topic])).get(topic)
+    if info is None:
+        raise NeedsOperator(
+            f"there is no topic {topic} on {cluster.alias}",
+            code=TOPIC_MISSING,
+            where=cluster.alias,
+            resolve="check offset.storage.topic, and that the client reaches the workers' Kafka cluster",
+        )
+    return [TopicPartition(topic, number) for number in sorted(info.partitions)]
+
+
+def _ends(
+    cluster: Cluster, partitions: list[TopicPartition], isolation: Isolation, patience_s: float
+) -> dict[TopicPartition, int]:
+    """Return the high watermarks of now, once a reader of this isolation can read up to them."""
+    ends = cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST, calls.READ_UNCOMMITTED))
+    if isolation is Isolation.READ_UNCOMMITTED:
+        return ends
+    backoff, deadline = Backoff(0.05, 1.0), Deadline(patience_s)
+    while True:
+        stable = cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST))
+        behind = [tp for tp in partitions if stable[tp] < ends[tp]]
+        if not behind:
+            return ends
+        held = Retriable(
+            f"a transaction is open in {', '.join(map(str, behind))}",
+            code=OPEN_TRANSACTION,
+            where=cluster.alias,
+            expected=f"readable up to offset {ends[behind[0]]}",
+            seen=f"readable up to offset {stable[behind[0]]}",
+            resolve="wait until its producer ends it or transaction.timeout.ms is over, then run again; "
+            "tasks that start meanwhile would begin at zero",
+        )
+        backoff.pause(deadline, held)
+
+
+def _records(
+    cluster: Cluster,
+    starts: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    isolation: Isolation,
+) -> Iterator[RawOffset]:
+    for tp, end in ends.items():
+        if starts[tp] >= end:
+            continue
+        with PartitionReader(cluster, tp, _LEVELS[isolation]) as reader:
+            for record in reader.records(starts[tp], end):
+                yield RawOffset(
+                    tp.partition, record.offset, record.timestamp, record.key or b"", record.value
+                )

@@ -1,0 +1,68 @@
+"""Whether a connector's own topic is right, and whether the connector goes on from what was copied. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from onceover.connectors.keys import holds_null
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.model import ConnectorOutcome, Outcome
+from onceover.connectors.planning import COMPACT, misplaced_keys, named
+from onceover.connectors.view import ConnectorView
+from onceover.connectors.watching import Progress
+
+
+def judge(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
+    """Return the verdict about a connector as it is now.
+
+    FAILED for what would make a task go back, UNVERIFIABLE where nothing shows that it goes on, DONE
+    otherwise.
+    """
+    if view.problems:
+        first = view.problems[0]
+        return ConnectorOutcome(view.name, Outcome.REFUSED, f"{first.message}; {first.resolve}")
+    if view.configured is None:
+        return ConnectorOutcome(
+            view.name,
+            Outcome.UNVERIFIABLE,
+            f"its offsets are in {view.facts.offsets_topic}, with all others'",
+        )
+    wrong = list(_violations(view))
+    if wrong:
+        return ConnectorOutcome(view.name, Outcome.FAILED, "; ".join(wrong))
+    return _progress(view, manifest)
+
+
+def _violations(view: ConnectorView) -> Iterator[str]:
+    own = view.own_offsets()
+    if own is None or view.own is None:
+        yield f"topic {view.configured} does not exist"
+        return
+    if view.own.policy != COMPACT:
+        yield f"cleanup.policy of {view.configured} is {view.own.policy}: offsets expire"
+    misplaced = misplaced_keys(view.own.scan, view.name)
+    if misplaced:
+        yield f"{named(misplaced)}: not in the one partition that the workers write"
+    null = [key for key, value in own.values.items() if holds_null(key, value)]
+    if null:
+        yield f"{named(null)}: null where a map belongs"
+    if not own.values and not own.sentinels:
+        yield f"{view.configured} holds nothing of it, not even a sentinel: it was never migrated"
+
+
+def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
+    own = view.own_offsets()
+    if own is None or manifest is None or manifest.offsets is None or manifest.to_topic != view.configured:
+        return ConnectorOutcome(
+            view.name,
+            Outcome.UNVERIFIABLE,
+            f"{view.configured} is in order, but there is no manifest to compare its offsets with",
+        )
+    progress = Progress.between(manifest.values, own)
+    if progress.back:
+        outcome, message = Outcome.FAILED, f"{named(progress.back)}: lower than what was copied, or gone"
+    elif not progress.went_on:
+        outcome, message = Outcome.UNVERIFIABLE, "byte-equal to what was copied: it has not gone on yet"
+    else:
+        outcome, message = Outcome.DONE, f"goes on from what was copied to {view.configured}"
+    return ConnectorOutcome(view.name, outcome, message, facts=progress.facts())

@@ -1,0 +1,240 @@
+"""Looking at a connector: its configuration, its offsets where they are and where they go, and our rights.
+
+Reads only. What cannot be read is a refusal of that connector, with its reason; a cluster that is away is an
+error of the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from onceover.connectors.access import ConnectAccess, Site
+from onceover.connectors.configtopic import ConfigRecords, read_config_topic
+from onceover.connectors.model import ConnectorState, Isolation, Snapshot, WorkerFacts
+from onceover.connectors.rights import check_topic, check_transactional_ids, missing, needing
+from onceover.connectors.scan import PATIENCE_S, Scan, scan_topic
+from onceover.engine.plan import Refusal
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.admin import NOT_AUTHORIZED, Admin, TopicSpec
+
+T = TypeVar("T")
+_POLICY: Final = "cleanup.policy"
+_STORAGE: Final = "offset.storage."
+_PARTITIONS: Final = "partitions"
+_REPLICATION: Final = "replication.factor"
+_TIMEOUT_S: Final = 30.0
+# Whoever writes to a topic that no running connector uses yet has no business there: no need to wait long.
+OWN_PATIENCE_S: Final = 15.0
+COPY_RIGHTS: Final = ("DESCRIBE", "READ", "WRITE")
+
+
+@dataclass(frozen=True)
+class TopicView:
+    """An offsets topic: what it holds, and its own ``cleanup.policy`` (None: the broker's)."""
+
+    scan: Scan
+    policy: str | None
+
+
+@dataclass(frozen=True)
+class ConnectorView:
+    """Everything that a plan for one connector is made of.
+
+    Args:
+        state: as the workers report it.
+        facts: the Connect cluster.
+        topic: of its own, as asked for.
+        base: where its offsets are without one; None where that could not be read.
+        own: its topic, None where it does not exist.
+        spec: what the topic is created as.
+        fence_ids: transactional ids of its tasks; none without exactly-once.
+        records: the workers' configuration topic.
+        connectors: every connector of the cluster.
+        shown: what GET offsets says, None where it says nothing.
+        problems: what stands in the way of looking, or a right that is missing.
+    """
+
+    state: ConnectorState
+    facts: WorkerFacts
+    topic: str
+    base: TopicView | None = None
+    own: TopicView | None = None
+    spec: TopicSpec | None = None
+    fence_ids: tuple[str, ...] = ()
+    records: ConfigRecords = field(default_factory=ConfigRecords)
+    connectors: frozenset[str] = frozenset()
+    shown: list[tuple[Any, Any]] | None = None
+    problems: tuple[Refusal, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.state.name
+
+    @property
+    def configured(self) -> str | None:
+        """The topic of its own that it has now; the global one by name is none."""
+        topic = self.state.offsets_topic
+        return None if topic == self.facts.offsets_topic else topic
+
+    def base_offsets(self) -> Snapshot | None:
+        """What the place without a topic of its own holds of it."""
+        return None if self.base is None else self.base.scan.snapshot(self.name)
+
+    def own_offsets(self) -> Snapshot | None:
+        """What its own topic holds of it."""
+        return None if self.own is None else self.own.scan.snapshot(self.name)
+
+
+class Observer:
+    """Looks at connectors of one Connect cluster. Used for one operation.
+
+    Args:
+        access: belongs to the caller.
+        facts: as just read.
+        patience_s: how long an open transaction is waited for.
+    """
+
+    def __init__(self, access: ConnectAccess, facts: WorkerFacts, patience_s: float = PATIENCE_S) -> None:
+        self._access = access
+        self._facts = facts
+        self._patience_s = patience_s
+
+    def look(self, name: str, topic: str, *, probe_rights: bool = True) -> ConnectorView:
+        """Return a connector as it is now.
+
+        Args:
+            topic: of its own that it has or gets.
+            probe_rights: also ask whether we may do what is needed.
+
+        Raises:
+            UsageError: NO_CONNECTOR.
+            Retriable: a cluster is away.
+        """
+        access, problems = self._access, _Problems(name)
+        state = access.rest.state(name)
+        if state.type != "source":
+            return ConnectorView(state, self._facts, topic)
+        records = problems.attempt(self._records, ConfigRecords())
+        base_site = problems.attempt(lambda: access.base_site(state.config), None)
+        own_site = problems.attempt(lambda: access.own_site(state.config, topic), None)
+        base = None if base_site is None else problems.attempt(lambda: self.topic_view(base_site), None)
+        used = state.offsets_topic == topic
+        own = None if own_site is None else problems.attempt(lambda: self._own(own_site, used=used), None)
+        ids = [access.task_id(name, n) for n in range(records.fence_count(name, state.config))]
+        view = ConnectorView(
+            state=state,
+            facts=self._facts,
+            topic=topic,
+            base=base,
+            own=own,
+            spec=self._spec(topic, base),
+            fence_ids=tuple(ids) if self._facts.exactly_once else (),
+            records=records,
+            connectors=frozenset(each.name for each in access.rest.connectors()),
+            shown=self._shown(name),
+        )
+        if probe_rights and own_site is not None and not problems.found:
+            problems.attempt(lambda: self._check_rights(view, own_site), None)
+        return replace(view, problems=tuple(problems.found))
+
+    def topic_view(self, site: Site, patience_s: float | None = None) -> TopicView:
+        """Read an offsets topic as the workers do; an open transaction is waited for."""
+        patience_s = self._patience_s if patience_s is None else patience_s
+        with needing(site.cluster.config, "READ", f"topic {site.topic}"):
+            scan = scan_topic(site.cluster, site.topic, site.isolation, patience_s)
+        return TopicView(scan, self._policy(site))
+
+    def uncommitted(self, site: Site) -> Scan:
+        """Read a topic without waiting for open transactions, aborted records included."""
+        with needing(site.cluster.config, "READ", f"topic {site.topic}"):
+            return scan_topic(site.cluster, site.topic, Isolation.READ_UNCOMMITTED)
+
+    def _own(self, site: Site, *, used: bool) -> TopicView | None:
+        """Read a connector's own topic, None when there is none of that name.
+
+        One that is not in use yet is read without waiting: what is open there is a killed run's own.
+        """
+        with needing(site.cluster.config, "DESCRIBE", f"topic {site.topic}"):
+            found = site.cluster.retry(lambda: site.cluster.topics([site.topic]))
+        if site.topic not in found:
+            return None
+        return self.topic_view(site) if used else TopicView(self.uncommitted(site), self._policy(site))
+
+    def _policy(self, site: Site) -> str | None:
+        configs = Admin(site.cluster.config).topic_configs([site.topic])
+        for error in configs.failures.values():
+            if error.code == NOT_AUTHORIZED:
+                raise missing(site.cluster.config, "DESCRIBE_CONFIGS", f"topic {site.topic}") from error
+            raise error
+        return configs.overrides.get(site.topic, {}).get(_POLICY)
+
+    def _records(self) -> ConfigRecords:
+        cluster, topic = self._access.worker_cluster, self._access.config_topic
+        with needing(cluster.config, "READ", f"topic {topic}"):
+            return read_config_topic(cluster, topic)
+
+    def _shown(self, name: str) -> list[tuple[Any, Any]] | None:
+        try:
+            return self._access.rest.offsets(name)
+        except (Retriable, NeedsOperator, UsageError):
+            # Only looked at to warn: workers before 3.6 lack it, and some connectors' offsets break it.
+            return None
+
+    def _spec(self, topic: str, base: TopicView | None) -> TopicSpec | None:
+        """Return the topic as a worker itself would create it."""
+        if base is None:
+            return None
+        worker = self._access.settings.worker
+        own = {k.removeprefix(_STORAGE): v for k, v in worker.items() if k.startswith(_STORAGE)}
+        partitions = int(own.pop(_PARTITIONS, base.scan.partitions))
+        replication = own.pop(_REPLICATION, None)
+        own.pop("topic", None)
+        factor = self._replication(base.scan.topic) if replication is None else int(replication)
+        return TopicSpec(topic, partitions, factor, {**own, _POLICY: "compact"})
+
+    def _replication(self, topic: str) -> int:
+        """Return the replication factor of the global topic: the worker's configuration does not say."""
+        client = AdminClient(dict(self._access.worker_cluster.config.properties))
+        try:
+            found = client.list_topics(self._access.global_topic, timeout=_TIMEOUT_S).topics
+        except KafkaException as error:
+            raise Retriable(f"topic {topic} cannot be described: {error.args[0].str()}") from error
+        partitions = found[self._access.global_topic].partitions
+        return min((len(each.replicas) for each in partitions.values()), default=-1)
+
+    def _check_rights(self, view: ConnectorView, site: Site) -> None:
+        settings = site.cluster.config
+        check_transactional_ids(site.cluster, [*view.fence_ids, self._access.own_id(view.name)])
+        if view.own is not None:
+            check_topic(settings, site.topic, COPY_RIGHTS)
+        elif view.spec is not None and view.configured is None:
+            for error in Admin(settings).try_create([view.spec], validate_only=True).values():
+                if error.code == NOT_AUTHORIZED:
+                    raise missing(settings, "CREATE", f"topic {site.topic}") from error
+                raise error
+
+
+class _Problems:
+    """Turns errors that concern one connector into refusals."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self.found: list[Refusal] = []
+
+    def attempt(self, step: Callable[[], T], otherwise: T) -> T:
+        try:
+            return step()
+        except (UsageError, NeedsOperator) as error:
+            self.found.append(refusal_of(self._name, error))
+            return otherwise
+
+
+def refusal_of(name: str, error: OnceoverError) -> Refusal:
+    """Return an error as what a plan refuses."""
+    seen = f" (expected: {error.expected}; seen: {error.seen})" if error.expected and error.seen else ""
+    return Refusal(name, error.code, error.message + seen, error.resolve or "see docs/connectors.md")
