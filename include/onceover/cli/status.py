@@ -11,6 +11,7 @@ from onceover.config.load import find_flow_files, load_flow
 from onceover.config.runsettings import AT_LEAST_ONCE
 from onceover.engine.status import flow_status
 from onceover.engine.topicstatus import describe_topics
+from onceover.engine.verified import describe_verified
 from onceover.wiring.flows import open_clusters, rules
 
 _EXAMPLES: Final = """examples:
@@ -62,6 +63,8 @@ def describe(status: dict[str, Any]) -> str:
     driver = status["driver"]
     if driver and status["state"] == "stopped" and not driver["alive"]:
         lines.append(f"  no sign of life from its driver for {driver['silent_ms'] / 1000:.0f} s")
+    if status["generation"]:
+        lines.append(f"  {describe_verified(status['verified'])}")
     if status["partitions"]:
         lines.append(
             f"  {'partition':40} {'lane':>4} {'state':12} {'position':>12} {'source LSO':>12} {'lag':>10}"

@@ -14,6 +14,7 @@ from onceover.engine.scope import Rules, explain
 from onceover.engine.statelog import StateLog
 from onceover.engine.stops import Stop
 from onceover.engine.topicstatus import topic_entries
+from onceover.engine.verified import Verified, flow_entry, partition_entry, read_verified
 from onceover.errors import OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
@@ -39,6 +40,7 @@ class _Facts:
     known: dict[str, Enrolment] = field(default_factory=dict)
     enrolments: dict[str, Enrolment] = field(default_factory=dict)
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
+    verified: dict[TopicPartition, Verified] = field(default_factory=dict)
     committed: dict[TopicPartition, calls.CommittedOffset] = field(default_factory=dict)
     lsos: dict[TopicPartition, int] = field(default_factory=dict)
     high_watermarks: dict[TopicPartition, int] = field(default_factory=dict)
@@ -77,6 +79,7 @@ def flow_status(flow: str, source: Cluster, target: Cluster, rules: Rules | None
         "last_commit_ms": facts.last_commit_ms,
         "lag_offsets": sum(p["lag_offsets"] or 0 for p in partitions),
         "oldest_missing_s": max((p["oldest_missing_s"] or 0.0 for p in partitions), default=0.0),
+        "verified": flow_entry(p["verified"] for p in partitions if p["partition"] is not None),
         "driver": _driver(facts),
         "partitions": partitions,
         "topics": [] if rules is None else _topics(facts, source, rules),
@@ -115,6 +118,7 @@ def _read_state(facts: _Facts, flow: str, target: Cluster) -> None:
     facts.enrolments = {target: e for target, e in facts.known.items() if e.active}
     facts.heartbeat = other.get(names.HEARTBEAT)
     facts.refused = other.get(names.REFUSED, {}).get("refused", [])
+    facts.verified = read_verified(other)
     for key, value in other.items():
         if key.startswith(names.STOP_PREFIX):
             facts.stops[TopicPartition(*names.split_partition_key(key))] = Stop.from_json(value)
@@ -244,6 +248,7 @@ def _partition(facts: _Facts, enrolment: Enrolment, source: TopicPartition) -> d
         "lag_offsets": lag,
         "oldest_missing_s": round(facts.oldest_s[source], 3) if source in facts.oldest_s else 0.0,
         "target_end": _target_end(committed, facts.target_ends.get(target)),
+        "verified": _verified(facts, enrolment, target, committed),
         "stop": None
         if stop is None
         else {
@@ -264,14 +269,30 @@ def _open(facts: _Facts, source: TopicPartition, position: int | None) -> int:
 
 
 def _target_end(committed: calls.CommittedOffset | None, end: int | None) -> int | None:
-    if committed is not None:
-        try:
-            meta = ProgressMeta.decode(committed.metadata)
-        except OnceoverError:
-            return end
-        if meta is not None:
-            return meta.target_end
-    return end
+    meta = _meta(committed)
+    return end if meta is None else meta.target_end
+
+
+def _verified(
+    facts: _Facts, enrolment: Enrolment, target: TopicPartition, committed: calls.CommittedOffset | None
+) -> dict[str, Any] | None:
+    meta = _meta(committed)
+    # Newer in the progress, after an operator's repair.
+    ids = (str(enrolment.source_id), str(enrolment.target_id))
+    if meta is not None:
+        ids = (meta.source_topic_id, meta.target_topic_id)
+    position = None if committed is None else committed.offset
+    return partition_entry(facts.verified.get(target), ids, position, time.time() * 1000)
+
+
+def _meta(committed: calls.CommittedOffset | None) -> ProgressMeta | None:
+    """Return what stands beside a position; None where nothing does, or nothing that can be read."""
+    if committed is None:
+        return None
+    try:
+        return ProgressMeta.decode(committed.metadata)
+    except OnceoverError:
+        return None
 
 
 def _refused(facts: _Facts, rules: Rules | None) -> list[dict[str, Any]]:
@@ -300,6 +321,7 @@ def _not_enrolled(refusal: Mapping[str, Any], target_topic: str) -> dict[str, An
         "lag_offsets": None,
         "oldest_missing_s": None,
         "target_end": None,
+        "verified": None,
         "stop": {"code": refusal["code"], "message": refusal["message"], "resolve": refusal["resolve"]},
     }
 

@@ -1,0 +1,97 @@
+"""What an audit has proven of a flow's partitions, as ``status`` shows it. Pure.
+
+Invariant: a watermark counts for the two topics that it was proven of (topic ids), never for others of the
+same name. It is written by the audit only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, NamedTuple
+
+from onceover.engine import names
+from onceover.model import TopicPartition
+
+_VERSION: Final = 1
+
+
+class Verified(NamedTuple):
+    """A partition's verified watermark.
+
+    Args:
+        offset: source offset up to which everything is proven, exclusive.
+        at_ms: when the bounds of that audit were fixed, in ms since 1970.
+        ids: topic ids of source and target.
+    """
+
+    offset: int
+    at_ms: int
+    ids: tuple[str, str]
+
+
+def read_verified(values: Mapping[str, Any]) -> dict[TopicPartition, Verified]:
+    """Return the watermarks among the state's values, by target partition; another version's are left out."""
+    found = {}
+    for key, value in values.items():
+        if key.startswith(names.VERIFIED_PREFIX) and value.get("v") == _VERSION:
+            tp = TopicPartition(*names.split_partition_key(key))
+            found[tp] = Verified(value["offset"], value["at_ms"], (value["source_id"], value["target_id"]))
+    return found
+
+
+def partition_entry(
+    verified: Verified | None, ids: tuple[str, str], position: int | None, now_ms: float
+) -> dict[str, Any] | None:
+    """Return ``verified`` of a partition in ``status``; None where nothing is proven.
+
+    Args:
+        verified: its watermark.
+        ids: topic ids of source and target as the flow copies them now.
+        position: next source offset to copy.
+        now_ms: the time, in ms since 1970.
+    """
+    if verified is None or verified.ids != ids:
+        return None
+    return {
+        "offset": verified.offset,
+        "at_ms": verified.at_ms,
+        "age_s": round(max(0.0, (now_ms - verified.at_ms) / 1000), 3),
+        "offsets_since": None if position is None else max(0, position - verified.offset),
+    }
+
+
+def flow_entry(entries: Iterable[Mapping[str, Any] | None]) -> dict[str, Any] | None:
+    """Return ``verified`` of a flow: how old the recovery point is that can be proven.
+
+    ``age_s`` is the oldest partition's; None while a partition has none. None altogether without a partition
+    that has one.
+    """
+    every = list(entries)
+    known = [entry for entry in every if entry is not None]
+    if not known:
+        return None
+    whole = len(known) == len(every)
+    return {
+        "partitions": len(known),
+        "of": len(every),
+        "at_ms": min(entry["at_ms"] for entry in known) if whole else None,
+        "age_s": max(entry["age_s"] for entry in known) if whole else None,
+        "offsets_since": sum(entry["offsets_since"] or 0 for entry in known),
+    }
+
+
+def describe_verified(entry: Mapping[str, Any] | None) -> str:
+    """Return it as a line for people."""
+    if entry is None:
+        return "never audited"
+    since = f"{entry['offsets_since']} offsets copied since"
+    if entry["age_s"] is None:
+        return f"verified: {entry['partitions']} of {entry['of']} partitions, {since}"
+    return f"verified up to {_age(entry['age_s'])} ago, {since}"
+
+
+def _age(seconds: float) -> str:
+    for unit_s, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= 2 * unit_s:
+            return f"{seconds / unit_s:.0f} {name}"
+    return f"{seconds:.0f} s"

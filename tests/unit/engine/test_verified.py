@@ -1,0 +1,100 @@
+"""The verified watermark in ``status``: how old the recovery point is that can be proven."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from onceover.audit.watermark import Watermark
+from onceover.engine import names
+from onceover.engine.verified import (
+    Verified,
+    describe_verified,
+    flow_entry,
+    partition_entry,
+    read_verified,
+)
+from onceover.model import TopicPartition
+
+_IDS = (str(UUID(int=1)), str(UUID(int=2)))
+_TP = TopicPartition("orders", 3)
+_MARK = Watermark(
+    offset=90,
+    target_offset=95,
+    source_id=UUID(int=1),
+    target_id=UUID(int=2),
+    timestamp_ms=5,
+    at_ms=1_000_000,
+)
+
+
+def _entry(verified: Verified | None, *, position: int | None = 100, now_ms: float = 1_060_000) -> Any:
+    return partition_entry(verified, _IDS, position, now_ms)
+
+
+def test_what_the_audit_writes_is_read() -> None:
+    """Two modules, one below the other, agree about one value."""
+    values = {names.verified_key(*_TP): _MARK.to_json(), "stop/orders/3": {"v": 1}}
+
+    assert read_verified(values) == {_TP: Verified(90, 1_000_000, _IDS)}
+
+
+def test_another_version_is_left_out() -> None:
+    """A newer Onceover's value is not half understood."""
+    assert read_verified({names.verified_key(*_TP): {**_MARK.to_json(), "v": 2}}) == {}
+
+
+def test_entry_tells_age_and_what_came_since() -> None:
+    """The numbers that a person plans a failover with."""
+    entry = _entry(Verified(90, 1_000_000, _IDS))
+
+    assert entry == {"offset": 90, "at_ms": 1_000_000, "age_s": 60.0, "offsets_since": 10}
+
+
+@pytest.mark.parametrize("ids", [(_IDS[0], "other"), ("other", _IDS[1])])
+def test_watermark_of_another_topic_of_the_same_name_does_not_count(ids: tuple[str, str]) -> None:
+    """A topic that was made anew holds other records: nothing of it is proven."""
+    assert _entry(Verified(90, 1_000_000, ids)) is None
+
+
+def test_clock_that_runs_behind_gives_no_negative_age() -> None:
+    """The audit ran on another machine."""
+    assert _entry(Verified(90, 1_000_000, _IDS), now_ms=999_000)["age_s"] == 0
+
+
+def test_oldest_partition_is_the_flow() -> None:
+    """A recovery point holds for all partitions, so it is as old as the oldest."""
+    entries = [_entry(Verified(90, at_ms, _IDS)) for at_ms in (1_000_000, 1_050_000)]
+
+    told = flow_entry(entries)
+
+    assert told == {"partitions": 2, "of": 2, "at_ms": 1_000_000, "age_s": 60.0, "offsets_since": 20}
+    assert describe_verified(told) == "verified up to 60 s ago, 20 offsets copied since"
+
+
+def test_partition_without_a_watermark_leaves_the_flow_without_an_age() -> None:
+    """An age would claim a recovery point that does not exist."""
+    told = flow_entry([_entry(Verified(90, 1_000_000, _IDS)), None])
+
+    assert told is not None
+    assert (told["age_s"], told["at_ms"]) == (None, None)
+    assert describe_verified(told) == "verified: 1 of 2 partitions, 10 offsets copied since"
+
+
+def test_flow_without_watermarks_was_never_audited() -> None:
+    """Also one without partitions."""
+    assert flow_entry([None, None]) is None
+    assert flow_entry([]) is None
+    assert describe_verified(None) == "never audited"
+
+
+@pytest.mark.parametrize(
+    ("age_s", "text"), [(5, "5 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (180_000, "2 d")]
+)
+def test_age_is_told_in_a_unit_that_people_use(age_s: float, text: str) -> None:
+    """Two of a unit at least, so that it is not off by half."""
+    entry = {"partitions": 1, "of": 1, "age_s": age_s, "offsets_since": 0}
+
+    assert describe_verified(entry) == f"verified up to {text} ago, 0 offsets copied since"
