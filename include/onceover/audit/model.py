@@ -186,10 +186,10 @@ class Finding:
 
     Args:
         kind: what is wrong.
-        source: partition it is from; None when nothing on the source is like it.
-        source_offset: of the record there.
-        target: partition it is in; None when it is nowhere.
-        target_offset: of the record there.
+        source: partition it is from; of a PHANTOM, whose copy the target partition is (None: nobody's).
+        source_offset: of the record there; None when nothing there is like it.
+        target: partition it is in; of a LOST, the one it should be in.
+        target_offset: of the record there; None when it is nowhere.
         field: of an ALTERED (also an altered and MISROUTED) record: ``Field`` names, joined by a comma.
         detail: one sentence with offsets and counts, never payload.
         payload: both records, only when it was asked for.
