@@ -33,6 +33,8 @@ from onceover.wire.progress import ProgressMeta
 
 log = logging.getLogger(__name__)
 
+# Most transactions are shorter, and a running flow is this far behind only when it cannot keep up.
+SETTLE_S: Final = 10.0
 # Commit markers reach the data's partitions within milliseconds of the progress; a broker may restart.
 _MARKERS_S: Final = 30.0
 
@@ -130,7 +132,7 @@ class Wish:
 
     topics: tuple[str, ...] = ()
     since_ms: int | None = None
-    settle_s: float = 10.0
+    settle_s: float = SETTLE_S
 
     def selects(self, topic: str) -> bool:
         """Tell whether a source topic was asked for."""
@@ -197,6 +199,7 @@ class _Surveyor:
         asked = self._asked(here)
         here = self._settled(here)
         progress = self._reached(layout, here)
+        here = self._up_to(here, progress)
         there = self._target_logs(progress)
         again = self._progress()
         watermarks = read_watermarks(self._state.others)
@@ -243,6 +246,20 @@ class _Surveyor:
             if deadline.passed:
                 return found
             backoff.pause(deadline, Retriable("a transaction is open on the source"))
+
+    def _up_to(
+        self, logs: Mapping[TopicPartition, Log], progress: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, Log]:
+        """Move the ends of logs that the flow has copied beyond the end of the beginning."""
+        past = [
+            tp
+            for tp, log_ in logs.items()
+            if (at := progress.get(self._pairs.get(tp, tp))) is not None and at.offset > log_.stable
+        ]
+        now = self._source.retry(lambda: self._source.list_offsets(past, calls.LATEST))
+        moved = {tp: replace(logs[tp], stable=at, end=max(at, logs[tp].end)) for tp, at in now.items()}
+        # Whatever is there behind the position came later than the audit began.
+        return {**logs, **{tp: _until(each, progress[self._pairs[tp]].offset) for tp, each in moved.items()}}
 
     def _stable_now(self, logs: Mapping[TopicPartition, Log]) -> dict[TopicPartition, Log]:
         stable = self._source.retry(lambda: self._source.list_offsets(logs, calls.LATEST))
@@ -342,6 +359,11 @@ def _log(info: TopicInfo, config: Mapping[str, str], start: int, stable: int, en
         expires="delete" in policies and not kept,
         stamped=config.get("message.timestamp.type") == "LogAppendTime",
     )
+
+
+def _until(log_: Log, position: int) -> Log:
+    stable = min(log_.stable, position)
+    return replace(log_, stable=stable, end=max(stable, min(log_.end, position)))
 
 
 def _copied_ids(enrolment: Enrolment, meta: ProgressMeta | None) -> tuple[UUID, UUID]:

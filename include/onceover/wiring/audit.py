@@ -18,9 +18,9 @@ from onceover.audit.evidence import Examined
 from onceover.audit.examine import examine
 from onceover.audit.lookup import Lookup
 from onceover.audit.model import Mode, Side
-from onceover.audit.ranges import StoredPair, borders, cut, holes
+from onceover.audit.ranges import RANGE_BYTES, StoredPair, borders, cut, holes
 from onceover.audit.result import PartitionResult
-from onceover.audit.survey import Seen, Survey, Wish, survey
+from onceover.audit.survey import SETTLE_S, Seen, Survey, Wish, survey
 from onceover.audit.watermark import Watermark, write_watermarks
 from onceover.audit.work import TASK_RANGES
 from onceover.config.flowfile import Flow
@@ -45,14 +45,16 @@ class AuditWish:
             time (ISO 8601) at the records from then on.
         sample: how many ranges to read; None for all.
         show_payload: findings carry keys and values.
-        range_bytes: of a range; only tests change it.
+        range_bytes: of a range, about; what a first comparison names is no finer.
+        settle_s: how long to wait for what is under way at the start.
     """
 
     topics: tuple[str, ...] = ()
     since: str = WATERMARK
     sample: int | None = None
     show_payload: bool = False
-    range_bytes: int | None = None
+    range_bytes: int = RANGE_BYTES
+    settle_s: float = SETTLE_S
 
     def survey_wish(self) -> Wish:
         """Return what the survey looks at.
@@ -71,7 +73,7 @@ class AuditWish:
                 ) from error
         if self.sample is not None and self.sample < 1:
             raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
-        return Wish(self.topics, since_ms)
+        return Wish(self.topics, since_ms, self.settle_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,7 @@ def _plan(flow: Flow, wish: AuditWish, seen: Seen, index: MapIndex) -> Plan:
     pair = StoredPair(index.store, seen.source, seen.target, seen.since)
     bounds = bound(seen, pair, from_watermark=wish.since == WATERMARK, handled=flow.handler is not None)
     proposed = borders(pair.records()) if bounds.mode is Mode.RECORDS else ()
-    ranges = cut(bounds, proposed, wish.range_bytes) if wish.range_bytes else cut(bounds, proposed)
+    ranges = cut(bounds, proposed, wish.range_bytes)
     return Plan(bounds, tuple(ranges), holes=tuple(holes(pair.records())), untimed=seen.untimed)
 
 
