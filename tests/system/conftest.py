@@ -103,14 +103,18 @@ class AskingRun:
         question: dict[str, Any] = self.airflow.call("GET", self._details)
         return question
 
-    def answer(self, option: str) -> dict[str, str]:
-        """Answer as a person, no faster than one could; return the tasks' states at the end, which is good.
+    def choose(self, *options: str) -> None:
+        """Answer as a person, no faster than one could.
 
         An answer that comes before the scheduler has seen that the asking process ended makes Airflow 3.3.2
         take the resumed task for a killed one: it asks again, or fails.
         """
         wait_until(self._seen_by_scheduler, _STEP_TIMEOUT_S, "the asking process has ended")
-        self.airflow.call("PATCH", self._details, {"chosen_options": [option], "params_input": {}})
+        self.airflow.call("PATCH", self._details, {"chosen_options": list(options), "params_input": {}})
+
+    def answer(self, option: str) -> dict[str, str]:
+        """Answer as a person; return the tasks' states at the end, which is good."""
+        self.choose(option)
         assert self.question(after_try=self._asking["try_number"]) is None
         return self.states
 
@@ -176,9 +180,21 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
 
 
 @pytest.fixture(scope="session")
-def airflow(session_home: Path, flows: Path) -> Iterator[AirflowStandalone]:
+def connect_files(session_home: Path) -> Path:
+    """The directory of Connect files; tests that have a Connect cluster put one there."""
+    folder = session_home / "connect-files"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def airflow(session_home: Path, flows: Path, connect_files: Path) -> Iterator[AirflowStandalone]:
     """Airflow on SQLite, as `make up` starts it."""
-    environ = {"ONCEOVER_FLOWS": str(flows), "ONCEOVER_HOME": str(session_home / "var")}
+    environ = {
+        "ONCEOVER_FLOWS": str(flows),
+        "ONCEOVER_CONNECT": str(connect_files),
+        "ONCEOVER_HOME": str(session_home / "var"),
+    }
     plugins = PROJECT / "plugins"
     with AirflowStandalone.start(
         session_home / "airflow", dags=PROJECT / "dags", plugins=plugins, environ=environ

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ HEAVY = (
     "pyarrow",
     "pandas",
     "onceover.engine",
+    "onceover.connectors",
     "onceover.spark",
 )
 
@@ -56,7 +58,12 @@ def test_dag_files_import_nothing_heavy(tmp_path: Path) -> None:
 
 def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
     """Check, copy, report; the report runs after a failed copy, too, and does not hide it."""
-    assert set(dags) == COPYING | {"sync_topics", "sync_group_offsets", "seed_progress"}
+    assert set(dags) == COPYING | {
+        "sync_topics",
+        "sync_group_offsets",
+        "seed_progress",
+        "migrate_connector_offsets",
+    }
     for dag in (dags[name] for name in COPYING):
         assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == TASKS
         assert dag.get_task("report_result").is_teardown
@@ -145,4 +152,30 @@ def test_progress_is_planned_approved_and_applied(dags: dict[str, Any]) -> None:
     assert all(task.has_retry_policy and 0 < task.retries <= 10 for task in dag.tasks)
     assert dag.params.get_param("kind").schema["enum"] == ["seed", "adopt"]
     assert (dag.params["apply"], dag.params["replace"], dag.schedule) == (True, False, None)
+    assert dag.doc_md
+
+
+def test_connectors_are_listed_picked_planned_approved_applied_and_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this order. The form offers the Connect files; connectors are asked of the live cluster later."""
+    for name in ("east", "west"):
+        (tmp_path / f"{name}.yaml").write_text(f"connect: {name}\n")
+    monkeypatch.setenv("ONCEOVER_CONNECT", str(tmp_path))
+    dags: dict[str, Any] = DagBag(DAGS, collect_dags=True).dags
+    dag = dags["migrate_connector_offsets"]
+    order = ["list_connectors", "pick_connectors", "plan_migration"]
+    order += ["approve_migration", "apply_migration", "verify_migration"]
+    followers = {a: {b} for a, b in pairwise(order)} | {order[-1]: set()}
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == followers
+    rules = {task.task_id: task.trigger_rule.value for task in dag.tasks}
+    assert {name for name, rule in rules.items() if rule == "none_failed"} == {
+        "plan_migration",
+        "apply_migration",
+        "verify_migration",
+    }
+    assert all(task.has_retry_policy and 0 < task.retries <= 10 for task in dag.tasks)
+    assert dag.params.get_param("connect").schema["enum"] == ["east", "west"]
+    assert not dag.params.get_param("connect").has_value
+    assert (dag.params["connectors"], dag.params["apply"], dag.schedule) == ([], True, None)
     assert dag.doc_md

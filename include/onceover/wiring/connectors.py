@@ -19,9 +19,12 @@ from onceover.config.connectfile import ConnectFile, connect_home
 from onceover.config.workerfile import client_of, principal_of, role_properties
 from onceover.connectors.acltable import WORKERS_CLUSTER, AclWish, Grant, OwnTopic, Role, grants
 from onceover.connectors.listing import Listing
-from onceover.connectors.model import ConnectorState
+from onceover.connectors.migration import Announce, Migration
+from onceover.connectors.model import ConnectorState, MigrationPlan, Report
+from onceover.connectors.planning import default_topic
 from onceover.connectors.rest import ConnectRest
-from onceover.connectors.settings import ConnectSettings, RestSettings
+from onceover.connectors.run import Tell
+from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, Wish
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings
 
@@ -94,6 +97,59 @@ def pick_connectors(file: ConnectFile, names: Sequence[str], *, migrated: bool) 
     return found
 
 
+def plan_connectors(file: ConnectFile, wish: Wish) -> MigrationPlan:
+    """Return what ``connectors apply`` would do. Changes nothing."""
+    with Migration(connect_settings(file)) as migration:
+        return migration.plan(wish)
+
+
+def apply_connectors(file: ConnectFile, wish: Wish, announce: Announce, tell: Tell) -> Report:
+    """Move the connectors' offsets to topics of their own, one connector after the other.
+
+    Args:
+        announce: shown the plan before anything is done.
+        tell: hears of progress, a line at a time.
+    """
+    with Migration(connect_settings(file)) as migration:
+        return migration.apply(wish, announce, tell)
+
+
+def verify_connectors(file: ConnectFile, wish: Wish) -> Report:
+    """Judge the connectors' own topics, and whether they go on from them. Changes nothing."""
+    with Migration(connect_settings(file)) as migration:
+        return migration.verify(wish)
+
+
+def plan_rollback(file: ConnectFile, wish: Wish) -> MigrationPlan:
+    """Return what ``connectors rollback`` would do. Changes nothing."""
+    with Migration(connect_settings(file)) as migration:
+        return migration.plan_rollback(wish)
+
+
+def rollback_connectors(file: ConnectFile, wish: Wish, announce: Announce, tell: Tell) -> Report:
+    """Undo runs that did not get to their end; arguments as of :func:`apply_connectors`."""
+    with Migration(connect_settings(file)) as migration:
+        return migration.rollback(wish, announce, tell)
+
+
+def plan_downgrade(file: ConnectFile, wish: Wish, mode: DowngradeMode) -> MigrationPlan:
+    """Return what ``connectors downgrade`` would do. Changes nothing."""
+    with Migration(connect_settings(file)) as migration:
+        return migration.plan_downgrade(wish, mode)
+
+
+def downgrade_connectors(
+    file: ConnectFile, wish: Wish, mode: DowngradeMode, announce: Announce, tell: Tell
+) -> Report:
+    """Move offsets back to the shared topic, or make them ready for workers without exactly-once.
+
+    Args:
+        mode: hard or soft; the others as of :func:`apply_connectors`.
+    """
+    with Migration(connect_settings(file)) as migration:
+        return migration.downgrade(wish, mode, announce, tell)
+
+
 def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None) -> list[Grant]:
     """Return the rights that a migration of these connectors needs, and they themselves after it.
 
@@ -129,7 +185,7 @@ def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None)
 def _own_topic(access: ResolvedConnect, state: ConnectorState, topic: str | None) -> OwnTopic:
     client = access.offsets_client(state.name, state.config)
     cluster = WORKERS_CLUSTER if client is access.kafka else client.properties["bootstrap.servers"]
-    own = topic or state.offsets_topic or f"{access.worker.offsets_topic}-{state.name}"
+    own = topic or state.offsets_topic or default_topic(access.worker.offsets_topic, state.name)
     named = {
         role: _principal(role_properties(access.properties, java, state.config))
         for role, java in _CLIENT_ROLES.items()

@@ -1,0 +1,353 @@
+"""The tasks of the DAG ``migrate_connector_offsets``: plain functions over what ``onceover connectors`` runs.
+
+Invariant: no connector is stopped and no offset written before a person has approved exactly those changes
+of exactly those connectors; what the cluster says anew is compared with what was approved.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
+from airflow.sdk import Asset, AssetAlias, Param, get_current_context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from onceover.config.connectfile import find_connect_files
+from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED
+from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flowcontext import errors_of_ours, log_text
+from onceover_airflow.secrets import environment
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from onceover.config.connectfile import ConnectFile
+    from onceover.connectors.model import MigrationPlan, Report
+    from onceover.connectors.settings import Wish
+
+log = logging.getLogger(__name__)
+
+# Outlet under which migrated connectors are announced: which they are is known at run time only.
+MIGRATED_ALIAS: Final = "onceover_connectors_migrated"
+LIST_TASK: Final = "list_connectors"
+PICK_TASK: Final = "pick_connectors"
+PLAN_TASK: Final = "plan_migration"
+APPLY_TASK: Final = "apply_migration"
+_UNASKED: Final = "connectors are listed when the question is put"
+_TEMPORARY: Final = 5
+
+
+def connect_params() -> dict[str, Param]:
+    """Return the form's fields. Which connectors there are is asked of the live cluster, after the start."""
+    names = sorted(path.stem for path in find_connect_files())
+    text = "A file in the directory of Connect files, without `.yaml`."
+    fixed: dict[str, Any] = {"type": "string", "title": "Connect cluster"}
+    if not names:
+        connect = Param(**fixed, minLength=1, description_md=f"{text} There is none yet.")
+    elif len(names) == 1:
+        connect = Param(names[0], **fixed, enum=names, description_md=text)
+    else:
+        connect = Param(**fixed, enum=names, description_md=text)
+    return {
+        "connect": connect,
+        "connectors": Param(
+            [],
+            type="array",
+            items={"type": "string"},
+            title="Connectors",
+            description_md="One name a line. Empty: the run asks, and shows what the live cluster has.",
+        ),
+        "topic": Param(
+            "",
+            type="string",
+            title="Offsets topic",
+            description_md="For all of them. Empty: `<global offsets topic>-<connector>` for each.",
+        ),
+        "apply": Param(
+            True, type="boolean", title="Apply", description_md="Off: show the plan and change nothing."
+        ),
+    }
+
+
+def list_connectors(connect: str) -> dict[str, Any]:
+    """Ask the live cluster what it runs; return names. Changes nothing.
+
+    Raises:
+        JobInterrupted: no worker, or no broker, answers; tried again.
+        AirflowFailException: it runs no source connector, or not those that the form names; any other error.
+    """
+    from onceover.wiring import connectors as runs
+
+    with connect_at_hand(connect) as file:
+        listing = runs.list_connectors(file)
+        log_text(log, listing.describe())
+        sources = listing.sources
+        if not sources:
+            raise AirflowFailException(
+                f"Connect cluster {connect} runs no source connector; nothing to migrate"
+            )
+        named = get_current_context()["params"]["connectors"]
+        if named:
+            listing.check(named)
+    return {"connect": connect, "sources": sources, "named": named}
+
+
+def plan_migration(connect: str) -> dict[str, Any]:
+    """Show the plan in the log; return names and counts. Changes nothing.
+
+    Raises:
+        JobInterrupted: no worker, or no broker, answers; tried again.
+        AirflowFailException: nothing can be done for any connector; any other error.
+    """
+    context = get_current_context()
+    wish = _wish(context)
+    planned = read_plan(connect, wish)
+    log_text(log, planned.describe())
+    refused = [plan.name for plan in planned.connectors if plan.blocked]
+    if len(refused) == len(planned.connectors):
+        raise AirflowFailException(_refusals(connect, planned))
+    return {
+        "connect": connect,
+        "connectors": list(wish.connectors),
+        "plan_id": planned.plan_id,
+        "changes": changes_of(planned),
+        "refused": refused,
+    }
+
+
+def read_plan(connect: str, wish: Wish) -> MigrationPlan:
+    """Return the plan as of now."""
+    from onceover.wiring import connectors as runs
+
+    with connect_at_hand(connect) as file:
+        return runs.plan_connectors(file, wish)
+
+
+def apply_migration(connect: str) -> dict[str, Any]:
+    """Move the offsets of the approved connectors; return what became of each.
+
+    Raises:
+        AirflowSkipException: only a plan was asked for, or there is nothing to do.
+        JobInterrupted: no worker, or no broker, answers; tried again, which goes on from there.
+        AirflowFailException: other changes have come since the approval; a connector failed, or waits for
+            somebody's decision (the others are done); any other error.
+    """
+    from onceover.wiring import connectors as runs
+
+    context = get_current_context()
+    approved = context["ti"].xcom_pull(task_ids=PLAN_TASK)
+    if not context["params"]["apply"]:
+        raise AirflowSkipException("only a plan was asked for")
+    if not approved["changes"]:
+        raise AirflowSkipException("nothing to do")
+
+    def check(planned: MigrationPlan) -> None:
+        log_text(log, planned.describe())
+        check_approved(planned, approved["changes"])
+
+    with connect_at_hand(connect) as file:
+        report = runs.apply_connectors(file, _wish(context), check, log.info)
+    return _judged(report)
+
+
+def verify_migration(connect: str) -> dict[str, Any]:
+    """Prove from the live cluster that the migrated connectors go on in their own topics; announce them.
+
+    Raises:
+        AirflowSkipException: nothing was applied.
+        JobInterrupted: no worker, or no broker, answers; tried again.
+        AirflowFailException: something is not as it should be, or cannot be proven.
+    """
+    from onceover.wiring import connectors as runs
+
+    context = get_current_context()
+    if context["ti"].xcom_pull(task_ids=APPLY_TASK) is None:
+        raise AirflowSkipException("nothing was applied")
+    with connect_at_hand(connect) as file:
+        report = runs.verify_connectors(file, _wish(context))
+    verdict = _judged(report)
+    for name in verdict["connectors"]:
+        uri = f"kafka://{connect}/{name}.offsets"
+        context["outlet_events"][AssetAlias(MIGRATED_ALIAS)].add(Asset(uri), extra={"connector": name})
+        log.info("migrated: %s", uri)
+    return verdict
+
+
+def changes_of(planned: MigrationPlan) -> list[str]:
+    """Name what a person approves: what is changed, at which risk. Offsets move on meanwhile."""
+    return [f"{change.what} {change.object} ({change.risk})" for change in planned.changes]
+
+
+def check_approved(planned: MigrationPlan, approved: Sequence[str]) -> None:
+    """Refuse a plan with other changes than those that were approved.
+
+    Fewer are right: a try that was interrupted has done some of them.
+
+    Raises:
+        AirflowFailException: there are others.
+    """
+    others = [change for change in changes_of(planned) if change not in approved]
+    if others:
+        raise AirflowFailException(
+            "the Connect cluster has changed since the plan was made; expected: the approved changes; "
+            f"seen: also {'; '.join(others[:MAX_LISTED])}; to resolve: start the DAG again"
+        )
+
+
+@contextmanager
+def connect_at_hand(ref: str) -> Iterator[ConnectFile]:
+    """Yield the Connect file with its Connections in the environment; errors of ours leave as Airflow's.
+
+    Raises:
+        JobInterrupted: a temporary failure (exit code 5); tried again.
+        AirflowFailException: any other error of ours.
+    """
+    from onceover.config.connectfile import load_connect
+    from onceover_airflow.connections import connect_environment
+
+    with errors_of_ours():
+        file = load_connect(ref)
+        with environment(connect_environment(file)):
+            yield file
+
+
+def _wish(context: Context) -> Wish:
+    from onceover.connectors.settings import Wish
+
+    listed = context["ti"].xcom_pull(task_ids=LIST_TASK)
+    names = listed["named"]
+    if not names:
+        picked = context["ti"].xcom_pull(task_ids=PICK_TASK)
+        names = picked["chosen_options"] if picked else []
+    return Wish(connectors=tuple(names), topic=context["params"]["topic"] or None)
+
+
+def _judged(report: Report) -> dict[str, Any]:
+    """Return names and verdicts of a report that is good.
+
+    Raises:
+        JobInterrupted: something did not answer.
+        AirflowFailException: a connector failed, or waits for somebody.
+    """
+    log_text(log, report.describe())
+    told = f"{report.operation} of Connect cluster {report.connect}:\n{report.describe()}"
+    if report.exit_code == _TEMPORARY:
+        raise JobInterrupted(told)
+    if report.exit_code:
+        raise AirflowFailException(told)
+    return {
+        "connect": report.connect,
+        "connectors": [outcome.name for outcome in report.outcomes],
+        "outcomes": [outcome.outcome.label for outcome in report.outcomes],
+    }
+
+
+def _refusals(connect: str, planned: MigrationPlan) -> str:
+    shown = [f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in planned.refused if r.blocks]
+    return "\n".join([f"Connect cluster {connect}: nothing can be done:", *shown[:MAX_LISTED]])
+
+
+class PickConnectorsOperator(HITLOperator):
+    """Let a person choose among the source connectors that the live cluster has; skipped when the form did.
+
+    :param connect: the Connect file's name (templated)
+    """
+
+    template_fields = ("connect", "subject")
+
+    def __init__(self, *, connect: str, **kwargs: Any) -> None:
+        super().__init__(
+            subject="Connect cluster {{ params.connect }}: connectors to migrate",
+            # What there is to choose is known when the question is put; Airflow demands something before.
+            options=[_UNASKED],
+            multiple=True,
+            response_timeout=ANSWER_WITHIN,
+            **kwargs,
+        )
+        self.connect = connect
+
+    def execute(self, context: Context) -> Any:
+        """Put the question, or skip it.
+
+        Raises:
+            AirflowSkipException: the form named connectors.
+        """
+        listed = context["ti"].xcom_pull(task_ids=LIST_TASK)
+        if listed["named"]:
+            raise AirflowSkipException("the form names the connectors")
+        self.options = listed["sources"]
+        self.body = (
+            f"Source connectors of `{self.connect}`, as its workers list them now. Nothing is changed before "
+            "the plan was shown and approved."
+        )
+        return super().execute(context)
+
+    def validate_chosen_options(self, chosen_options: list[str]) -> None:
+        """Leave the comparison to the API, which knows the options that were really offered."""
+
+
+class ApproveMigrationOperator(ApprovalOperator):
+    """Wait until a person approves the plan; skipped where there is nothing to do.
+
+    Always asked: connectors are stopped for a while. Rejected, or not answered in time, nothing is changed.
+
+    :param connect: the Connect file's name (templated)
+    """
+
+    template_fields = ("connect", "subject")
+
+    def __init__(self, *, connect: str, **kwargs: Any) -> None:
+        super().__init__(
+            subject="Connect cluster {{ params.connect }}: offsets to be moved",
+            defaults=self.REJECT,
+            response_timeout=ANSWER_WITHIN,
+            **kwargs,
+        )
+        self.connect = connect
+
+    def execute(self, context: Context) -> Any:
+        """Put the question, or skip it.
+
+        Raises:
+            AirflowSkipException: there is nothing to ask.
+            JobInterrupted: no worker, or no broker, answers; tried again.
+            AirflowFailException: the plan has changed since it was made.
+        """
+        planned = context["ti"].xcom_pull(task_ids=PLAN_TASK)
+        if not context["params"]["apply"]:
+            raise AirflowSkipException("only a plan was asked for")
+        if not planned["changes"]:
+            raise AirflowSkipException("nothing to do")
+        now = read_plan(self.connect, _wish(context))
+        check_approved(now, planned["changes"])
+        self.body = question(now)
+        return super().execute(context)
+
+
+def question(planned: MigrationPlan) -> str:
+    """Return the plan as Markdown: every change in its order, what is refused, what deserves a look."""
+    rows = [
+        f"| {c.what} | `{c.object}` | {_cell(c.from_)} | {_cell(c.to)} | {c.reason} |"
+        for c in planned.changes[:MAX_LISTED]
+    ]
+    lines = ["| change | of | from | to | why |", "|---|---|---|---|---|", *rows, ""]
+    if len(planned.changes) > MAX_LISTED:
+        lines.append(f"and {len(planned.changes) - MAX_LISTED} more: see the log of `{PLAN_TASK}`.")
+    lines += _listed("Refused", [f"`{r.object}`: {r.message}" for r in planned.refused])
+    warnings = [f"`{plan.name}`: {text}" for plan in planned.connectors for text in plan.warnings]
+    lines += _listed("Look at", warnings)
+    lines.append(
+        "Connectors are done one after the other, and stopped meanwhile. **Reject** changes nothing."
+    )
+    return "\n".join(lines)
+
+
+def _listed(heading: str, texts: Sequence[str]) -> list[str]:
+    return [f"- **{heading}** {text}" for text in texts[:MAX_LISTED]] + ([""] if texts else [])
+
+
+def _cell(value: str | int | None) -> str:
+    return "-" if value is None else str(value)

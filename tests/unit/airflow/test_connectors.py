@@ -1,0 +1,354 @@
+"""The tasks of ``migrate_connector_offsets``: whom they ask, what they refuse unasked, what they hand on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
+from airflow.sdk import AssetAlias
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from onceover.connectors.listing import Listing
+from onceover.connectors.model import (
+    ConnectorOutcome,
+    ConnectorPlan,
+    ConnectorState,
+    MigrationPlan,
+    Outcome,
+    Report,
+    WorkerFacts,
+)
+from onceover.connectors.settings import Wish
+from onceover.engine.plan import Change, Refusal
+from onceover.errors import Retriable, UsageError
+from onceover.wiring import connectors as runs
+from onceover_airflow import connections, connectors
+from onceover_airflow.errors import JobInterrupted
+
+CONNECT = "flights"
+SECRET = "hunter2-planted"
+FACTS = WorkerFacts("4.3.0", "k", "g", "connect-offsets", "connect-configs", True, ("http://w:1",))
+PARAMS = {"connect": CONNECT, "connectors": [], "topic": "", "apply": True}
+LISTING = Listing(
+    CONNECT,
+    "4.3.0",
+    "connect-offsets",
+    True,
+    (ConnectorState("a", "source", "RUNNING"), ConnectorState("sink", "sink", "RUNNING"),
+     ConnectorState("b", "source", "RUNNING")),
+)  # fmt: skip
+
+
+def planned(name: str, *more: Change, refused: bool = False) -> ConnectorPlan:
+    changes = (Change("stop", name, "RUNNING", "STOPPED", "no task may write meanwhile"), *more)
+    refusal = Refusal(name, "NOT_COMPACTED", "its cleanup.policy is delete", "name another topic")
+    return ConnectorPlan(
+        name=name,
+        from_topic="connect-offsets",
+        topic=f"connect-offsets-{name}",
+        changes=() if refused else changes,
+        refusals=(refusal,) if refused else (),
+        warnings=("GET offsets shows something else",),
+    )
+
+
+def plan_of(*plans: ConnectorPlan) -> MigrationPlan:
+    return MigrationPlan.of("migrate", CONNECT, FACTS, plans)
+
+
+class Live:
+    """A Connect cluster: answers with plans in their order, the last one again and again."""
+
+    def __init__(self) -> None:
+        self.plans: list[MigrationPlan] = [plan_of(planned("a"))]
+        self.outcome = Outcome.DONE
+        self.problem: Exception | None = None
+        self.asked: list[Wish] = []
+        self.applied = 0
+
+    def list_connectors(self, _: object) -> Listing:
+        if self.problem is not None:
+            raise self.problem
+        return LISTING
+
+    def plan_connectors(self, _: object, wish: Wish) -> MigrationPlan:
+        self.asked.append(wish)
+        return self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
+
+    def apply_connectors(
+        self, file: object, wish: Wish, announce: Callable[[MigrationPlan], None], _tell: object
+    ) -> Report:
+        announce(self.plan_connectors(file, wish))
+        self.applied += 1
+        return self.verify_connectors(file, wish)
+
+    def verify_connectors(self, _: object, wish: Wish) -> Report:
+        outcomes = tuple(ConnectorOutcome(n, self.outcome, "seen") for n in wish.connectors)
+        return Report("migrate", CONNECT, outcomes)
+
+
+class Context:
+    """A run's context: params, what tasks returned, what was announced."""
+
+    def __init__(self, **params: Any) -> None:
+        self.returned: dict[str, Any] = {}
+        self.assets: list[tuple[str, Mapping[str, Any]]] = []
+        self.values: dict[str, Any] = {
+            "params": {**PARAMS, **params},
+            "ti": self,
+            "outlet_events": {alias: self for alias in (AssetAlias(connectors.MIGRATED_ALIAS),)},
+        }
+
+    def xcom_pull(self, *, task_ids: str) -> Any:
+        return self.returned.get(task_ids)
+
+    def add(self, asset: Any, extra: Mapping[str, Any]) -> None:
+        self.assets.append((asset.uri, extra))
+
+    def after(self, *tasks: Callable[[str], Any]) -> Context:
+        """Run tasks, one after the other, and keep what they return."""
+        ids: dict[Callable[[str], Any], str] = {
+            connectors.list_connectors: connectors.LIST_TASK,
+            connectors.plan_migration: connectors.PLAN_TASK,
+            connectors.apply_migration: connectors.APPLY_TASK,
+        }
+        for task in tasks:
+            self.returned[ids[task]] = task(CONNECT)
+        return self
+
+    def picked(self, *names: str) -> Context:
+        """Answer the question for connectors."""
+        self.returned[connectors.PICK_TASK] = {"chosen_options": list(names)}
+        return self
+
+
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Live:
+    """A Connect file, and a cluster that answers."""
+    cluster = Live()
+    for name in ("list_connectors", "plan_connectors", "apply_connectors", "verify_connectors"):
+        monkeypatch.setattr(runs, name, getattr(cluster, name))
+    monkeypatch.setenv("ONCEOVER_CONNECT", str(tmp_path))
+    (tmp_path / f"{CONNECT}.yaml").write_text(
+        json.dumps(
+            {
+                "connect": CONNECT,
+                "rest": ["http://127.0.0.1:1"],
+                "worker": {
+                    "group.id": "g",
+                    "offset.storage.topic": "connect-offsets",
+                    "config.storage.topic": "connect-configs",
+                },
+                "kafka": {"client": {"bootstrap.servers": "127.0.0.1:1"}},
+            }
+        )
+    )
+    return cluster
+
+
+@pytest.fixture
+def begin(live: Live, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Context]:
+    """Begin a run with the form's values."""
+
+    def begin(**params: Any) -> Context:
+        context = Context(**params)
+        monkeypatch.setattr(connectors, "get_current_context", lambda: context.values)
+        return context
+
+    return begin
+
+
+Begin = Callable[..., Context]
+LIST, PLAN, APPLY = connectors.list_connectors, connectors.plan_migration, connectors.apply_migration
+
+
+def test_connectors_that_the_form_names_are_migrated(begin: Begin, live: Live) -> None:
+    """In the form's order; names and verdicts go into the XComs, and each is announced."""
+    context = begin(connectors=["b", "a"], topic="mine").after(LIST, PLAN, APPLY)
+    assert live.asked[-1] == Wish(connectors=("b", "a"), topic="mine")
+    assert context.returned[connectors.PLAN_TASK]["connectors"] == ["b", "a"]
+    assert connectors.verify_migration(CONNECT)["outcomes"] == ["done", "done"]
+    assert [uri for uri, _ in context.assets] == ["kafka://flights/b.offsets", "kafka://flights/a.offsets"]
+
+
+def test_without_names_a_person_picks_from_what_the_cluster_has(begin: Begin, live: Live) -> None:
+    """Source connectors only, several at once; what was picked is planned."""
+    context = begin().after(LIST)
+    _, question = put(connectors.PickConnectorsOperator, HITLOperator, context)
+    assert (question["options"], question["multiple"]) == (["a", "b"], True)
+    context.picked("b").after(PLAN)
+    assert live.asked == [Wish(connectors=("b",))]
+
+
+def test_the_form_s_names_are_checked_against_the_cluster(begin: Begin) -> None:
+    """Before anything is planned; a sink has no source offsets."""
+    begin(connectors=["aa"])
+    with pytest.raises(AirflowFailException, match=r'there is no connector aa.*did you mean "a"'):
+        connectors.list_connectors(CONNECT)
+    begin(connectors=["sink"])
+    with pytest.raises(AirflowFailException, match="sink is a sink connector"):
+        connectors.list_connectors(CONNECT)
+    context = begin(connectors=["a"]).after(LIST)
+    with pytest.raises(AirflowSkipException, match="the form names the connectors"):
+        put(connectors.PickConnectorsOperator, HITLOperator, context)
+
+
+def test_a_cluster_without_source_connectors_has_nothing_to_pick(
+    begin: Begin, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said at once."""
+    monkeypatch.setattr(runs, "list_connectors", lambda _: Listing(CONNECT, "4.3.0", "o", True, ()))
+    begin()
+    with pytest.raises(AirflowFailException, match="runs no source connector"):
+        connectors.list_connectors(CONNECT)
+
+
+def test_workers_that_are_away_are_tried_again(begin: Begin, live: Live) -> None:
+    """Exit code 5 is; what is wrong for good is not."""
+    live.problem = Retriable("the worker does not answer")
+    begin()
+    with pytest.raises(JobInterrupted, match="does not answer"):
+        connectors.list_connectors(CONNECT)
+    live.problem = UsageError("the workers refuse the login")
+    with pytest.raises(AirflowFailException, match="refuse the login"):
+        connectors.list_connectors(CONNECT)
+    with pytest.raises(AirflowFailException, match='did you mean "flights"'):
+        connectors.list_connectors("fligts")
+
+
+def test_a_plan_alone_changes_nothing(begin: Begin, live: Live) -> None:
+    """Neither asked nor applied."""
+    context = begin(connectors=["a"], apply=False).after(LIST, PLAN)
+    with pytest.raises(AirflowSkipException):
+        put(connectors.ApproveMigrationOperator, ApprovalOperator, context)
+    with pytest.raises(AirflowSkipException):
+        connectors.apply_migration(CONNECT)
+    assert live.applied == 0
+    with pytest.raises(AirflowSkipException):
+        connectors.verify_migration(CONNECT)
+
+
+def test_the_question_shows_the_plan(begin: Begin, live: Live) -> None:
+    """Every change, what is refused, what deserves a look; silence means no."""
+    live.plans = [plan_of(planned("a"), planned("b", refused=True))]
+    context = begin(connectors=["a", "b"]).after(LIST, PLAN)
+    assert context.returned[connectors.PLAN_TASK]["refused"] == ["b"]
+    _, question = put(connectors.ApproveMigrationOperator, ApprovalOperator, context)
+    assert "| stop | `a` | RUNNING | STOPPED | no task may write meanwhile |" in question["body"]
+    assert "**Refused** `b`: its cleanup.policy is delete" in question["body"]
+    assert "**Look at** `a`: GET offsets shows something else" in question["body"]
+    assert question["defaults"] == ["Reject"]
+
+
+def test_nothing_to_do_asks_nobody(begin: Begin, live: Live) -> None:
+    """A connector that was migrated before."""
+    done = ConnectorPlan(name="a", from_topic="connect-offsets", topic="mine")
+    live.plans = [plan_of(done)]
+    context = begin(connectors=["a"]).after(LIST, PLAN)
+    with pytest.raises(AirflowSkipException, match="nothing to do"):
+        put(connectors.ApproveMigrationOperator, ApprovalOperator, context)
+    with pytest.raises(AirflowSkipException, match="nothing to do"):
+        connectors.apply_migration(CONNECT)
+
+
+def test_when_nothing_can_be_done_the_plan_fails_with_the_way_out(begin: Begin, live: Live) -> None:
+    """Nobody is asked to approve refusals."""
+    live.plans = [plan_of(planned("a", refused=True))]
+    begin(connectors=["a"]).after(LIST)
+    with pytest.raises(
+        AirflowFailException, match=r"a: its cleanup\.policy is delete; to resolve: name another"
+    ):
+        connectors.plan_migration(CONNECT)
+
+
+OTHER = Change("remove stale offsets", "connect-offsets-a", 3, 0, "not in the global topic", "destructive", 3)
+
+
+def test_other_changes_than_the_approved_ones_are_not_made(begin: Begin, live: Live) -> None:
+    """Neither asked about nor done: what was approved is what was seen."""
+    live.plans = [plan_of(planned("a")), plan_of(planned("a", OTHER))]
+    context = begin(connectors=["a"]).after(LIST, PLAN)
+    with pytest.raises(AirflowFailException, match="also remove stale offsets connect-offsets-a"):
+        put(connectors.ApproveMigrationOperator, ApprovalOperator, context)
+    with pytest.raises(AirflowFailException, match="start the DAG again"):
+        connectors.apply_migration(CONNECT)
+    assert live.applied == 0
+
+
+def test_a_try_after_an_interruption_finds_less_to_do(begin: Begin, live: Live) -> None:
+    """What is done already is no longer in the plan; the rest was approved."""
+    live.plans = [plan_of(planned("a", OTHER)), plan_of(planned("a"))]
+    begin(connectors=["a"]).after(LIST, PLAN, APPLY)
+    assert live.applied == 1
+
+
+@pytest.mark.parametrize(
+    ("outcome", "error"),
+    [
+        (Outcome.FAILED, AirflowFailException),
+        (Outcome.REFUSED, AirflowFailException),
+        (Outcome.UNVERIFIABLE, AirflowFailException),
+        (Outcome.RETRIABLE, JobInterrupted),
+    ],
+)
+def test_what_did_not_end_well_fails_the_task(
+    begin: Begin, live: Live, outcome: Outcome, error: type[Exception]
+) -> None:
+    """With every connector's verdict; only what is temporary is tried again."""
+    live.outcome = outcome
+    begin(connectors=["a"]).after(LIST, PLAN)
+    with pytest.raises(error, match=f"a: {outcome.label}: seen"):
+        connectors.apply_migration(CONNECT)
+
+
+def test_no_secret_of_the_connect_file_is_shown(
+    live: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Passwords of REST, Kafka and the workers' own file reach the masker; XComs hold names."""
+    path = tmp_path / f"{CONNECT}.yaml"
+    document = json.loads(path.read_text())
+    document |= {
+        "rest_auth": {"username": "u", "password": "${REST_PASSWORD}"},
+        "worker_config": "w.properties",
+    }
+    path.write_text(json.dumps(document))
+    (tmp_path / "w.properties").write_text('producer.sasl.jaas.config=x password="jaas-secret";\n')
+    monkeypatch.setenv("REST_PASSWORD", SECRET)
+    masked: list[str] = []
+    monkeypatch.setattr(connections, "mask_secret", masked.append)
+    with connectors.connect_at_hand(CONNECT) as file:
+        assert SECRET not in repr(file)
+    assert {SECRET, "jaas-secret"} <= set(masked)
+
+
+def put(kind: type[Any], base: type[Any], context: Context) -> tuple[Any, dict[str, Any]]:
+    """Execute an operator with the framework's part replaced; return what it would have asked."""
+    operator = kind(task_id="ask", connect=CONNECT)
+    question: dict[str, Any] = {}
+
+    def ask(self: Any, _: Any) -> None:
+        question.update(body=self.body, options=self.options, defaults=self.defaults, multiple=self.multiple)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "execute", ask)
+        operator.execute(context.values)
+    return operator, question
+
+
+def test_what_was_picked_is_taken_although_the_options_are_not_those_of_the_file(begin: Begin) -> None:
+    """The answer is compared with what was offered, by the API; the operator made anew knows no options."""
+    operator = connectors.PickConnectorsOperator(task_id="pick", connect=CONNECT)
+    answer = {
+        "chosen_options": ["a", "b"],
+        "params_input": {},
+        "responded_at": datetime(2026, 1, 1, tzinfo=UTC),
+        "responded_by_user": {"id": "1", "name": "ann"},
+    }
+    context: Any = {}
+    chosen: Sequence[str] = operator.execute_complete(context, answer)["chosen_options"]
+    assert chosen == ["a", "b"]
