@@ -7,7 +7,7 @@ never make a difference or hide one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -57,6 +57,10 @@ class Mark(NamedTuple):
         """In the order of ``Field``."""
         return self[1:]
 
+    def tells(self, fields: Collection[int]) -> bool:
+        """Return True when a key or a value is among these numbers of ``Field``, and is not null."""
+        return (0 in fields and self.key != _NULL_KEY) or (1 in fields and self.value != _NULL_KEY)
+
 
 def telling(numbers: Sketch) -> npt.NDArray[np.bool_]:
     """Return for each record which of its fields say anything, in the order of ``FIELD_COLUMNS``.
@@ -105,8 +109,12 @@ def sketch(records: Iterable[Rec], *, timed: bool = True) -> Sketch:
 
 def mark_at(numbers: Sketch, index: int) -> Mark:
     """Return the hashes of one record."""
-    _, high, low, key, value, headers, timestamp = numbers[index].item()
-    return Mark(high << 64 | low, key, value, headers, timestamp)
+    return _mark(numbers[index].item())
+
+
+def mark_of(record: Rec, *, timed: bool = True) -> Mark:
+    """Return the hashes of a record that was decoded with the same ``timed``."""
+    return _mark(_row(record, timed))
 
 
 def identities(*sketches: Sketch) -> Iterator[Ids]:
@@ -123,6 +131,11 @@ def identities(*sketches: Sketch) -> Iterator[Ids]:
     for each in sketches:
         yield ids[begin : begin + len(each)]
         begin += len(each)
+
+
+def _mark(row: tuple[int, ...]) -> Mark:
+    _, high, low, key, value, headers, timestamp_ms = row
+    return Mark(high << 64 | low, key, value, headers, timestamp_ms)
 
 
 def _row(record: Rec, timed: bool) -> tuple[int, ...]:
