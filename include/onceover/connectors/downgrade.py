@@ -10,8 +10,8 @@ from onceover.connectors.access import Site
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import ConnectorOutcome, Isolation, Outcome
 from onceover.connectors.onward import OnwardRun
-from onceover.connectors.planning import empty_refusals, initial_state, unfinished, value_refusals
-from onceover.connectors.run import HARD, Context
+from onceover.connectors.planning import empty_refusals, unfinished, value_refusals
+from onceover.connectors.run import HARD
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.view import ConnectorView
 from onceover.engine.plan import Refusal
@@ -37,12 +37,12 @@ class HardRun(OnwardRun):
         """
         if self.view.configured is not None:
             reached(StepName.BEGIN)
-            self.note("begin", "begin")
+            self.note("begin")
             self.stop_and_fence()
             self._take_snapshot()
             self.tell(f"writing {len(self.manifest.values)} offsets to {self.landing.topic}")
             self.overwrite(self.context.access.return_sites(self.view.state.config), self.manifest.values)
-            self.note("copy", "overwrite offsets")
+            self.note("copy", "overwrite offsets", "remove offsets")
             self.check_unchanged(self.own, self.context.access.rest.config(self.name))
             self.tell("configuring the global topic")
             self.configure(None)
@@ -54,7 +54,7 @@ class HardRun(OnwardRun):
         check(*value_refusals(snapshot, scan.partitions), *empty_refusals(snapshot))
         reached(StepName.MANIFEST)
         self.manifest = self.manifest.with_snapshot(snapshot)
-        self.note("snapshot", "snapshot")
+        self.note("snapshot")
 
 
 class SoftRun(OnwardRun):
@@ -76,14 +76,14 @@ class SoftRun(OnwardRun):
             OnceoverError: what ended it; run again, or roll back.
         """
         reached(StepName.BEGIN)
-        self.note("begin", "begin")
+        self.note("begin")
         self.stop_and_fence()
         scan = self.settled_scan(self.context.access.base_site(self.view.state.config))
         snapshot = scan.snapshot(self.name)
         check(*value_refusals(snapshot, scan.partitions))
         reached(StepName.MANIFEST)
         self.manifest = self.manifest.with_snapshot(snapshot)
-        self.note("snapshot", "snapshot")
+        self.note("snapshot")
         reached(StepName.SETTLE)
         self.overwrite([self.landing], self.manifest.values)
         self.note("settle", "settle offsets")
@@ -104,9 +104,7 @@ class SoftRun(OnwardRun):
         return self.go_on()
 
 
-def downgrade_manifest(
-    context: Context, view: ConnectorView, found: Manifest | None, operation: str
-) -> Manifest:
+def downgrade_manifest(view: ConnectorView, found: Manifest | None, operation: str) -> Manifest:
     """Return the manifest of the run that goes on, or of one that begins now."""
     to_topic = view.facts.offsets_topic
     goes_on = view.configured is None if operation == HARD else not view.facts.exactly_once
@@ -116,7 +114,7 @@ def downgrade_manifest(
         operation,
         view.name,
         (view.configured or to_topic, to_topic),
-        initial_state(view.state, found),
+        view.initial_state,
         view.state.config,
         view.records.epochs(view.name),
         exactly_once=view.facts.exactly_once,

@@ -14,9 +14,9 @@ from onceover.connectors.copying import check_copy, copy_entries
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import ConnectorOutcome
 from onceover.connectors.onward import OnwardRun
-from onceover.connectors.planning import initial_state, unfinished, value_refusals
+from onceover.connectors.planning import unfinished, value_refusals
 from onceover.connectors.rights import check_topic
-from onceover.connectors.run import MIGRATE, Context
+from onceover.connectors.run import MIGRATE
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.view import COPY_RIGHTS, OWN_PATIENCE_S, ConnectorView
 from onceover.connectors.write import write_in_transaction
@@ -54,7 +54,7 @@ class MigrationRun(OnwardRun):
 
     def _move(self) -> None:
         reached(StepName.BEGIN)
-        self.note("begin", "begin")
+        self.note("begin")
         self._create_topic()
         self.stop_and_fence()
         self._take_snapshot()
@@ -73,7 +73,7 @@ class MigrationRun(OnwardRun):
             Admin(site.cluster.config).create_topics([spec])
             site.cluster.retry(lambda: _led(site), Deadline(_CREATE_S))
             self.note("create", "create topic")
-        check_topic(site.cluster.config, site.topic, COPY_RIGHTS)
+        check_topic(site.cluster, site.topic, COPY_RIGHTS)
 
     def _take_snapshot(self) -> None:
         scan = self.settled_scan(self.base)
@@ -84,7 +84,7 @@ class MigrationRun(OnwardRun):
             )
         reached(StepName.MANIFEST)
         self.manifest = self.manifest.with_snapshot(snapshot)
-        self.note("snapshot", "snapshot")
+        self.note("snapshot")
 
     def _copy(self) -> None:
         site, values = self.own, self.manifest.values
@@ -97,14 +97,14 @@ class MigrationRun(OnwardRun):
         own_id = self.context.access.own_id(self.name)
         write_in_transaction(site.cluster.config, site.topic, own_id, entries)
         reached(StepName.COPIED)
-        self.note("copy", "copy offsets")
+        self.note("copy", "copy offsets", "remove stale offsets")
 
     def _verify(self) -> None:
         view = self.context.observer.topic_view(self.own, OWN_PATIENCE_S)
         check_copy(self.manifest.values, view.scan, self.name, view.policy)
 
 
-def migration_manifest(context: Context, view: ConnectorView, found: Manifest | None) -> Manifest:
+def migration_manifest(view: ConnectorView, found: Manifest | None) -> Manifest:
     """Return the manifest of the run that goes on, or of one that begins now."""
     if view.configured == view.topic and found is not None and unfinished(found, view.topic):
         return found
@@ -112,7 +112,7 @@ def migration_manifest(context: Context, view: ConnectorView, found: Manifest | 
         MIGRATE,
         view.name,
         (view.facts.offsets_topic, view.topic),
-        initial_state(view.state, found),
+        view.initial_state,
         view.state.config,
         view.records.epochs(view.name),
         exactly_once=view.facts.exactly_once,

@@ -8,9 +8,9 @@ was killed at any point is simply run again.
 
 from __future__ import annotations
 
-import builtins
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
@@ -31,14 +31,14 @@ from onceover.connectors.planning import default_topic, plan_migration
 from onceover.connectors.planning_back import plan_hard, plan_rollback, plan_soft
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.rollback import RollbackRun
-from onceover.connectors.run import HARD, MIGRATE, OPERATIONS, SOFT, Context, Tell
+from onceover.connectors.run import HARD, MIGRATE, OPERATIONS, SOFT, Context, Done, Tell
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, Wish
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.verify import judge
 from onceover.connectors.view import ConnectorView, refusal_of
 from onceover.engine.journal import Journal
 from onceover.engine.plan import Change
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 
 log = logging.getLogger(__name__)
 
@@ -96,11 +96,11 @@ class Migration:
             tell: hears of progress.
         """
 
-        def go(context: Context, planned: Planned, done: Callable[[str], None]) -> ConnectorOutcome:
+        def go(context: Context, planned: Planned, done: Done) -> ConnectorOutcome:
             view, found, _ = planned
             if view.configured == view.topic and not _owes(found):
                 return judge(view, found)
-            return MigrationRun(context, view, migration_manifest(context, view, found), done).go()
+            return MigrationRun(context, view, migration_manifest(view, found), done).go()
 
         return self._apply(MIGRATION, self._context(wish, tell), self._migration, announce, go)
 
@@ -126,7 +126,7 @@ class Migration:
     def rollback(self, wish: Wish, announce: Announce, tell: Tell) -> Report:
         """Take back interrupted runs of connectors that were not resumed yet: configuration only."""
 
-        def go(context: Context, planned: Planned, done: Callable[[str], None]) -> ConnectorOutcome:
+        def go(context: Context, planned: Planned, done: Done) -> ConnectorOutcome:
             view, found, _ = planned
             if found is None:
                 raise NeedsOperator("there is no interrupted run", code="NOTHING_TO_ROLL_BACK")
@@ -146,9 +146,9 @@ class Migration:
         context = self._context(wish, tell)
         hard = mode is DowngradeMode.HARD
 
-        def go(context: Context, planned: Planned, done: Callable[[str], None]) -> ConnectorOutcome:
+        def go(context: Context, planned: Planned, done: Done) -> ConnectorOutcome:
             view, found, plan = planned
-            manifest = downgrade_manifest(context, view, found, operation)
+            manifest = downgrade_manifest(view, found, operation)
             if not plan.changes and (found is None or manifest.begun_ms != found.begun_ms):
                 return ConnectorOutcome(view.name, Outcome.DONE, "; ".join(plan.warnings) or "nothing to do")
             if hard:
@@ -163,29 +163,27 @@ class Migration:
     # ---- one connector each
 
     def _migration(self, context: Context, name: str) -> Planned:
-        view = context.observer.look(name, self._topic(context.wish, name))
+        view = _look(context, name, self._topic(context.wish, name))
         found = context.store.load(name, MIGRATE)
         return view, found, plan_migration(view, found)
 
     def _hard(self, context: Context, name: str) -> Planned:
         found = context.store.load(name, HARD)
         topic = context.access.rest.state(name).offsets_topic or (found.from_topic if found else None)
-        view = context.observer.look(name, topic or self._topic(context.wish, name))
+        view = _look(context, name, topic or self._topic(context.wish, name))
         return view, found, plan_hard(view, found)
 
     def _soft(self, context: Context, name: str) -> Planned:
         found = context.store.load(name, SOFT)
         topic = context.access.rest.state(name).offsets_topic or self._topic(context.wish, name)
-        view = context.observer.look(name, topic)
+        view = _look(context, name, topic)
         return view, found, plan_soft(view, found)
 
     def _rollback(self, context: Context, name: str) -> Planned:
-        runs = [context.store.load(name, operation) for operation in OPERATIONS]
-        open_runs = [run for run in runs if run is not None and not run.finished]
-        found = max(open_runs, key=lambda run: run.begun_ms, default=None)
+        found = _interrupted(context, name)
         topics = [] if found is None else [found.from_topic, found.to_topic]
         own = [topic for topic in topics if topic != context.access.global_topic]
-        view = context.observer.look(name, own[0] if own else self._topic(context.wish, name))
+        view = _look(context, name, own[0] if own else self._topic(context.wish, name))
         return view, found, plan_rollback(view, found)
 
     def _topic(self, wish: Wish, name: str) -> str:
@@ -208,7 +206,7 @@ class Migration:
         context: Context,
         planner: Callable[[Context, str], Planned],
         announce: Announce,
-        go: Callable[[Context, Planned, Callable[[str], None]], ConnectorOutcome],
+        go: Callable[[Context, Planned, Done], ConnectorOutcome],
     ) -> Report:
         reached(StepName.PRECHECK)
         announce(self._plan_of(context, operation, planner))
@@ -223,11 +221,14 @@ class Migration:
         context: Context,
         name: str,
         planner: Callable[[Context, str], Planned],
-        go: Callable[[Context, Planned, Callable[[str], None]], ConnectorOutcome],
+        go: Callable[[Context, Planned, Done], ConnectorOutcome],
     ) -> ConnectorOutcome:
         """Do one connector; whatever ends it leaves the others alone."""
         # Looked at again: it may have been minutes since the plan, while others were moved.
-        planned, plan = _planned(context, name, planner)
+        try:
+            planned, plan = _planned(context, name, planner)
+        except Retriable as error:
+            return outcome_of(name, error)
         if planned is None or plan.blocked:
             return _refused(plan)
         with Journal(context.journal_path(name)) as journal:
@@ -238,6 +239,18 @@ class Migration:
                 log.warning("%s: %s", name, error)
                 journal.failed(error)
                 return outcome_of(name, error)
+
+
+def _interrupted(context: Context, name: str) -> Manifest | None:
+    """Return the newest run for a connector that did not come to its end."""
+    runs = [context.store.load(name, operation) for operation in OPERATIONS]
+    left = [run for run in runs if run is not None and not run.finished]
+    return max(left, key=lambda run: run.begun_ms, default=None)
+
+
+def _look(context: Context, name: str, topic: str) -> ConnectorView:
+    view, interrupted = context.observer.look(name, topic), _interrupted(context, name)
+    return replace(view, interrupted=None if interrupted is None else interrupted.initial_state)
 
 
 def _owes(manifest: Manifest | None) -> bool:
@@ -257,6 +270,8 @@ def outcome_of(name: str, error: OnceoverError) -> ConnectorOutcome:
     """Return what an error means for one connector of several."""
     if isinstance(error, Retriable):
         outcome = Outcome.RETRIABLE
+    elif isinstance(error, Fenced):
+        outcome = Outcome.FENCED
     elif isinstance(error, NeedsOperator | UsageError):
         outcome = Outcome.REFUSED
     else:
@@ -274,11 +289,13 @@ def _planned(
     return found, found[2]
 
 
-def _done(journal: Journal, changes: tuple[Change, ...]) -> Callable[[str], None]:
-    by_kind: dict[str, builtins.list[Change]] = {}
-    for change in changes:
-        by_kind.setdefault(change.what, []).append(change)
-    return lambda what: journal.done(*by_kind.get(what, ()))
+def _done(journal: Journal, changes: tuple[Change, ...]) -> Done:
+    """Return what writes changes down as done, by kind: what one step does, one call says."""
+
+    def done(*kinds: str) -> None:
+        journal.done(*(change for change in changes if change.what in kinds))
+
+    return done
 
 
 def _silent(_text: str) -> None:

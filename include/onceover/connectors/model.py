@@ -274,6 +274,7 @@ class Outcome(Enum):
     UNVERIFIABLE = ("unverifiable", 3)
     REFUSED = ("refused", 3)
     FAILED = ("failed", 1)
+    FENCED = ("fenced", 4)
     RETRIABLE = ("retriable", 5)
 
     @property
@@ -317,7 +318,7 @@ class ConnectorOutcome:
 
 
 # A violation first, then what is to be decided, then what to repeat.
-_WORST: Final = (1, 3, 5, 0)
+_WORST: Final = (1, 3, 4, 5, 0)
 
 
 @dataclass(frozen=True)

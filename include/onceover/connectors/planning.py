@@ -12,11 +12,9 @@ from onceover.connectors.keys import holds_null, is_unusual_order, parse_key, pa
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import (
     OFFSETS_TOPIC_KEY,
-    PAUSED,
     RUNNING,
     STOPPED,
     ConnectorPlan,
-    ConnectorState,
     Snapshot,
 )
 from onceover.connectors.scan import Scan
@@ -47,11 +45,7 @@ def plan_migration(view: ConnectorView, manifest: Manifest | None) -> ConnectorP
     base, own = view.base_offsets(), view.own_offsets()
     offsets = base.offsets if base else {}
     stale = stale_keys(own, offsets)
-    changes = (
-        []
-        if refusals and any(r.blocks for r in refusals)
-        else list(_migration_changes(view, stale, manifest))
-    )
+    changes = [] if refusals and any(r.blocks for r in refusals) else list(_migration_changes(view, stale))
     return ConnectorPlan(
         name=view.name,
         from_topic=view.facts.offsets_topic,
@@ -265,9 +259,7 @@ def _canonical(value: Any) -> str:
 # ---- changes
 
 
-def _migration_changes(
-    view: ConnectorView, stale: list[bytes], manifest: Manifest | None
-) -> Iterator[Change]:
+def _migration_changes(view: ConnectorView, stale: list[bytes]) -> Iterator[Change]:
     base = view.base_offsets()
     if view.own is None and view.spec is not None:
         kind = f"{view.spec.partitions} partitions, compacted"
@@ -291,7 +283,7 @@ def _migration_changes(
             len(stale),
         )
     yield Change(f"set {OFFSETS_TOPIC_KEY}", view.name, view.state.offsets_topic, view.topic, "KIP-618")
-    yield from resume_changes(view.name, initial_state(view.state, manifest))
+    yield from resume_changes(view.name, view.initial_state)
 
 
 def stop_changes(view: ConnectorView) -> Iterator[Change]:
@@ -301,16 +293,6 @@ def stop_changes(view: ConnectorView) -> Iterator[Change]:
     if view.fence_ids:
         ids = f"{view.fence_ids[0]}..{len(view.fence_ids) - 1}"
         yield Change("fence", ids, "its tasks'", "fenced", "a frozen worker's task may still write")
-
-
-def initial_state(state: ConnectorState, manifest: Manifest | None) -> str:
-    """Return what a connector does when nobody moves its offsets.
-
-    An interrupted run has stopped it; one that failed or is being moved is meant to run.
-    """
-    if manifest is not None and not manifest.finished and state.is_stopped:
-        return manifest.initial_state
-    return state.state if state.state in (STOPPED, PAUSED) else RUNNING
 
 
 def resume_changes(name: str, initial_state: str) -> Iterator[Change]:

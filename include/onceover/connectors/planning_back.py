@@ -11,7 +11,6 @@ from onceover.connectors.model import OFFSETS_TOPIC_KEY, ConnectorPlan
 from onceover.connectors.planning import (
     common_refusals,
     empty_refusals,
-    initial_state,
     named,
     resume_changes,
     stop_changes,
@@ -49,7 +48,7 @@ def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
         topic=to_topic,
         offsets=len(own.offsets) if own else 0,
         stale=len(_gone(view)),
-        changes=() if blocked else tuple(_hard_changes(view, manifest)),
+        changes=() if blocked else tuple(_hard_changes(view)),
         refusals=tuple(refusals),
     )
 
@@ -59,7 +58,7 @@ def _gone(view: ConnectorView) -> list[bytes]:
     return sorted(base.offsets.keys() - own.offsets.keys()) if own and base else []
 
 
-def _hard_changes(view: ConnectorView, manifest: Manifest | None) -> Iterator[Change]:
+def _hard_changes(view: ConnectorView) -> Iterator[Change]:
     yield from stop_changes(view)
     own, base, gone = view.own_offsets(), view.base_offsets(), _gone(view)
     other = len(differing(own.offsets, base.offsets)) if own and base else None
@@ -81,7 +80,7 @@ def _hard_changes(view: ConnectorView, manifest: Manifest | None) -> Iterator[Ch
             len(gone),
         )
     yield Change(f"set {OFFSETS_TOPIC_KEY}", view.name, view.configured, None, "back to the global topic")
-    yield from resume_changes(view.name, initial_state(view.state, manifest))
+    yield from resume_changes(view.name, view.initial_state)
 
 
 def plan_soft(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:

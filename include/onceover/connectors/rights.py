@@ -11,16 +11,13 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AclOperation, AdminClient
-
 from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.admin import NOT_AUTHORIZED
 from onceover.kafka.cluster import ClientSettings, Cluster, failure
+from onceover.kafka.topicfacts import topic_facts
 from onceover.txn.classify import Action, Api, classify
 
-_TIMEOUT_S: Final = 30.0
 # No coordinator hands it out: ids grow from 0 in blocks of 1000.
 _NO_PRODUCER: Final = ((1 << 62) + 1, 0)
 
@@ -63,28 +60,18 @@ def missing(settings: ClientSettings, operation: str, resource: str) -> UsageErr
     )
 
 
-def check_topic(settings: ClientSettings, topic: str, operations: Sequence[str]) -> None:
+def check_topic(cluster: Cluster, topic: str, operations: Sequence[str]) -> None:
     """Check that we may do each of these operations on a topic that exists.
 
     Raises:
         UsageError: NOT_AUTHORIZED.
         Retriable: the cluster does not answer.
     """
-    client = AdminClient({**settings.properties, "socket.timeout.ms": int(_TIMEOUT_S * 1000)})
-    asked = client.describe_topics(
-        TopicCollection([topic]), include_authorized_operations=True, request_timeout=_TIMEOUT_S
-    )
-    try:
-        found = asked[topic].result().authorized_operations or []
-    except KafkaException as error:
-        raise Retriable(
-            f"{settings.alias} does not describe topic {topic}: {error.args[0].str()}",
-            resolve=f"check that {settings.alias} is up, then run again",
-        ) from error
-    allowed = {operation.name for operation in found if isinstance(operation, AclOperation)}
+    with needing(cluster.config, "DESCRIBE", f"topic {topic}"):
+        allowed = cluster.retry(lambda: topic_facts(cluster, topic)).operations
     for operation in operations:
         if operation not in allowed:
-            raise missing(settings, operation, f"topic {topic}")
+            raise missing(cluster.config, operation, f"topic {topic}")
 
 
 def check_transactional_ids(cluster: Cluster, names: Sequence[str]) -> None:

@@ -34,6 +34,8 @@ from onceover.engine.leader import fence
 from onceover.errors import NeedsOperator
 
 Tell = Callable[[str], None]
+# Told the kinds of the plan's changes that were made.
+Done = Callable[..., None]
 MIGRATE: Final = "migrate"
 HARD: Final = "downgrade-hard"
 SOFT: Final = "downgrade-soft"
@@ -98,9 +100,7 @@ class Run:
         done: told each change that was made.
     """
 
-    def __init__(
-        self, context: Context, view: ConnectorView, manifest: Manifest, done: Callable[[str], None]
-    ) -> None:
+    def __init__(self, context: Context, view: ConnectorView, manifest: Manifest, done: Done) -> None:
         self.context = context
         self.view = view
         self.manifest = manifest
@@ -115,11 +115,11 @@ class Run:
         """Say what happens."""
         self.context.tell(f"{self.name}: {text}")
 
-    def note(self, step: str, what: str, *, finished: bool = False) -> None:
-        """Write a step down as done; ``what`` is the plan's change that it made."""
+    def note(self, step: str, *kinds: str, finished: bool = False) -> None:
+        """Write a step down as done; ``kinds`` are those of the plan's changes that it made."""
         self.manifest = self.manifest.with_step(step, finished=finished)
         self.context.store.save(self.manifest)
-        self._done(what)
+        self._done(*kinds)
 
     # ---- standing still
 
@@ -260,7 +260,7 @@ class Run:
     def finish(self, outcome: Outcome, message: str, progress: Progress | None = None) -> ConnectorOutcome:
         """Write down that nothing is left to do."""
         reached(StepName.FINISH)
-        self.note("finish", "finish", finished=True)
+        self.note("finish", finished=True)
         return ConnectorOutcome(
             self.name, outcome, message, facts={} if progress is None else progress.facts()
         )

@@ -10,24 +10,29 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 from onceover.connectors.access import ConnectAccess, Site
 from onceover.connectors.configtopic import ConfigRecords, read_config_topic
-from onceover.connectors.model import ConnectorState, Isolation, Snapshot, WorkerFacts
+from onceover.connectors.model import (
+    PAUSED,
+    RUNNING,
+    STOPPED,
+    ConnectorState,
+    Isolation,
+    Snapshot,
+    WorkerFacts,
+)
 from onceover.connectors.rights import check_topic, check_transactional_ids, missing, needing
-from onceover.connectors.scan import PATIENCE_S, Scan, scan_topic
+from onceover.connectors.scan import OPEN_TRANSACTION, PATIENCE_S, Scan, scan_topic
 from onceover.engine.plan import Refusal
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.admin import NOT_AUTHORIZED, Admin, TopicSpec
+from onceover.kafka.topicfacts import topic_facts
 
 T = TypeVar("T")
 _POLICY: Final = "cleanup.policy"
 _STORAGE: Final = "offset.storage."
 _PARTITIONS: Final = "partitions"
 _REPLICATION: Final = "replication.factor"
-_TIMEOUT_S: Final = 30.0
 # Whoever writes to a topic that no running connector uses yet has no business there: no need to wait long.
 OWN_PATIENCE_S: Final = 15.0
 COPY_RIGHTS: Final = ("DESCRIBE", "READ", "WRITE")
@@ -54,6 +59,8 @@ class ConnectorView:
         spec: what the topic is created as.
         fence_ids: transactional ids of its tasks; none without exactly-once.
         records: the workers' configuration topic.
+        interrupted: what the connector did before a run stopped it that did not come to its end; None
+            without one.
         connectors: every connector of the cluster.
         shown: what GET offsets says, None where it says nothing.
         problems: what stands in the way of looking, or a right that is missing.
@@ -67,6 +74,7 @@ class ConnectorView:
     spec: TopicSpec | None = None
     fence_ids: tuple[str, ...] = ()
     records: ConfigRecords = field(default_factory=ConfigRecords)
+    interrupted: str | None = None
     connectors: frozenset[str] = frozenset()
     shown: list[tuple[Any, Any]] | None = None
     problems: tuple[Refusal, ...] = ()
@@ -74,6 +82,16 @@ class ConnectorView:
     @property
     def name(self) -> str:
         return self.state.name
+
+    @property
+    def initial_state(self) -> str:
+        """What the connector does when nobody moves its offsets.
+
+        An interrupted run has stopped it; one that failed or is being moved is meant to run.
+        """
+        if self.interrupted is not None and self.state.is_stopped:
+            return self.interrupted
+        return self.state.state if self.state.state in (STOPPED, PAUSED) else RUNNING
 
     @property
     def configured(self) -> str | None:
@@ -194,24 +212,19 @@ class Observer:
         partitions = int(own.pop(_PARTITIONS, base.scan.partitions))
         replication = own.pop(_REPLICATION, None)
         own.pop("topic", None)
-        factor = self._replication(base.scan.topic) if replication is None else int(replication)
+        factor = self._replication() if replication is None else int(replication)
         return TopicSpec(topic, partitions, factor, {**own, _POLICY: "compact"})
 
-    def _replication(self, topic: str) -> int:
+    def _replication(self) -> int:
         """Return the replication factor of the global topic: the worker's configuration does not say."""
-        client = AdminClient(dict(self._access.worker_cluster.config.properties))
-        try:
-            found = client.list_topics(self._access.global_topic, timeout=_TIMEOUT_S).topics
-        except KafkaException as error:
-            raise Retriable(f"topic {topic} cannot be described: {error.args[0].str()}") from error
-        partitions = found[self._access.global_topic].partitions
-        return min((len(each.replicas) for each in partitions.values()), default=-1)
+        cluster, topic = self._access.worker_cluster, self._access.global_topic
+        return cluster.retry(lambda: topic_facts(cluster, topic)).replication_factor
 
     def _check_rights(self, view: ConnectorView, site: Site) -> None:
         settings = site.cluster.config
         check_transactional_ids(site.cluster, [*view.fence_ids, self._access.own_id(view.name)])
         if view.own is not None:
-            check_topic(settings, site.topic, COPY_RIGHTS)
+            check_topic(site.cluster, site.topic, COPY_RIGHTS)
         elif view.spec is not None and view.configured is None:
             for error in Admin(settings).try_create([view.spec], validate_only=True).values():
                 if error.code == NOT_AUTHORIZED:
@@ -231,7 +244,12 @@ class _Problems:
             return step()
         except (UsageError, NeedsOperator) as error:
             self.found.append(refusal_of(self._name, error))
-            return otherwise
+        except Retriable as error:
+            if error.code != OPEN_TRANSACTION:
+                raise
+            # Of this connector's topic: the others can be moved.
+            self.found.append(refusal_of(self._name, error))
+        return otherwise
 
 
 def refusal_of(name: str, error: OnceoverError) -> Refusal:
