@@ -211,6 +211,9 @@ class _Planning:
         if not named:
             self.untouched.append(topic.source.name)
             return
+        if topic.enrolment is None and any(seat.position is not None for seat in topic.seats):
+            self.refused.append(_state_lost(topic))
+            return
         if topic.enrolment is None and topic.source.name not in self._enrol:
             self.refused += self._blocked.get(topic.source.name, [_not_ready(topic)])
             return
@@ -292,6 +295,16 @@ def _not_ready(topic: SeatedTopic) -> Refusal:
         "NOT_READY",
         "its copy cannot be prepared at the moment",
         "see `onceover topics plan`, then plan again",
+    )
+
+
+def _state_lost(topic: SeatedTopic) -> Refusal:
+    # Generations would begin anew, and what the progress and the map say of older ones would seem newer.
+    return Refusal(
+        topic.source.name,
+        "STATE_LOST",
+        "the flow has progress for it, but its state knows nothing of it: the state topic was deleted",
+        "give the flow a new name and seed that: docs/operations.md says how",
     )
 
 

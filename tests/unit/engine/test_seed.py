@@ -88,6 +88,13 @@ def test_a_topic_that_cannot_be_taken_is_refused_with_the_reason() -> None:
     assert (planned.changes, planned.refused[0].code) == ((), "ENROLLED_ELSEWHERE")
 
 
+def test_progress_that_the_state_knows_nothing_of_is_not_gone_on_with() -> None:
+    """Whether or not the origin agrees with it: generations begin anew without the state."""
+    for offset in (20, 50):
+        lost = plan(topic(seat(position=50), seat(1)), {0: offset, 1: 5}, Choice(replace=True))
+        assert (lost.changes, [r.code for r in lost.refused], lost.exit_code) == ((), ["STATE_LOST"], 3)
+
+
 def test_an_unnamed_topic_is_left_to_the_flow() -> None:
     """It is neither refused nor seeded."""
     planned = plan(topic(seat()), {})
