@@ -12,7 +12,7 @@ from onceover.txn.classify import Action, Api, classify
 
 # The last with the topic's operations and its name.
 _VERSION: Final = 12
-# AclOperation's codes are the bits.
+# AclOperation's codes.
 _OPERATIONS: Final = {
     3: "READ",
     4: "WRITE",
@@ -51,6 +51,7 @@ def topic_facts(cluster: Cluster, topic: str) -> TopicFacts:
     if action is not Action.OK:
         raise failure(cluster.alias, Api.METADATA, action, answer.error_code, topic)
     replicas = [len(partition.replica_nodes) for partition in answer.partitions]
-    bits = answer.authorized_operations
-    allowed = frozenset(name for bit, name in _OPERATIONS.items() if bits >> bit & 1)
+    # The codec has taken the bit field apart.
+    codes = set(answer.authorized_operations)
+    allowed = frozenset(name for code, name in _OPERATIONS.items() if code in codes)
     return TopicFacts(min(replicas, default=-1), allowed)
