@@ -17,6 +17,7 @@ from airflow.sdk import Param
 
 from onceover.config import values
 from onceover.config.faults import Invalid
+from onceover.config.flowfile import SchedulesSpec
 from onceover.config.load import find_flow_files
 
 log = logging.getLogger(__name__)
@@ -49,16 +50,18 @@ def flow_names() -> list[str]:
 
 
 def scheduled_flows(key: str) -> list[ScheduledFlow]:
-    """Return the flows with a schedule under ``schedules.<key>``."""
-    return list(_scheduled(find_flow_files(), key))
+    """Return the flows with a schedule under ``schedules.<key>``, their own or by default."""
+    return list(_scheduled(find_flow_files(), key, getattr(SchedulesSpec(), key)))
 
 
-def _scheduled(files: Sequence[Path], key: str) -> Iterator[ScheduledFlow]:
+def _scheduled(files: Sequence[Path], key: str, default: str | None) -> Iterator[ScheduledFlow]:
     for path in files:
         try:
             document = yaml.safe_load(path.read_text(encoding="utf-8"))
-            schedules = document.get("schedules") if isinstance(document, dict) else None
-            schedule = schedules.get(key) if isinstance(schedules, dict) else None
+            if not isinstance(document, dict):
+                continue
+            schedules = document.get("schedules") or {}
+            schedule = schedules.get(key, default) if isinstance(schedules, dict) else None
             if schedule is not None:
                 yield ScheduledFlow(values.flow_name(path.stem), values.schedule(schedule))
         except (yaml.YAMLError, OSError, UnicodeDecodeError, Invalid) as error:

@@ -1,4 +1,4 @@
-"""The replicating Spark job as an Airflow task.
+"""A flow's Spark jobs as Airflow tasks.
 
 Invariant: the task's try ends OK only if the job reported success; it is tried again only when the
 job was killed or met a temporary failure; a try can overlap the driver of an older one, which the
@@ -7,7 +7,7 @@ newer generation fences (DESIGN 5).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,11 +17,13 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.verdict import Next, count_report, judge, read_report
+from onceover_airflow.verdict import Next, Verdict, count_report, judge, read_report
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from onceover.config.flowfile import Flow
+    from onceover.spark.submit import SparkJob
     from onceover_airflow.hooks import SparkJobHook
 
 # An unreachable cluster costs one try per ~15 s (5 s of waiting, a start of Spark): half a day of outage
@@ -33,19 +35,18 @@ RETRY_DELAY: Final = timedelta(seconds=5)
 STOP_BUDGET_S: Final = 4.0
 
 
-class ReplicateOperator(SparkSubmitOperator):
-    """Run ``onceover``'s replication job and judge how it ended.
+class FlowJobOperator(SparkSubmitOperator):
+    """Run one of a flow's Spark jobs and judge how it ended.
 
     :param flow: the flow's name (templated)
-    :param until: ``caught-up``, ``forever`` or a duration (templated)
     :param master: Spark master instead of the flow file's; empty: the flow file's (templated)
     """
 
     # Names only: the provider's own list would show arguments and environment on the task's page.
-    template_fields: Sequence[str] = ("flow", "until", "master")
+    template_fields: Sequence[str] = ("flow", "master")
     ui_color = "#e8f0fe"
 
-    def __init__(self, *, flow: str, until: str, master: str = "", **kwargs: Any) -> None:
+    def __init__(self, *, flow: str, master: str = "", **kwargs: Any) -> None:
         kwargs.setdefault("retries", RETRIES)
         kwargs.setdefault("retry_delay", RETRY_DELAY)
         kwargs["retry_policy"] = ExceptionRetryPolicy(
@@ -53,13 +54,24 @@ class ReplicateOperator(SparkSubmitOperator):
         )
         super().__init__(**kwargs)
         self.flow = flow
-        self.until = until
         self.master = master
         self._job_hook: SparkJobHook | None = None
         self._killed = False
 
+    def job(self, flow: Flow) -> SparkJob:
+        """Return what to run."""
+        raise NotImplementedError
+
+    def result(self, report: Mapping[str, Any]) -> Any:
+        """Return what goes into the XCom after a job that ended well."""
+        raise NotImplementedError
+
+    def judged(self, verdict: Verdict, report: Mapping[str, Any] | None, context: Context) -> Verdict:
+        """Look at how the job ended, before the task ends the same way."""
+        return verdict
+
     def execute(self, context: Context) -> Any:
-        """Run the job; return what it copied, as counts.
+        """Run the job; return what it did, as counts.
 
         Raises:
             JobInterrupted: killed, or temporary failure; Airflow tries again.
@@ -67,14 +79,13 @@ class ReplicateOperator(SparkSubmitOperator):
         """
         # Spark's and Kafka's libraries are not for the process that parses DAG files.
         from onceover.config.load import load_flow
-        from onceover.spark.submit import replicate_job
         from onceover_airflow.connections import connection_environment
         from onceover_airflow.hooks import SparkJobHook, with_own_report
 
         try:
             loaded = load_flow(self.flow)
             variables = connection_environment(loaded)
-            job = with_own_report(replicate_job(loaded, until=self.until, master=self.master or None))
+            job = with_own_report(self.job(loaded))
         except OnceoverError as error:
             raise AirflowFailException(str(error)) from error
         self._job_hook = hook = SparkJobHook(job, name=f"onceover {loaded.flow}", environment=variables)
@@ -83,12 +94,12 @@ class ReplicateOperator(SparkSubmitOperator):
             raise JobInterrupted(f"flow {self.flow}: the task was told to end while the job ran")
         report = read_report(job.report)
         job.report.unlink(missing_ok=True)
-        verdict = judge(returncode, report, log_tail=hook.tail)
+        verdict = self.judged(judge(returncode, report, log_tail=hook.tail), report, context)
         if verdict.next is Next.RETRY:
             raise JobInterrupted(f"flow {self.flow}: {verdict.message}")
         if verdict.next is Next.FAIL or report is None:
             raise AirflowFailException(f"flow {self.flow}: {verdict.message}")
-        return count_report(report)
+        return self.result(report)
 
     def on_kill(self) -> None:
         """Ask this run to stop, give it a moment to finish its transactions, then kill its JVM.
@@ -105,3 +116,28 @@ class ReplicateOperator(SparkSubmitOperator):
         if not hook.await_end(STOP_BUDGET_S):
             self.log.warning("flow %s did not stop in time; killed, its next start resumes it", self.flow)
         hook.on_kill()
+
+
+class ReplicateOperator(FlowJobOperator):
+    """Copy a flow's topics.
+
+    :param flow: the flow's name (templated)
+    :param until: ``caught-up``, ``forever`` or a duration (templated)
+    :param master: Spark master instead of the flow file's; empty: the flow file's (templated)
+    """
+
+    template_fields: Sequence[str] = ("flow", "until", "master")
+
+    def __init__(self, *, flow: str, until: str, master: str = "", **kwargs: Any) -> None:
+        super().__init__(flow=flow, master=master, **kwargs)
+        self.until = until
+
+    def job(self, flow: Flow) -> SparkJob:
+        """Return the copy."""
+        from onceover.spark.submit import replicate_job
+
+        return replicate_job(flow, until=self.until, master=self.master or None)
+
+    def result(self, report: Mapping[str, Any]) -> Any:
+        """Return what was copied."""
+        return count_report(report)

@@ -14,6 +14,8 @@ from airflow.sdk.definitions.param import ParamsDict
 
 DAGS = Path(__file__).parents[2] / "dags"
 COPYING = {"replicate", "replicate_nightly", "replicate_always"}
+# Daily, unless the flow file says otherwise.
+AUDITING = {"audit", "audit_by-hand", "audit_nightly", "audit_always"}
 TASKS = {"check_flow": {"replicate", "report_result"}, "replicate": {"report_result"}, "report_result": set()}
 HEAVY = (
     "pyspark",
@@ -63,6 +65,7 @@ def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
         "sync_group_offsets",
         "seed_progress",
         "migrate_connector_offsets",
+        *AUDITING,
     }
     for dag in (dags[name] for name in COPYING):
         assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == TASKS
@@ -179,3 +182,26 @@ def test_connectors_are_listed_picked_planned_approved_applied_and_verified(
     assert not dag.params.get_param("connect").has_value
     assert (dag.params["connectors"], dag.params["apply"], dag.schedule) == ([], True, None)
     assert dag.doc_md
+
+
+def test_audits_are_by_hand_and_scheduled_and_reported_in_any_case(dags: dict[str, Any]) -> None:
+    """Check, compare, report; the report runs after a failed audit, too, and does not hide it."""
+    for dag in (dags[name] for name in AUDITING):
+        assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == {
+            "check_flow": {"audit", "report_audit"},
+            "audit": {"report_audit"},
+            "report_audit": set(),
+        }
+        assert dag.get_task("report_audit").is_teardown
+        assert not dag.get_task("report_audit").on_failure_fail_dagrun
+        assert dag.get_task("audit").has_retry_policy
+        assert dag.doc_md
+    assert (dags["audit"].schedule, dags["audit_nightly"].schedule) == (None, "@daily")
+    assert [dags[name].max_active_runs for name in ("audit", "audit_nightly")] == [16, 1]
+    assert dags["audit_nightly"].params.dump() == {
+        "flow": "nightly",
+        "topics": "",
+        "since": "watermark",
+        "full": False,
+        "master": "",
+    }

@@ -55,6 +55,27 @@ def test_schedules_are_read_and_nothing_else_breaks_them(folder: Path) -> None:
     ]
 
 
+def test_audits_are_scheduled_unless_the_file_says_otherwise(folder: Path) -> None:
+    """The flow file's default counts, also where it has no schedules at all; null is by hand."""
+    texts = {
+        "none": "flow: none",
+        "others": 'schedules: {replicate: "@hourly"}',
+        "own": 'schedules: {audit: "0 3 * * *"}',
+        "by-hand": "schedules: {audit: null}",
+        "empty": "schedules:",
+        "list": "- 1",
+        "broken": "schedules: {audit: [",
+    }
+    for name, text in texts.items():
+        (folder / f"{name}.yaml").write_text(text)
+    assert flows.scheduled_flows("audit") == [
+        flows.ScheduledFlow("empty", "@daily"),
+        flows.ScheduledFlow("none", "@daily"),
+        flows.ScheduledFlow("others", "@daily"),
+        flows.ScheduledFlow("own", "0 3 * * *"),
+    ]
+
+
 def test_warning_about_a_broken_file_quotes_nothing_of_it(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

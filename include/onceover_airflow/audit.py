@@ -1,0 +1,172 @@
+"""The tasks of the DAG ``audit``: the job that ``onceover audit`` runs, and what is told of it.
+
+Invariant: the task ends well with the verdict PASS only. FAIL and UNVERIFIABLE fail it at once, each in its
+own words; the report is named in the log and in the XCom whichever it was.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk import Asset, AssetAlias, Param, get_current_context
+
+from onceover_airflow.flowcontext import flow_at_hand, log_text
+from onceover_airflow.operators import FlowJobOperator
+from onceover_airflow.verdict import Next, Verdict
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from onceover.config.flowfile import Flow
+    from onceover.spark.submit import SparkJob
+
+log = logging.getLogger(__name__)
+
+# Outlet under which the flows' audits are announced: which flow it is, is known at run time only.
+AUDITED_ALIAS: Final = "onceover_audited"
+AUDIT_TASK: Final = "audit"
+# Also where the task failed, and a return value would not be kept.
+VERDICT_KEY: Final = "verdict"
+PASSED: Final = "PASS"
+# A time with its zone left out is UTC, as on the command line.
+SINCE_PATTERN: Final = r"^(watermark|start|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9:]+)?)?)$"
+# An audit reads for long, and what it meets is either temporary for minutes or not at all.
+RETRIES: Final = 20
+_COUNTS: Final = ("flow", "verdict", "since", "complete", "seconds", "report", "data_docs")
+
+
+def audit_params() -> dict[str, Param]:
+    """Return the form's fields, beside the flow."""
+    return {
+        "topics": Param(
+            "",
+            type="string",
+            title="Topics",
+            description_md="Regular expression for whole source topics. Empty: all of the flow.",
+        ),
+        "since": Param(
+            "watermark",
+            type="string",
+            pattern=SINCE_PATTERN,
+            examples=["watermark", "start", "2026-01-31T12:00:00Z"],
+            title="Since",
+            description_md="`watermark`: where the last audit ended. `start`: everything. Or a time.",
+        ),
+        "full": Param(
+            False,
+            type="boolean",
+            title="Full",
+            description_md="Everything that both sides still hold, whatever was audited before.",
+        ),
+    }
+
+
+class AuditOperator(FlowJobOperator):
+    """Compare both sides of a flow, record by record.
+
+    :param flow: the flow's name (templated)
+    :param topics: regular expression over source topics; empty: all (templated)
+    :param since: ``watermark``, ``start`` or a time (templated)
+    :param full: ``True`` in place of ``since``: from the start (templated)
+    :param master: Spark master instead of the flow file's; empty: the flow file's (templated)
+    """
+
+    template_fields: Sequence[str] = ("flow", "topics", "since", "full", "master")
+
+    def __init__(
+        self,
+        *,
+        flow: str,
+        topics: str = "",
+        since: str = "watermark",
+        full: str = "False",
+        master: str = "",
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("retries", RETRIES)
+        super().__init__(flow=flow, master=master, **kwargs)
+        self.topics = topics
+        self.since = since
+        self.full = full
+
+    def job(self, flow: Flow) -> SparkJob:
+        """Return the audit."""
+        from onceover.spark.submit import AuditOptions, audit_job
+
+        options = AuditOptions(
+            topics=(self.topics,) if self.topics else (), since="start" if self.is_full else self.since
+        )
+        return audit_job(flow, options, master=self.master or None)
+
+    @property
+    def is_full(self) -> bool:
+        """What became of the form's field: templates render to text."""
+        return str(self.full).lower() == "true"
+
+    def result(self, report: Mapping[str, Any]) -> Any:
+        """Return the verdict with its numbers."""
+        return count_audit(report)
+
+    def judged(self, verdict: Verdict, report: Mapping[str, Any] | None, context: Context) -> Verdict:
+        """Keep what an audit found that did not pass, and say it in its own words."""
+        if verdict.next is not Next.FAIL or report is None or "verdict" not in report:
+            return verdict
+        context["ti"].xcom_push(VERDICT_KEY, count_audit(report))
+        return Verdict(Next.FAIL, describe_audit(report))
+
+
+def count_audit(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the audit as names, counts and paths, for the XCom and the asset event."""
+    return {
+        **{key: report.get(key) for key in _COUNTS},
+        "records": report["records"]["source"],
+        "findings": report["findings"]["total"],
+        "unverifiable": report["unverifiable"]["total"],
+        "partitions": len(report["partitions"]),
+        "verified_partitions": report["verified"]["partitions"],
+    }
+
+
+def describe_audit(report: Mapping[str, Any]) -> str:
+    """Return an audit that did not pass in its own words, with where to look."""
+    from onceover.audit.jsonreport import summary
+
+    return f"{report['verdict']}: {summary(report)}\nreport: {report.get('report')}"
+
+
+def report_audit(flow: str) -> dict[str, Any] | None:
+    """Show the verdict and where the report is; announce the asset after a PASS. None without a verdict.
+
+    Raises:
+        AirflowFailException: the flow file is not in order.
+    """
+    context = get_current_context()
+    counts = context["ti"].xcom_pull(task_ids=AUDIT_TASK) or context["ti"].xcom_pull(
+        task_ids=AUDIT_TASK, key=VERDICT_KEY
+    )
+    if counts is None:
+        log.info("the audit ended without a verdict: nothing is proven, nothing is disproven")
+        return None
+    log_text(log, audit_lines(counts))
+    if counts["verdict"] == PASSED:
+        with flow_at_hand(flow) as loaded:
+            uri = f"kafka://{loaded.target.alias}/{loaded.flow}.audit"
+        context["outlet_events"][AssetAlias(AUDITED_ALIAS)].add(Asset(uri), extra=counts)
+        log.info("announced: %s", uri)
+    return dict(counts)
+
+
+def audit_lines(counts: Mapping[str, Any]) -> str:
+    """Return the counts as text."""
+    scope = "" if counts["complete"] else ", a sample"
+    return "\n".join(
+        [
+            f"{counts['verdict']}: {counts['records']} records compared since {counts['since']}{scope}",
+            f"  {counts['findings']} findings, {counts['unverifiable']} not comparable",
+            f"  verified watermark in {counts['verified_partitions']} of {counts['partitions']} partitions",
+            f"  report: {counts['report']}",
+            f"  Data Docs: {counts['data_docs']}",
+        ]
+    )

@@ -1,0 +1,193 @@
+"""The auditing task: what it asks for, how each verdict ends it, what is told and announced."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, Asset, AssetAlias
+from airflow.sdk.definitions.param import ParamsDict
+from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+
+from onceover.audit import jsonreport
+from onceover.audit.model import FindingKind, Reason, Verdict
+from onceover.audit.suites import RULES
+from onceover.audit.verdict import Outcome, conclude
+from onceover.spark.submit import AuditOptions
+from onceover_airflow import audit
+from onceover_airflow.errors import JobInterrupted
+from tests.support import audits
+from tests.unit.airflow.conftest import FakeSpark
+
+_EXITS = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNVERIFIABLE: 3}
+_CODES = {Verdict.FAIL: "LOST", Verdict.UNVERIFIABLE: "OFFSETS"}
+_SEEN = {
+    Verdict.PASS: audits.result(),
+    Verdict.FAIL: audits.result(
+        [audits.partition_result(0, audits.digests(0, 0, 200), findings=[audits.finding(FindingKind.LOST)])]
+    ),
+    Verdict.UNVERIFIABLE: audits.result(
+        [
+            audits.partition_result(
+                0, audits.digests(0, 0, 200), unverifiable=[audits.stretch(Reason.RETENTION, 0, 0, 9)]
+            )
+        ]
+    ),
+}
+
+
+class Task:
+    """A task instance that keeps what is pushed, and hands out what was."""
+
+    def __init__(self, returned: Any = None, pushed: dict[str, Any] | None = None) -> None:
+        self.returned = returned
+        self.pushed = pushed or {}
+
+    def xcom_push(self, key: str, value: Any) -> None:
+        """Keep a value."""
+        self.pushed[key] = value
+
+    def xcom_pull(self, task_ids: str, key: str | None = None) -> Any:
+        """Return what the audit left."""
+        assert task_ids == audit.AUDIT_TASK
+        return self.returned if key is None else self.pushed.get(key)
+
+
+class Events(dict[AssetAlias, "Events"]):
+    """Outlet events that remember what was added."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.added: list[tuple[str, Any]] = []
+
+    def __missing__(self, alias: AssetAlias) -> Events:
+        assert alias == AssetAlias(audit.AUDITED_ALIAS)
+        return self
+
+    def add(self, asset: Asset, extra: Any) -> None:
+        """Announce an asset."""
+        self.added.append((asset.uri, extra))
+
+
+def document(verdict: Verdict) -> dict[str, Any]:
+    """Return the job's report for a verdict."""
+    outcomes = [Outcome(rule, rule.code != _CODES.get(verdict), checked=1, unexpected=1) for rule in RULES]
+    told = jsonreport.document(_SEEN[verdict], conclude(outcomes))
+    assert told["verdict"] == verdict
+    return {**told, "exit": _EXITS[verdict], "report": "/home/x/report.html"}
+
+
+@pytest.fixture
+def asked(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """A fake audit job; what it is asked for."""
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_SOURCE", json.dumps(connection))
+    calls: list[Any] = []
+
+    def job(flow: Any, options: AuditOptions, *, master: str | None) -> Any:
+        calls.append((flow.flow, options, master))
+        return spark.job
+
+    monkeypatch.setattr("onceover.spark.submit.audit_job", job)
+    return calls
+
+
+def execute(task: Task, **options: str) -> Any:
+    """Run the task's work without Airflow's guard against calling it by hand."""
+    with DAG("test"):
+        operator = audit.AuditOperator(task_id="audit", flow="flights", **options)
+    run = audit.AuditOperator.execute.__wrapped__  # type: ignore[attr-defined]
+    return run(operator, {"ti": task})
+
+
+def test_pass_ends_the_task_well(asked: list[Any], spark: FakeSpark) -> None:
+    """The XCom holds names, counts and paths; the job was asked for what has come since the last audit."""
+    spark.tell(report=document(Verdict.PASS))
+    counts = execute(Task())
+    assert (counts["verdict"], counts["records"], counts["findings"]) == ("PASS", 400, 0)
+    assert counts["report"] == "/home/x/report.html"
+    assert asked == [("flights", AuditOptions(), None)]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "told"),
+    [
+        (Verdict.FAIL, "FAIL: 1 records are not as they should be: 1 lost"),
+        (Verdict.UNVERIFIABLE, "UNVERIFIABLE: Nothing wrong was found, but not everything .* 9 RETENTION"),
+    ],
+)
+def test_other_verdicts_fail_the_task_in_their_own_words(
+    asked: list[Any], spark: FakeSpark, verdict: Verdict, told: str
+) -> None:
+    """They are no faults of the job: not tried again, and the numbers are kept for the report."""
+    spark.tell(_EXITS[verdict], report=document(verdict))
+    task = Task()
+    with pytest.raises(AirflowFailException, match=told):
+        execute(task, topics="orders", since="watermark", full="True", master="local[2]")
+    assert task.pushed[audit.VERDICT_KEY]["verdict"] == verdict
+    options = AuditOptions(topics=("orders",), since="start")
+    assert asked == [("flights", options, "local[2]")]
+
+
+def test_cluster_that_is_away_is_tried_again(asked: list[Any], spark: FakeSpark) -> None:
+    """No verdict: nothing is kept, nothing is concluded."""
+    spark.tell(5, report={"exit": 5, "error": {"message": "west is away"}})
+    task = Task()
+    with pytest.raises(JobInterrupted, match="west is away"):
+        execute(task)
+    assert task.pushed == {}
+
+
+def test_job_that_fails_without_a_verdict_says_why(asked: list[Any], spark: FakeSpark) -> None:
+    """An operator has to decide about the flow, not about an audit."""
+    spark.tell(3, report={"exit": 3, "error": {"message": "the flow belongs to other clusters"}})
+    with pytest.raises(AirflowFailException, match="other clusters"):
+        execute(Task())
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_report_tells_every_verdict_and_announces_a_pass_only(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch, verdict: Verdict, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An asset stands for proof: other DAGs may rely on it."""
+    counts = audit.count_audit(document(verdict))
+    passed = verdict is Verdict.PASS
+    task = Task(counts) if passed else Task(pushed={audit.VERDICT_KEY: counts})
+    events = Events()
+    monkeypatch.setattr(audit, "get_current_context", lambda: {"ti": task, "outlet_events": events})
+    with caplog.at_level("INFO"):
+        assert audit.report_audit("flights") == counts
+    assert f"{verdict}: " in caplog.text
+    assert "/home/x/report.html" in caplog.text
+    assert [uri for uri, _ in events.added] == (["kafka://west/flights.audit"] if passed else [])
+
+
+def test_audit_without_a_verdict_announces_nothing(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither proven nor disproven."""
+    monkeypatch.setattr(audit, "get_current_context", lambda: {"ti": Task(), "outlet_events": Events()})
+    assert audit.report_audit("flights") is None
+
+
+@pytest.mark.parametrize(
+    ("since", "fits"),
+    [
+        ("watermark", True),
+        ("start", True),
+        ("2026-01-31", True),
+        ("2026-01-31T12:00:00Z", True),
+        ("2026-01-31 12:00:00.5+01:00", True),
+        ("", False),
+        ("yesterday", False),
+        ("--full", False),
+    ],
+)
+def test_form_takes_beginnings_that_the_audit_understands(since: str, fits: bool) -> None:
+    """A typing error is refused before Spark is started."""
+    params = ParamsDict(audit.audit_params())
+    if fits:
+        params["since"] = since
+        assert params.validate()["since"] == since
+    else:
+        with pytest.raises(ParamValidationError):
+            params["since"] = since
