@@ -6,13 +6,14 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from onceover.audit.crossmatch import Sighting
 from onceover.audit.result import PartitionResult
-from onceover.audit.rows import answer_of, answer_row, task_of, task_row
+from onceover.audit.rows import answer_of, answer_row, sighting_of, sighting_row, task_of, task_row
 from onceover.audit.work import First, Lapsed, Opened, Task
-from onceover.audit.worker import Sides, compare_task, open_task
+from onceover.audit.worker import Sides, compare_task, open_task, seek_task
 from onceover.config.flowfile import Flow
 from onceover.model import TopicPartition
-from onceover.wiring.audit import AuditWish, Content, audit_content, keep_verified
+from onceover.wiring.audit import AuditWish, Content, audit_content, keep_verified, prepare
 from onceover.wiring.flows import open_clusters
 
 
@@ -21,7 +22,6 @@ class InlineWorkers:
     """Works through tasks here, handing them over as Spark does."""
 
     sides: Sides
-    show_payload: bool = False
 
     def compare(self, work: Sequence[Task]) -> Iterator[First]:
         """Yield one answer for each range of every task."""
@@ -34,9 +34,16 @@ class InlineWorkers:
     def open(self, work: Sequence[Task]) -> Iterator[Opened | Lapsed]:
         """Yield one answer for each task."""
         for task in work:
-            answer = open_task(task, self.sides, show_payload=self.show_payload)
+            answer = open_task(task, self.sides)
             assert answer_of(json.loads(json.dumps(answer_row(answer)))) == answer
             yield answer
+
+    def seek(self, work: Sequence[Task], contents: frozenset[int]) -> Iterator[Sighting]:
+        """Yield where the source holds records of these contents."""
+        for task in work:
+            for seen in seek_task(task, self.sides, contents):
+                assert sighting_of(json.loads(json.dumps(sighting_row(seen)))) == seen
+                yield seen
 
 
 def audit(flow: Flow, wish: AuditWish | None = None, *, keep: bool = False) -> Content:
@@ -44,7 +51,7 @@ def audit(flow: Flow, wish: AuditWish | None = None, *, keep: bool = False) -> C
     source, target = open_clusters(flow)
     with source, target:
         workers = InlineWorkers(Sides(source, target))
-        content = audit_content(flow, source, target, wish or AuditWish(), lambda _: workers)
+        content = audit_content(prepare(flow, source, target, wish or AuditWish()), workers)
         if keep:
             keep_verified(flow, target, content)
     return content

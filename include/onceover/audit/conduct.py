@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from onceover.audit.bounds import Bounds
+from onceover.audit.crossmatch import Sighting, crossmatch, wanted
 from onceover.audit.model import Digest, Finding, Range, Unverifiable
 from onceover.audit.ranges import Hole
 from onceover.audit.result import PartitionResult
@@ -29,6 +30,9 @@ class Workers(Protocol):
     def open(self, work: Sequence[Task]) -> Iterable[Opened | Lapsed]:
         """Yield one answer for each task, whose one range is a stretch that differed."""
 
+    def seek(self, work: Sequence[Task], contents: frozenset[int]) -> Iterable[Sighting]:
+        """Yield where the source holds records of these contents."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -41,6 +45,7 @@ class Plan:
         holes: source offsets that an operator told the flow to go past.
         untimed: the target stamps records itself.
         dead_letter: source offsets whose records were diverted.
+        log_start: first offset of the source's log.
     """
 
     bounds: Bounds
@@ -49,11 +54,19 @@ class Plan:
     holes: tuple[Hole, ...] = ()
     untimed: bool = False
     dead_letter: frozenset[int] = frozenset()
+    log_start: int = 0
 
     def work(self, ranges: Sequence[Range], size: int) -> Iterator[Task]:
         """Yield tasks for some of its ranges."""
         for task in tasks(self.bounds.ids, ranges, size):
             yield replace(task, untimed=self.untimed, holes=self.holes, dead_letter=self.dead_letter)
+
+    def everything(self, size: int) -> Iterator[Task]:
+        """Yield tasks for all that the source's log holds, up to the bound."""
+        bounds = self.bounds
+        pair = bounds.source, self.log_start, bounds.source_from, bounds.target, 0, bounds.target_from
+        before = [Range(*pair, bounds.mode)] if self.log_start < bounds.source_from else []
+        yield from self.work([*before, *self.ranges], size)
 
 
 class Conducted(NamedTuple):
@@ -106,7 +119,10 @@ def conduct(plans: Sequence[Plan], workers: Workers, task_ranges: int) -> list[C
     ]
     opened = {each.range: each for each in workers.open(again)} if again else {}
     found = [finding for each in opened.values() if isinstance(each, Opened) for finding in each.findings]
-    named = _by_partition(plans, found)
+    contents = wanted(found)
+    everything = [task for plan in plans for task in plan.everything(task_ranges)] if contents else []
+    seen = workers.seek(everything, contents) if everything else ()
+    named = _by_partition(plans, crossmatch(found, seen))
     return [
         _result(plan, first, [opened[region] for region in regions[plan.bounds.source]], named)
         for plan in plans

@@ -1,6 +1,6 @@
 """From rows back to what they were made from: how tasks and answers cross Spark.
 
-Invariant: ``x_of(x.as_row()) == x`` for every kind; a row is plain JSON, so that nothing is unpickled that
+Invariant: what is made a row and read back is what it was; a row is plain JSON: nothing is unpickled that
 another process has written.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from onceover.audit.crossmatch import Sighting
 from onceover.audit.model import (
     Compared,
     Digest,
@@ -66,6 +67,8 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
         row["field"],
         row["detail"],
         row["payload"],
+        row["source_mark"],
+        row["target_mark"],
     )
 
 
@@ -114,7 +117,7 @@ def answer_row(answer: First | Opened) -> Row:
             row["lapsed"] = [str(answer.reason), answer.message]
         case Opened():
             row["digests"] = [digest.as_row() for digest in answer.digests]
-            row["findings"] = [finding.as_row() for finding in answer.findings]
+            row["findings"] = [finding.as_row(marked=True) for finding in answer.findings]
             row["excused"] = [each.as_row() for each in answer.excused]
     return row
 
@@ -131,6 +134,16 @@ def answer_of(row: Mapping[str, Any]) -> First | Opened:
     findings = tuple(finding_of(each) for each in row["findings"])
     excused = tuple(unverifiable_of(each) for each in row["excused"])
     return Opened(span, (source, target), findings, excused)
+
+
+def sighting_row(seen: Sighting) -> Row:
+    """Return a sighting as JSON has it; contents are wider than JSON's numbers."""
+    return {"content": f"{seen.content:032x}", "source": list(seen.source), "offset": seen.offset}
+
+
+def sighting_of(row: Mapping[str, Any]) -> Sighting:
+    """Return the sighting of ``row``."""
+    return Sighting(int(row["content"], 16), TopicPartition(*row["source"]), row["offset"])
 
 
 def _partition(topic: str | None, partition: int | None) -> TopicPartition | None:

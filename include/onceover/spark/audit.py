@@ -11,24 +11,34 @@ import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row as SparkRow
 
 from onceover.audit import jsonreport, report, tables
+from onceover.audit.crossmatch import Sighting
 from onceover.audit.result import AuditResult
-from onceover.audit.rows import answer_of, task_row
+from onceover.audit.rows import answer_of, sighting_of, task_row
 from onceover.audit.survey import Survey
-from onceover.audit.work import First, Lapsed, Opened, Task
+from onceover.audit.work import First, Lapsed, Opened, Same, Task
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow
 from onceover.errors import OnceoverError, Retriable
 from onceover.logs import configure
-from onceover.spark.auditwork import ANSWER, ANSWER_DDL, TASK, TASKS_DDL, Job
+from onceover.spark.auditwork import (
+    ANSWER,
+    ANSWER_DDL,
+    BEGAN_MS,
+    ENDED_MS,
+    TASK,
+    TASKS_DDL,
+    Job,
+    Step,
+)
 from onceover.spark.failures import error_of
 from onceover.spark.quality import judge
 from onceover.wiring.audit import (
@@ -38,13 +48,13 @@ from onceover.wiring.audit import (
     examine_claims,
     keep_verified,
     new_run,
+    prepare,
 )
 from onceover.wiring.flows import open_clusters
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
 class SparkWorkers:
     """Reads on Spark's executors: one Spark partition for each task.
 
@@ -52,33 +62,45 @@ class SparkWorkers:
         spark: a session.
         flow: whose clusters are read.
         survey: whose clusters, by id, are meant.
-        show_payload: findings carry keys and values.
+
+    Attributes:
+        reading_ms: from the first worker's beginning to the last one's end, of the ranges' comparison.
     """
 
-    spark: SparkSession
-    flow: Flow
-    survey: Survey
-    show_payload: bool
+    def __init__(self, spark: SparkSession, flow: Flow, survey: Survey) -> None:
+        self.reading_ms = 0
+        self._spark = spark
+        self._flow = flow
+        self._ids = survey.ids
 
     def compare(self, work: Sequence[Task]) -> Iterator[First]:
         """Yield one answer for each range of every task."""
-        for answer in self._answers(work, Job(self.flow, self.survey.ids)):
+        rows = self._rows(work, Job(self._flow, self._ids, Step.COMPARE))
+        self.reading_ms = max(row[ENDED_MS] for row in rows) - min(row[BEGAN_MS] for row in rows)
+        for answer in map(_answer, rows):
             if not isinstance(answer, Opened):
                 yield answer
 
     def open(self, work: Sequence[Task]) -> Iterator[Opened | Lapsed]:
         """Yield one answer for each task."""
-        job = Job(self.flow, self.survey.ids, opening=True, show_payload=self.show_payload)
-        for answer in self._answers(work, job):
-            if isinstance(answer, (Opened, Lapsed)):
+        for answer in map(_answer, self._rows(work, Job(self._flow, self._ids, Step.OPEN))):
+            if not isinstance(answer, Same):
                 yield answer
 
-    def _answers(self, work: Sequence[Task], job: Job) -> Iterator[First | Opened]:
+    def seek(self, work: Sequence[Task], contents: frozenset[int]) -> Iterator[Sighting]:
+        """Yield where the source holds records of these contents."""
+        for row in self._rows(work, Job(self._flow, self._ids, Step.SEEK, contents)):
+            yield sighting_of(json.loads(row[ANSWER]))
+
+    def _rows(self, work: Sequence[Task], job: Job) -> list[SparkRow]:
         rows = [(number, json.dumps(task_row(task))) for number, task in enumerate(work)]
-        frame = self.spark.createDataFrame(rows, TASKS_DDL).repartitionById(len(rows), TASK)
+        frame = self._spark.createDataFrame(rows, TASKS_DDL).repartitionById(len(rows), TASK)
         # Small: one row for each range, which is tens of megabytes of the logs.
-        for row in frame.mapInArrow(job, ANSWER_DDL).collect():
-            yield answer_of(json.loads(row[ANSWER]))
+        return frame.mapInArrow(job, ANSWER_DDL).collect()
+
+
+def _answer(row: SparkRow) -> First | Opened:
+    return answer_of(json.loads(row[ANSWER]))
 
 
 class Audit:
@@ -105,13 +127,9 @@ class Audit:
         """
         source, target = open_clusters(self._flow)
         with source, target:
-            content = audit_content(
-                self._flow,
-                source,
-                target,
-                self._wish,
-                lambda seen: SparkWorkers(spark, self._flow, seen, self._wish.show_payload),
-            )
+            plan = prepare(self._flow, source, target, self._wish)
+            workers = SparkWorkers(spark, self._flow, plan.survey)
+            content = audit_content(plan, workers)
             examined = examine_claims(self._flow, source, target, content)
             result = AuditResult(
                 self._flow.flow,
@@ -126,7 +144,8 @@ class Audit:
             keep_verified(self._flow, target, content)
         document = jsonreport.document(result, quality, examined)
         report.write(document, self._html)
-        return {**document, "report": str(self._html)}, quality.exit_code
+        told = {"reading_s": workers.reading_ms / 1000, "report": str(self._html)}
+        return {**document, **told}, quality.exit_code
 
 
 def _frames(spark: SparkSession, result: AuditResult) -> dict[str, DataFrame]:

@@ -1,20 +1,23 @@
 """What a Spark worker does with the tasks of an audit: open both clusters, read, compare, hand rows back.
 
-Payload stays in this process: rows hold offsets, counts and hashes (and what a person asked to see).
+Payload stays in this process: rows hold offsets, counts and hashes.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
 from typing import Final
 
 import pyarrow as pa
 
-from onceover.audit.rows import answer_row, task_of
-from onceover.audit.work import First, Opened, Task
-from onceover.audit.worker import Sides, compare_task, open_task
+from onceover.audit.model import Row
+from onceover.audit.rows import answer_row, sighting_row, task_of
+from onceover.audit.work import Task
+from onceover.audit.worker import Sides, compare_task, open_task, seek_task
 from onceover.config.flowfile import Flow
 from onceover.logs import configure
 from onceover.wiring.flows import open_clusters
@@ -23,8 +26,18 @@ TASK: Final = "task"
 WORK: Final = "work"
 TASKS_DDL: Final = f"{TASK} int, {WORK} string"
 ANSWER: Final = "answer"
-ANSWER_DDL: Final = f"{ANSWER} string"
-_ANSWER: Final = pa.schema([(ANSWER, pa.string())])
+BEGAN_MS: Final = "began_ms"
+ENDED_MS: Final = "ended_ms"
+ANSWER_DDL: Final = f"{ANSWER} string, {BEGAN_MS} bigint, {ENDED_MS} bigint"
+_ANSWER: Final = pa.schema([(ANSWER, pa.string()), (BEGAN_MS, pa.int64()), (ENDED_MS, pa.int64())])
+
+
+class Step(Enum):
+    """What is done with a task."""
+
+    COMPARE = "compare"
+    OPEN = "open"
+    SEEK = "seek"
 
 
 @dataclass(frozen=True)
@@ -34,14 +47,14 @@ class Job:
     Args:
         flow: as the audit was started with it.
         ids: the cluster ids of source and target; others are refused.
-        opening: open stretches that differ, instead of comparing.
-        show_payload: findings carry keys and values.
+        step: what is done with each task.
+        contents: what is looked for.
     """
 
     flow: Flow
     ids: tuple[str, str]
-    opening: bool = False
-    show_payload: bool = False
+    step: Step
+    contents: frozenset[int] = frozenset()
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work through the tasks of one Spark partition; yield an answer as soon as it is known."""
@@ -51,10 +64,20 @@ class Job:
         with source, target:
             for batch in batches:
                 for text in batch.column(WORK).to_pylist():
-                    for answer in self._answers(task_of(json.loads(text)), Sides(source, target)):
-                        yield pa.RecordBatch.from_pylist([{ANSWER: json.dumps(answer_row(answer))}], _ANSWER)
+                    began_ms = _now_ms()
+                    for row in self._answers(task_of(json.loads(text)), Sides(source, target)):
+                        answer = {ANSWER: json.dumps(row), BEGAN_MS: began_ms, ENDED_MS: _now_ms()}
+                        yield pa.RecordBatch.from_pylist([answer], _ANSWER)
 
-    def _answers(self, task: Task, sides: Sides) -> Iterable[First | Opened]:
-        if self.opening:
-            return [open_task(task, sides, show_payload=self.show_payload)]
-        return compare_task(task, sides)
+    def _answers(self, task: Task, sides: Sides) -> Iterator[Row]:
+        match self.step:
+            case Step.COMPARE:
+                yield from map(answer_row, compare_task(task, sides))
+            case Step.OPEN:
+                yield answer_row(open_task(task, sides))
+            case Step.SEEK:
+                yield from map(sighting_row, seek_task(task, sides, self.contents))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -6,7 +6,6 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -77,6 +76,14 @@ class AuditWish:
 
 
 @dataclass(frozen=True, slots=True)
+class Prepared:
+    """An audit before anything was read: its bounds, and what will be."""
+
+    survey: Survey
+    plans: tuple[Plan, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """What an audit saw of the records, before anything else is checked."""
 
@@ -102,14 +109,11 @@ def new_run(flow: Flow) -> Path:
     return made
 
 
-def audit_content(
-    flow: Flow, source: Cluster, target: Cluster, wish: AuditWish, workers: Callable[[Survey], Workers]
-) -> Content:
-    """Compare the records of a flow's partitions.
+def prepare(flow: Flow, source: Cluster, target: Cluster, wish: AuditWish) -> Prepared:
+    """Fix the bounds of an audit and cut them into ranges.
 
     Args:
         source: the flow's source; ``target`` its target. Belong to the caller.
-        workers: makes who reads, for clusters with these ids.
 
     Raises:
         UsageError: the flow was never started, or the wish is not understood.
@@ -122,8 +126,20 @@ def audit_content(
         plans = [_plan(flow, wish, each, index) for each in seen.partitions]
     if wish.sample is not None:
         plans = sample(plans, wish.sample, seen.started_ms)
-    conducted = conduct(plans, workers(seen), TASK_RANGES)
-    return Content(seen, tuple(conducted), time.time_ns() // 1_000_000)
+    return Prepared(seen, tuple(plans))
+
+
+def audit_content(prepared: Prepared, workers: Workers) -> Content:
+    """Compare the records of a flow's partitions.
+
+    Args:
+        workers: who reads.
+
+    Raises:
+        Retriable: a cluster is away for too long.
+    """
+    conducted = conduct(prepared.plans, workers, TASK_RANGES)
+    return Content(prepared.survey, tuple(conducted), time.time_ns() // 1_000_000)
 
 
 def _plan(flow: Flow, wish: AuditWish, seen: Seen, index: MapIndex) -> Plan:
@@ -131,7 +147,13 @@ def _plan(flow: Flow, wish: AuditWish, seen: Seen, index: MapIndex) -> Plan:
     bounds = bound(seen, pair, from_watermark=wish.since == WATERMARK, handled=flow.handler is not None)
     proposed = borders(pair.records()) if bounds.mode is Mode.RECORDS else ()
     ranges = cut(bounds, proposed, wish.range_bytes)
-    return Plan(bounds, tuple(ranges), holes=tuple(holes(pair.records())), untimed=seen.untimed)
+    return Plan(
+        bounds,
+        tuple(ranges),
+        holes=tuple(holes(pair.records())),
+        untimed=seen.untimed,
+        log_start=seen.source_log.start if seen.source_log is not None else bounds.source_from,
+    )
 
 
 def examine_claims(flow: Flow, source: Cluster, target: Cluster, content: Content) -> Examined:
