@@ -12,6 +12,10 @@ def configure(level: str | None = None) -> None:
         level=(level or os.environ.get("ONCEOVER_LOG", "INFO")).upper(),
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
-    # They log payloads or every request at DEBUG.
-    for noisy in ("kafka", "py4j", "urllib3"):
+    quiet_libraries()
+
+
+def quiet_libraries() -> None:
+    """Let libraries speak of what is wrong only: they log payloads at DEBUG, or every request."""
+    for noisy in ("kafka", "py4j", "urllib3", "httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

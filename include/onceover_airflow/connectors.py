@@ -16,6 +16,7 @@ from airflow.sdk import Asset, AssetAlias, Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.config.connectfile import find_connect_files
+from onceover.logs import quiet_libraries
 from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours, log_text
@@ -208,6 +209,7 @@ def connect_at_hand(ref: str) -> Iterator[ConnectFile]:
     from onceover.config.connectfile import load_connect
     from onceover_airflow.connections import connect_environment
 
+    quiet_libraries()
     with errors_of_ours():
         file = load_connect(ref)
         with environment(connect_environment(file)):

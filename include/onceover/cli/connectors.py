@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -125,7 +126,7 @@ def acls(args: argparse.Namespace) -> CommandResult:
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
     file = load_connect(args.connect)
-    return _planned(runs.plan_connectors(file, _wish(args, file)), f"apply {args.connect}")
+    return _planned(args, runs.plan_connectors(file, _wish(args, file)), "apply")
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
@@ -145,7 +146,7 @@ def rollback(args: argparse.Namespace) -> CommandResult:
     file = load_connect(args.connect)
     wish = _wish(args, file)
     if not args.apply:
-        return _planned(runs.plan_rollback(file, wish), f"rollback {args.connect} --apply")
+        return _planned(args, runs.plan_rollback(file, wish), "rollback", "--apply")
     return _done(runs.rollback_connectors(file, wish, _announce(args), _tell(args)))
 
 
@@ -155,15 +156,18 @@ def downgrade(args: argparse.Namespace) -> CommandResult:
     # Soft concerns what the shared topic holds, hard what is in topics of connectors' own.
     wish = _wish(args, file, migrated=mode is DowngradeMode.HARD)
     if not args.apply:
-        does = f"downgrade {args.connect} --mode {mode} --apply"
-        return _planned(runs.plan_downgrade(file, wish, mode), does)
+        return _planned(args, runs.plan_downgrade(file, wish, mode), "downgrade", f"--mode {mode} --apply")
     return _done(runs.downgrade_connectors(file, wish, mode, _announce(args), _tell(args)))
 
 
-def _planned(planned: MigrationPlan, does: str) -> CommandResult:
+def _planned(args: argparse.Namespace, planned: MigrationPlan, action: str, *flags: str) -> CommandResult:
     text = planned.describe()
     if planned.changes:
-        text += f"\nnothing was changed; `onceover connectors {does}` does it"
+        topic = getattr(args, "topic", None)
+        which = ["--connector", *args.connector] if args.connector else ["--all"]
+        words = [args.connect, *which, *(["--topic", topic] if topic else [])]
+        command = " ".join(["onceover connectors", action, shlex.join(words), *flags])
+        text += f"\nnothing was changed; `{command}` does it"
     return CommandResult(planned.document(), text, planned.exit_code)
 
 
