@@ -54,6 +54,22 @@ class _Open:
     here: Mark | None
     there: Mark | None
 
+    @property
+    def is_lost(self) -> bool:
+        """True for a LOST, and for the source's half of an ALTERED whose other half is explained."""
+        kind = self.finding.kind
+        return self.missing and (
+            kind is FindingKind.LOST or (kind is FindingKind.ALTERED and not self.strange)
+        )
+
+    @property
+    def is_phantom(self) -> bool:
+        """True for a PHANTOM, and for the target's half of an ALTERED whose other half is explained."""
+        kind = self.finding.kind
+        return self.strange and (
+            kind is FindingKind.PHANTOM or (kind is FindingKind.ALTERED and not self.missing)
+        )
+
 
 def wanted(findings: Iterable[Finding]) -> frozenset[int]:
     """Return the contents that should be looked for on the whole source: those of every PHANTOM.
@@ -124,16 +140,14 @@ def _pair_alike(work: list[_Open]) -> Iterator[Finding]:
 
 
 def _singles(work: list[_Open], side: Side, fields: tuple[int, ...]) -> dict[tuple[int, ...], _Open]:
-    """Return what is LOST (source) or a PHANTOM (target) by three of its fields, where those are unique."""
-    kind = FindingKind.LOST if side is Side.SOURCE else FindingKind.PHANTOM
+    """Return what is lost (source) or a phantom (target) by three of its fields, where those are unique."""
     found: dict[tuple[int, ...], _Open | None] = {}
     for each in work:
         mark = each.here if side is Side.SOURCE else each.there
-        is_open = each.missing if side is Side.SOURCE else each.strange
-        if each.finding.kind is not kind or not is_open or mark is None or not mark.tells(fields):
-            continue
-        likeness = tuple(mark.fields[field] for field in fields)
-        found[likeness] = None if likeness in found else each
+        is_open = each.is_lost if side is Side.SOURCE else each.is_phantom
+        if is_open and mark is not None and mark.tells(fields):
+            likeness = tuple(mark.fields[field] for field in fields)
+            found[likeness] = None if likeness in found else each
     return {likeness: each for likeness, each in found.items() if each is not None}
 
 

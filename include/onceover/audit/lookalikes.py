@@ -4,10 +4,10 @@ Invariant: only what no equal record explains comes here, and every record is pa
 decides between two honest names for the same difference (ALTERED, or LOST and PHANTOM); no difference
 appears or vanishes by it.
 
-A pair needs evidence. Between the same two neighbours: three of four fields equal, or two that say
-something, or any one that does when as many are missing as are strange there. Elsewhere: three of four
-equal, a key or a value among them, and nothing else like it. No key, no value and no headers are no
-evidence: unrelated records share them.
+A pair needs evidence. Between the same two neighbours: three of four fields equal, or two of which key or
+value says something, or any one that does when as many are missing as are strange there. Elsewhere: three
+of four equal, of which key or value says something, and nothing else like it. No key, no value and no
+headers say nothing: unrelated records share them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def lookalikes(missing: Odd, strange: Odd) -> Pairs:
     """Return which missing record each strange one is, as far as the evidence goes."""
     work = _Work(missing, strange)
     for fields in _THREE:
-        work.pair_in_place(fields, evidence=fields)
+        work.pair_in_place(fields, evidence=())
     for fields in _THREE:
         work.pair_elsewhere(fields)
     for fields in _TWO:
@@ -73,7 +73,7 @@ class _Work:
         self.strange: list[Ids] = [np.empty(0, np.int64)]
 
     def pair_in_place(self, fields: tuple[int, ...], evidence: tuple[int, ...]) -> None:
-        """Pair those of one place that agree in ``fields``, in their order."""
+        """Pair those of one place that agree in ``fields``, in their order; see ``_candidates``."""
         here, there = self._candidates(0, evidence), self._candidates(1, evidence)
         if not len(here) or not len(there):
             return
@@ -107,7 +107,9 @@ class _Work:
         self._take(here[agree], there[agree])
 
     def _candidates(self, side: int, evidence: tuple[int, ...]) -> Ids:
-        """Return those still open of which one of the fields ``evidence`` says something."""
+        """Return what is still open and says something in one of the fields ``evidence``, if any."""
+        if not evidence:
+            return np.flatnonzero(self._open[side])
         says = self._telling[side][:, list(evidence)].any(axis=1)
         return np.flatnonzero(self._open[side] & says)
 
