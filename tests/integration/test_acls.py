@@ -23,9 +23,9 @@ from onceover.kafka.cluster import Cluster
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.grants import GROUP, grant, mirror_rights, source_rights, target_rights
+from tests.support.grants import GROUP, adoption_rights, grant, mirror_rights, source_rights, target_rights
 from tests.support.groups import commit, offset_of
-from tests.support.rawkafka import Codec
+from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, read_records
 
 Pair = tuple[KafkaCluster, KafkaCluster]
@@ -261,3 +261,39 @@ def test_mirrormakers_records_take_the_rights_of_their_page_and_the_copy_none_of
         assert notes() == []
     for each in [*topics, "heartbeats"]:
         assert read_records(target.admin_client, each), each
+
+
+def test_a_mirrormaker_is_adopted_with_the_rights_of_the_page_and_not_before(
+    guarded: Pair,
+    replica: Replica,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/adopting-mirrormaker.md: what may not be looked at is never taken for not being there."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    source, target = guarded
+    alias, topic = f"e-{replica.name}", replica.topic()
+    replica.configure(source={"alias": alias})
+    replica.target_topic(topic)
+    records = replica.source.records(10)
+    replica.source.plain(topic, 0, records)
+    replica.target.plain(topic, 0, records[:6])
+    for kind, key, value in (
+        ("offsets", f'["MirrorSourceConnector",{{"cluster":"{alias}","partition":0,"topic":"{topic}"}}]', 3),
+        ("configs", "task-MirrorSourceConnector-0", 0),
+    ):
+        own = replica.target.create_topic(f"mm2-{kind}.{alias}.internal")
+        replica.target.plain(own, 0, [RawRecord(key.encode(), b'{"offset":%d}' % value)])
+    syncs, rights = adoption_rights(alias, "west")
+    grant(source, syncs)
+
+    for right in rights:
+        code, document = replica.command(capsys, "adopt", "apply", str(replica.flow.path))
+        assert code in (2, 3), document
+        assert offset_of(target.admin_client, names.progress_group(replica.name), topic) is None
+        grant(target, [right])
+    code, document = replica.command(capsys, "adopt", "apply", str(replica.flow.path))
+    assert (code, document["written"]) == (0, 1), document
+    replica.copy()
+    replica.assert_same()

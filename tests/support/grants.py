@@ -62,6 +62,18 @@ def mirror_rights(flow: str, alias: str) -> tuple[list[Right], list[Right]]:
     return groups, [*groups, *((TOPIC, topic, False, operations) for topic in topics)]
 
 
+def adoption_rights(source: str, target: str) -> tuple[list[Right], list[Right]]:
+    """Return what taking over from MirrorMaker takes in addition, as docs/adopting-mirrormaker.md says: on
+    the source, and on the target, where each is asked for in this order. Arguments are aliases."""
+    topics = [f"mm2-offset-syncs.{source}.internal", f"mm2-offsets.{source}.internal"]
+    topics += [f"mm2-configs.{source}.internal"]
+    return [(TOPIC, f"mm2-offset-syncs.{target}.internal", False, "READ")], [
+        (GROUP, f"{source}-mm2", False, "DESCRIBE"),
+        *((TOPIC, topic, False, "READ") for topic in topics),
+        (TRANSACTIONAL_ID, f"{source}-mm2-", True, "WRITE"),
+    ]
+
+
 def grant(cluster: KafkaCluster, rights: Iterable[Right]) -> None:
     """Grant ``rights`` to the cluster's ordinary user."""
     if cluster.security is None:

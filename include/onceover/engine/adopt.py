@@ -21,10 +21,11 @@ from onceover.engine.seam import NoSeam, Seam
 from onceover.engine.seamsearch import DEFAULT_LIMIT, SeamSearch
 from onceover.engine.seed import Offer, Offers, Seat, SeatedTopic
 from onceover.engine.seedorigin import Place, check_in_scope
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.groupadmin import GroupAdmin
+from onceover.kafka.groupcalls import ListedGroup
 from onceover.model import TopicPartition
 from onceover.wire.mirrormaker import decode_offset_sync, decode_source_offset, decode_task
 
@@ -95,6 +96,7 @@ class MirrorMakerOrigin:
 
         Raises:
             NeedsOperator: MM2_UNKNOWN, there is no such MirrorMaker.
+            UsageError: whether it runs may not be looked at.
         """
         check_in_scope(self.decided, topics, "--decided")
         running = self._running(place.target)
@@ -112,6 +114,7 @@ class MirrorMakerOrigin:
         return Offers(
             {tp: answer for tp, answer in answers.items() if isinstance(answer, Offer)},
             {tp: answer for tp, answer in answers.items() if isinstance(answer, Refusal)},
+            remarks=() if self._tasks else (self._nothing_to_fence(),),
         )
 
     def changes(self) -> Sequence[Change]:
@@ -152,7 +155,7 @@ class MirrorMakerOrigin:
     def _running(self, target: Cluster) -> Refusal | None:
         if self.mirror.workers_stay:
             return None
-        group = GroupAdmin(target).groups().groups.get(self.mirror.group)
+        group = self._workers(target)
         if group is None or group.state in _WITHOUT_MEMBERS:
             return None
         return Refusal(
@@ -162,6 +165,27 @@ class MirrorMakerOrigin:
             "stop all its workers, then plan again; a killed one is forgotten after 10 seconds",
         )
 
+    def _workers(self, target: Cluster) -> ListedGroup | None:
+        """Return the workers' group, None when there is none; one that is only not shown is an error."""
+        admin = GroupAdmin(target)
+        listing = admin.groups()
+        found = listing.groups.get(self.mirror.group)
+        if found is not None:
+            return found
+        for unheard in listing.unheard:
+            raise unheard
+        try:
+            # Brokers leave out of the list what may not be described; asked for itself, they say so.
+            admin.committed(self.mirror.group)
+        except UsageError as error:
+            raise UsageError(
+                f"whether MirrorMaker runs cannot be seen: {error.message}",
+                code=error.code,
+                where=f"group {self.mirror.group} on {target.alias}",
+                resolve="grant the flow's principal DESCRIBE on that group",
+            ) from error
+        return None
+
     def _still_writing(self) -> Refusal:
         return Refusal(
             self.mirror.group,
@@ -169,6 +193,15 @@ class MirrorMakerOrigin:
             f"somebody writes: the target's topics, or {self.mirror.offsets_topic}, grew within "
             f"{self.settle_s:g} s",
             "stop MirrorMaker, and every other producer to these topics, then plan again",
+        )
+
+    def _nothing_to_fence(self) -> Refusal:
+        return Refusal(
+            self.mirror.group,
+            "MM2_TASKS_UNKNOWN",
+            f"{self.mirror.configs_topic} tells of no task: no transactional id of MirrorMaker's is fenced",
+            "make sure that all its workers have ended for good",
+            blocks=False,
         )
 
     def _look(self, target: Cluster, seats: Sequence[Seat]) -> dict[TopicPartition, int]:

@@ -1,0 +1,69 @@
+"""Whether MirrorMaker runs: what is not known is never taken for "no"."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from onceover.engine import adopt
+from onceover.engine.adopt import MirrorMaker, MirrorMakerOrigin
+from onceover.engine.seedorigin import Place
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.groupadmin import Listing
+
+MIRROR = MirrorMaker.dedicated("east", "west")
+
+
+class FakeGroups:
+    """The target's groups: those that are listed, and what asking for one answers."""
+
+    def __init__(self, listing: Listing, problem: OnceoverError | None = None) -> None:
+        self._listing, self._problem = listing, problem
+
+    def groups(self) -> Listing:
+        return self._listing
+
+    def committed(self, group: str) -> dict[str, int]:
+        assert group == MIRROR.group
+        if self._problem is not None:
+            raise self._problem
+        return {}
+
+
+def read(monkeypatch: pytest.MonkeyPatch, groups: FakeGroups) -> Any:
+    """Ask for the offers, on a target without any of MirrorMaker's topics."""
+    monkeypatch.setattr(adopt, "GroupAdmin", lambda _: groups)
+    target: Any = SimpleNamespace(alias="west", topics=lambda _: {})
+    return MirrorMakerOrigin(MIRROR).read(Place("f", target, target), [])
+
+
+def listed(state: str) -> Listing:
+    group: Any = SimpleNamespace(group_id=MIRROR.group, state=state)
+    return Listing({MIRROR.group: group})
+
+
+def test_a_group_with_members_is_a_mirrormaker_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    (remark,) = read(monkeypatch, FakeGroups(listed("stable"))).remarks
+    assert (remark.code, remark.blocks) == ("MM2_RUNNING", True)
+
+
+@pytest.mark.parametrize("listing", [Listing({}), listed("empty"), listed("dead")])
+def test_without_workers_its_topics_are_looked_at(monkeypatch: pytest.MonkeyPatch, listing: Listing) -> None:
+    with pytest.raises(NeedsOperator, match=f"there is no topic {MIRROR.offsets_topic}"):
+        read(monkeypatch, FakeGroups(listing))
+
+
+def test_a_broker_that_does_not_answer_may_coordinate_its_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Retriable("broker 2 is away")
+    with pytest.raises(Retriable, match="broker 2 is away"):
+        read(monkeypatch, FakeGroups(Listing({}, (away,))))
+
+
+def test_a_group_that_may_not_be_seen_may_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    hidden = UsageError("west refuses offset fetch", code="NOT_AUTHORIZED")
+    with pytest.raises(UsageError, match="whether MirrorMaker runs cannot be seen") as refused:
+        read(monkeypatch, FakeGroups(Listing({}), hidden))
+    assert refused.value.where == "group east-mm2 on west"
+    assert "DESCRIBE" in str(refused.value.resolve)
