@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 import yaml
 
 from onceover.config.connectclients import ResolvedConnect, resolve_connect
-from onceover.config.connectfile import connect_home, find_connect_files, load_connect
+from onceover.config.connectfile import ConnectKeys, connect_home, find_connect_files, load_connect
 from onceover.config.faults import BadConfig
+from onceover.config.workerfile import WORKER_KEYS
 from onceover.errors import UsageError
 from tests.unit.config.conftest import ENVIRON, SECRET
 
+PROJECT = Path(__file__).parents[3]
+DOCS = (PROJECT / "docs" / "connectors.md").read_text()
 WORKER = {"group.id": "workers", "offset.storage.topic": "offsets", "config.storage.topic": "configs"}
 PROPERTIES = """\
 # a worker's own file holds much more
@@ -284,3 +288,32 @@ def test_a_login_that_a_config_provider_holds_is_named_in_the_connect_file(write
     named = {"my.source": {"kafka": {"client": {"bootstrap.servers": "other:9092", "client.id": "us"}}}}
     client = resolved(write({"connectors": named})).offsets_client("my.source", hidden)
     assert client.properties["client.id"] == "us"
+
+
+# ---- what is written about it
+
+
+def test_the_docs_name_every_key_and_no_other() -> None:
+    """A key that is added or renamed has to be documented; so do the workers' keys that are read."""
+    table = DOCS.split("| key | default | values |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| `([a-z_]+)[^`]*` \|", table, re.MULTILINE)
+    assert sorted(rows) == sorted(ConnectKeys.model_fields)
+    assert all(f"`{key}`" in DOCS for key in WORKER_KEYS)
+
+
+def test_the_example_in_the_docs_is_in_order(tmp_path: Path) -> None:
+    """With the variable that it reads set."""
+    path = tmp_path / "flights.yaml"
+    path.write_text(DOCS.split("```yaml\n")[1].split("```")[0])
+    assert load_connect(path, environ={"CONNECT_PASSWORD": SECRET}).connect == "flights"
+
+
+def test_the_shipped_example_is_in_order() -> None:
+    """And says what the containers' Connect has."""
+    environ = {"ONCEOVER_CONNECT_REST": "http://127.0.0.1:8083", "ONCEOVER_EAST": "127.0.0.1:19092"}
+    path = PROJECT / "include" / "connect" / "flights.yaml"
+    access = resolve_connect(load_connect(path, environ=environ), environ=environ)
+    lines = (PROJECT / "docker" / "connect.properties").read_text().splitlines()
+    contained = dict(line.split("=", 1) for line in lines if "=" in line)
+    told = {key: value for key, value in contained.items() if key in WORKER_KEYS}
+    assert {key: access.properties.get(key) for key in told} == told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import httpx
 import pytest
 import yaml
 
-from onceover.cli.main import main
+from onceover.cli.main import build_parser, main
 from onceover.config.connectfile import load_connect
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.settings import RestSettings
@@ -216,3 +217,14 @@ def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
             main(["connectors", action, "--help"])
         assert ended.value.code == 0
         assert "onceover connectors apply     flights" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("page", ["docs/connectors.md", "README.md"])
+def test_commands_in_the_docs_are_commands(page: str) -> None:
+    """Each line of a page that shows one, and each that it quotes."""
+    text = (Path(__file__).parents[3] / page).read_text()
+    shown = re.findall(r"^(?:\.venv/bin/)?onceover (connectors [a-z]+ +.+?)(?: {2,}.*)?$", text, re.MULTILINE)
+    shown += re.findall(r"`onceover (connectors [^`\[]+CONNECT [^`\[]+)`", text)
+    assert shown
+    for words in shown:
+        assert build_parser().parse_args(words.split()).command == "connectors"
