@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from confluent_kafka import TopicPartition as ClientPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewPartitions
 
 from onceover.audit.model import Compared, FindingKind, Reason, Side
 from onceover.wiring.audit import START, AuditWish
@@ -140,13 +140,34 @@ def test_strange_record_is_found_and_holds_the_watermark(replica: Replica) -> No
     assert full.findings == result.findings
 
 
+def test_what_the_flow_has_not_taken_in_and_what_belongs_to_nobody_is_told(replica: Replica) -> None:
+    """A topic that was never enrolled cannot be compared; a target partition without a source is strange."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(3))
+    replica.copy()
+    late = replica.topic("late")
+    replica.source.plain(late, 0, replica.source.records(2))
+    admin = AdminClient(replica.target_client)
+    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(_TIMEOUT_S)
+    replica.target.plain(topic, 1, replica.target.records(2, value=b"nobody's"))
+
+    content = audit(replica.flow.watch.flow, show=True)
+
+    assert partition(content, topic).findings == ()
+    unknown, strange = sorted(content.beside, key=lambda result: len(result.findings))
+    (gap,) = unknown.unverifiable
+    assert (gap.reason, gap.source.topic, gap.offsets) == (Reason.NOT_ENROLLED, late, 2)
+    assert [finding.kind for finding in strange.findings] == [FindingKind.PHANTOM] * 2
+    assert all("nobody's" in (finding.payload or "") for finding in strange.findings)
+
+
 def test_command_audits_through_spark(replica: Replica, tmp_path: Path) -> None:
     """PASS through spark-submit, with the report and the Data Docs written, then the increment."""
     topic = replica.topic(partitions=PARTITIONS)
     feed(replica.source, topic)
     copied = replica.copy()
 
-    code, document = run_cli(tmp_path, "audit", str(replica.flow.path), timeout_s=START_S)
+    code, document = run_cli(tmp_path, "audit", str(replica.flow.path), timeout_s=2 * START_S)
 
     assert (code, document["verdict"]) == (0, "PASS"), document
     assert document["records"] == {"source": copied.records, "target": copied.records}

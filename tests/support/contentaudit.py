@@ -13,7 +13,14 @@ from onceover.audit.work import First, Lapsed, Opened, Task
 from onceover.audit.worker import Sides, compare_task, open_task, seek_task
 from onceover.config.flowfile import Flow
 from onceover.model import TopicPartition
-from onceover.wiring.audit import AuditWish, Content, audit_content, keep_verified, prepare
+from onceover.wiring.audit import (
+    AuditWish,
+    Content,
+    audit_content,
+    keep_verified,
+    prepare,
+    show_payload,
+)
 from onceover.wiring.flows import open_clusters
 
 
@@ -46,12 +53,19 @@ class InlineWorkers:
                 yield seen
 
 
-def audit(flow: Flow, wish: AuditWish | None = None, *, keep: bool = False) -> Content:
-    """Audit the content of a flow in this process; ``keep`` writes the verified watermarks, too."""
+def audit(flow: Flow, wish: AuditWish | None = None, *, keep: bool = False, show: bool = False) -> Content:
+    """Audit the content of a flow in this process.
+
+    Args:
+        keep: write the verified watermarks, too.
+        show: with payload.
+    """
     source, target = open_clusters(flow)
     with source, target:
         workers = InlineWorkers(Sides(source, target))
         content = audit_content(prepare(flow, source, target, wish or AuditWish()), workers)
+        if show:
+            content = show_payload(source, target, content)
         if keep:
             keep_verified(flow, target, content)
     return content

@@ -77,6 +77,22 @@ def bound(seen: Seen, pair_map: PairMap, *, from_watermark: bool, handled: bool)
     return _Bounding(seen, pair_map, from_watermark, handled).bounds()
 
 
+def not_taken_in(source: TopicPartition, log: Log) -> Unverifiable:
+    """Return what is said of a partition that is in the flow's filter and not part of the flow."""
+    text = "the flow has not taken the partition in: see `onceover status`"
+    return Unverifiable(Reason.NOT_ENROLLED, source, log.start, log.end, log.end - log.start, text)
+
+
+def surplus(source: TopicPartition, source_id: UUID, target: TopicPartition, log: Log) -> Bounds:
+    """Return the bounds of a target partition that is the copy of none: whatever is there is strange.
+
+    Args:
+        source: the partition that it would be the copy of.
+    """
+    ids = source_id, log.topic_id
+    return Bounds(source, target, ids, Mode.RECORDS, 0, 0, log.start, log.stable)
+
+
 @dataclass
 class _Bounding:
     seen: Seen

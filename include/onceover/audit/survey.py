@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 from uuid import UUID
@@ -106,7 +106,7 @@ class Survey:
         layout: the flow's newest generation.
         started_ms: when the bounds were fixed.
         partitions: the enrolled ones that were asked for.
-        missing: partitions of the enrolled topics on the source that the flow does not copy.
+        missing: partitions on the source that the flow should copy and has not taken in.
         surplus: partitions on the target without a counterpart, each with the source partition it would have.
         ids: cluster ids of source and target.
     """
@@ -128,11 +128,14 @@ class Wish:
         since_ms: records from this time on, in ms since 1970; None for all.
         settle_s: how long to wait for what is under way at the start: open transactions of the source,
             and the running flow's way to the source's end.
+        inside: tells whether a topic of the source, internal or not, is in the flow's filter; None where
+            topics that are not enrolled yet do not matter.
     """
 
     topics: tuple[str, ...] = ()
     since_ms: int | None = None
     settle_s: float = SETTLE_S
+    inside: Callable[[str, bool], bool] | None = None
 
     def selects(self, topic: str) -> bool:
         """Tell whether a source topic was asked for."""
@@ -227,6 +230,7 @@ class _Surveyor:
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}
+        missing.update(self._not_taken_in())
         return Survey(layout, started_ms, tuple(seen), missing, self._surplus(there), ids)
 
     # ---- the source
@@ -272,6 +276,18 @@ class _Surveyor:
         found = self._source.retry(lambda: self._source.list_offsets(wanted, since_ms))
         # -1: no record is so young.
         return {tp: offset if offset >= 0 else logs[tp].end for tp, offset in found.items()}
+
+    def _not_taken_in(self) -> dict[TopicPartition, Log]:
+        inside, enrolled = self._wish.inside, {e.source for e in self._state.enrolled.values()}
+        if inside is None:
+            return {}
+        topics = self._source.retry(self._source.topics)
+        names_ = [
+            name
+            for name, info in sorted(topics.items())
+            if name not in enrolled and self._wish.selects(name) and inside(name, info.is_internal)
+        ]
+        return self._logs(self._source, names_) if names_ else {}
 
     # ---- the flow
 

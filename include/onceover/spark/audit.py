@@ -49,6 +49,7 @@ from onceover.wiring.audit import (
     keep_verified,
     new_run,
     prepare,
+    show_payload,
 )
 from onceover.wiring.flows import open_clusters
 
@@ -130,13 +131,15 @@ class Audit:
             plan = prepare(self._flow, source, target, self._wish)
             workers = SparkWorkers(spark, self._flow, plan.survey)
             content = audit_content(plan, workers)
+            if self._wish.show_payload:
+                content = show_payload(source, target, content)
             examined = examine_claims(self._flow, source, target, content)
             result = AuditResult(
                 self._flow.flow,
                 content.survey.started_ms,
                 content.finished_ms,
                 self._wish.since,
-                content.partitions,
+                content.partitions + content.beside,
                 examined.checks,
             )
             quality = judge(spark, _frames(spark, result), self._home)
@@ -183,6 +186,8 @@ def main(argv: Sequence[str]) -> int:
     """Run the driver; return the exit code of DESIGN 14."""
     args = _parser().parse_args(argv)
     configure()
+    # It tells of its own workings, hundreds of lines an audit.
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
     args.report.unlink(missing_ok=True)
     document: dict[str, Any] = {"flow": Path(args.flow).stem}
     exit_code = 1

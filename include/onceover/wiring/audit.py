@@ -6,27 +6,32 @@ import re
 import secrets
 import shutil
 import time
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from onceover.audit.bounds import bound
+from onceover.audit.bounds import bound, not_taken_in, surplus
 from onceover.audit.conduct import Conducted, Plan, Workers, conduct, sample
 from onceover.audit.evidence import Examined
 from onceover.audit.examine import examine
 from onceover.audit.lookup import Lookup
 from onceover.audit.model import Mode, Side
+from onceover.audit.payload import with_payload
 from onceover.audit.ranges import RANGE_BYTES, StoredPair, borders, cut, holes
 from onceover.audit.result import PartitionResult
-from onceover.audit.survey import SETTLE_S, Seen, Survey, Wish, survey
+from onceover.audit.survey import SETTLE_S, Log, Seen, Survey, Wish, survey
 from onceover.audit.watermark import Watermark, write_watermarks
 from onceover.audit.work import TASK_RANGES
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.engine.mapindex import MapIndex
+from onceover.engine.scope import explain
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
+from onceover.wiring.flows import rules
 
 WATERMARK: Final = "watermark"
 START: Final = "start"
@@ -55,8 +60,11 @@ class AuditWish:
     range_bytes: int = RANGE_BYTES
     settle_s: float = SETTLE_S
 
-    def survey_wish(self) -> Wish:
+    def survey_wish(self, inside: Callable[[str, bool], bool]) -> Wish:
         """Return what the survey looks at.
+
+        Args:
+            inside: tells whether a topic of the source is in the flow's filter.
 
         Raises:
             UsageError: the pattern or the time is not understood.
@@ -72,24 +80,36 @@ class AuditWish:
                 ) from error
         if self.sample is not None and self.sample < 1:
             raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
-        return Wish(self.topics, since_ms, self.settle_s)
+        return Wish(self.topics, since_ms, self.settle_s, inside)
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An audit before anything was read: its bounds, and what will be."""
+    """An audit before anything was read.
+
+    Args:
+        plans: one for each partition of the survey, in its order.
+        strange: for target partitions that are the copy of none.
+    """
 
     survey: Survey
     plans: tuple[Plan, ...]
+    strange: tuple[Plan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What an audit saw of the records, before anything else is checked."""
+    """What an audit saw of the records, before anything else is checked.
+
+    Args:
+        conducted: one for each partition of the survey, in its order.
+        beside: what belongs to no partition that the flow copies.
+    """
 
     survey: Survey
     conducted: tuple[Conducted, ...]
     finished_ms: int
+    beside: tuple[PartitionResult, ...] = ()
 
     @property
     def partitions(self) -> tuple[PartitionResult, ...]:
@@ -120,13 +140,27 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, wish: AuditWish) -> Pr
         NeedsOperator: the flow belongs to other clusters.
         Retriable: a cluster is away.
     """
-    seen = survey(flow.flow, source, target, wish.survey_wish())
+    which = rules(flow)
+
+    def inside(topic: str, is_internal: bool) -> bool:
+        return explain(topic, which, is_internal=is_internal).inside
+
+    seen = survey(flow.flow, source, target, wish.survey_wish(inside))
     with MapIndex(target, flow.flow, run_dir(flow)) as index:
         target.retry(lambda: index.refresh(settled=True))
         plans = [_plan(flow, wish, each, index) for each in seen.partitions]
     if wish.sample is not None:
         plans = sample(plans, wish.sample, seen.started_ms)
-    return Prepared(seen, tuple(plans))
+    strange = [] if flow.handler else list(_strange(seen))
+    return Prepared(seen, tuple(plans), tuple(strange))
+
+
+def _strange(seen: Survey) -> Iterator[Plan]:
+    """Yield plans for target partitions that are the copy of none."""
+    for target, (log, source) in seen.surplus.items():
+        bounds = surplus(source, log.topic_id, target, log)
+        if not bounds.empty:
+            yield Plan(bounds, tuple(cut(bounds, ())))
 
 
 def audit_content(prepared: Prepared, workers: Workers) -> Content:
@@ -138,8 +172,19 @@ def audit_content(prepared: Prepared, workers: Workers) -> Content:
     Raises:
         Retriable: a cluster is away for too long.
     """
-    conducted = conduct(prepared.plans, workers, TASK_RANGES)
-    return Content(prepared.survey, tuple(conducted), time.time_ns() // 1_000_000)
+    conducted = conduct((*prepared.plans, *prepared.strange), workers, TASK_RANGES)
+    finished_ms, count = time.time_ns() // 1_000_000, len(prepared.plans)
+    beside = [each.result for each in conducted[count:]]
+    beside += [
+        _untouched(source, log) for source, log in prepared.survey.missing.items() if log.end > log.start
+    ]
+    return Content(prepared.survey, tuple(conducted[:count]), finished_ms, tuple(beside))
+
+
+def _untouched(source: TopicPartition, log: Log) -> PartitionResult:
+    gap = not_taken_in(source, log)
+    bounds = log.start, log.start, 0, 0
+    return PartitionResult(source, None, Mode.RECORDS, *bounds, unverifiable=(gap,))
 
 
 def _plan(flow: Flow, wish: AuditWish, seen: Seen, index: MapIndex) -> Plan:
@@ -171,6 +216,17 @@ def examine_claims(flow: Flow, source: Cluster, target: Cluster, content: Conten
     ]
     with Lookup({Side.SOURCE: source, Side.TARGET: target}, untimed) as look:
         return examine(flow.flow, target, run_dir(flow), content.survey, content.partitions, look)
+
+
+def show_payload(source: Cluster, target: Cluster, content: Content) -> Content:
+    """Return what was seen, its findings with their records as text."""
+    with Lookup({Side.SOURCE: source, Side.TARGET: target}) as look:
+
+        def shown(result: PartitionResult) -> PartitionResult:
+            return replace(result, findings=tuple(with_payload(result.findings, look)))
+
+        conducted = tuple(each._replace(result=shown(each.result)) for each in content.conducted)
+        return replace(content, conducted=conducted, beside=tuple(map(shown, content.beside)))
 
 
 def keep_verified(flow: Flow, target: Cluster, content: Content) -> None:
