@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from onceover.cli.output import CommandResult, Subparsers
@@ -132,7 +133,9 @@ def plan(args: argparse.Namespace) -> CommandResult:
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it."""
     file = load_connect(args.connect)
-    return _done(runs.apply_connectors(file, _wish(args, file), _announce(args), _tell(args)))
+    wish = _wish(args, file)
+    with _explained_interrupt():
+        return _done(runs.apply_connectors(file, wish, _announce(args), _tell(args)))
 
 
 def verify(args: argparse.Namespace) -> CommandResult:
@@ -147,7 +150,8 @@ def rollback(args: argparse.Namespace) -> CommandResult:
     wish = _wish(args, file)
     if not args.apply:
         return _planned(args, runs.plan_rollback(file, wish), "rollback", "--apply")
-    return _done(runs.rollback_connectors(file, wish, _announce(args), _tell(args)))
+    with _explained_interrupt():
+        return _done(runs.rollback_connectors(file, wish, _announce(args), _tell(args)))
 
 
 def downgrade(args: argparse.Namespace) -> CommandResult:
@@ -157,7 +161,8 @@ def downgrade(args: argparse.Namespace) -> CommandResult:
     wish = _wish(args, file, migrated=mode is DowngradeMode.HARD)
     if not args.apply:
         return _planned(args, runs.plan_downgrade(file, wish, mode), "downgrade", f"--mode {mode} --apply")
-    return _done(runs.downgrade_connectors(file, wish, mode, _announce(args), _tell(args)))
+    with _explained_interrupt():
+        return _done(runs.downgrade_connectors(file, wish, mode, _announce(args), _tell(args)))
 
 
 def _planned(args: argparse.Namespace, planned: MigrationPlan, action: str, *flags: str) -> CommandResult:
@@ -173,6 +178,19 @@ def _planned(args: argparse.Namespace, planned: MigrationPlan, action: str, *fla
 
 def _done(report: Report) -> CommandResult:
     return CommandResult(report.document(), report.describe(), report.exit_code)
+
+
+@contextmanager
+def _explained_interrupt() -> Iterator[None]:
+    """Say after Ctrl-C what may be left half-done, and that it is safe to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.stderr.write(
+            "a connector may be stopped now: the same command goes on from there, and "
+            "`onceover connectors rollback` undoes what was not resumed\n"
+        )
+        raise
 
 
 def _announce(args: argparse.Namespace) -> Callable[[MigrationPlan], None]:

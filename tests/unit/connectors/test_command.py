@@ -210,6 +210,23 @@ def test_rights_are_listed_for_live_connectors(capsys: pytest.CaptureFixture[str
     assert "connect-orders-" not in shown
 
 
+@pytest.mark.parametrize("action", ["apply", "rollback", "downgrade"])
+def test_ctrl_c_says_what_may_be_left(
+    capsys: pytest.CaptureFixture[str], workers: Workers, monkeypatch: pytest.MonkeyPatch, action: str
+) -> None:
+    """The connector may be stopped; nothing is lost."""
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    workers(workers_answer)
+    name = {"apply": "apply_connectors", "rollback": "rollback_connectors"}
+    monkeypatch.setattr(runs, name.get(action, "downgrade_connectors"), interrupted)
+    flags = [] if action == "apply" else ["--apply"]
+    assert main(["connectors", action, "flights", "--connector", "orders", *flags]) == 130
+    assert "a connector may be stopped now" in capsys.readouterr().err
+
+
 def test_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     """Of every action."""
     for action in ("list", "acls", *ACTIONS):
