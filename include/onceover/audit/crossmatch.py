@@ -56,19 +56,21 @@ class _Open:
 
     @property
     def is_lost(self) -> bool:
-        """True for a LOST, and for the source's half of an ALTERED whose other half is explained."""
-        kind = self.finding.kind
-        return self.missing and (
-            kind is FindingKind.LOST or (kind is FindingKind.ALTERED and not self.strange)
-        )
+        """True while nothing, or only a faint likeness, explains the record on the source."""
+        return self.missing and (self.finding.kind is FindingKind.LOST or not self.strange or self._faint)
 
     @property
     def is_phantom(self) -> bool:
-        """True for a PHANTOM, and for the target's half of an ALTERED whose other half is explained."""
-        kind = self.finding.kind
-        return self.strange and (
-            kind is FindingKind.PHANTOM or (kind is FindingKind.ALTERED and not self.missing)
-        )
+        """True while nothing, or only a faint likeness, explains the record on the target."""
+        if self.finding.kind is FindingKind.REPEATED:
+            return False
+        is_phantom = self.finding.kind is FindingKind.PHANTOM
+        return self.strange and (is_phantom or not self.missing or self._faint)
+
+    @property
+    def _faint(self) -> bool:
+        """True for an ALTERED that was paired by its place: more than one field differs."""
+        return self.finding.field is not None and "," in self.finding.field
 
 
 def wanted(findings: Iterable[Finding]) -> frozenset[int]:
@@ -135,7 +137,7 @@ def _pair_alike(work: list[_Open]) -> Iterator[Finding]:
         extra = _singles(work, Side.TARGET, fields)
         for likeness, each in lost.items():
             other = extra.get(likeness)
-            if other is not None:
+            if other is not None and other is not each:
                 yield _one(each, other)
 
 
