@@ -222,7 +222,7 @@ class ManifestStore:
 def file_name(connector: str) -> str:
     """Return a name for files that is another for every connector, and no path."""
     plain = "".join(c if c.isalnum() or c in "-_" else "_" for c in connector)[:80]
-    if plain == connector:
+    if plain == connector != "":
         return plain
     return f"{plain}.{hashlib.sha256(connector.encode()).hexdigest()[:8]}"
 

@@ -1,0 +1,109 @@
+"""Manifests: what is written is what is read, and nothing secret is written."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.connectors.manifest import Manifest, ManifestStore, file_name
+from onceover.errors import NeedsOperator, UsageError
+from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, placed, scan
+
+CONFIG = {"name": "c", "connection.password": "hunter2", "offsets.storage.topic": OWN}
+
+
+def begun() -> Manifest:
+    """Return a manifest that has just begun."""
+    return Manifest.begin(
+        "migrate", "c", (GLOBAL, OWN), "RUNNING", CONFIG, {"commit-c": 3}, exactly_once=True
+    )
+
+
+@given(st.dictionaries(st.binary(max_size=20), st.one_of(st.none(), st.binary(max_size=20))))
+def test_manifest_survives_its_file_byte_for_byte(offsets: dict[bytes, bytes | None]) -> None:
+    """Keys and values are bytes, also those that are no text."""
+    written = replace(begun(), offsets=offsets, end_offsets={0: 5}).with_step("stop")
+    assert Manifest.decode(written.encode()) == written
+
+
+def test_snapshot_goes_into_the_manifest() -> None:
+    """With where it ended and how it was read."""
+    found = begun().with_snapshot(scan(placed({KEY: b"1", OTHER: None})).snapshot("c"))
+    assert (found.values, found.offsets, found.end_offsets, found.isolation) == (
+        {KEY: b"1"},
+        {KEY: b"1", OTHER: None},
+        {0: 9},
+        "read_committed",
+    )
+
+
+def test_manifest_holds_no_configuration() -> None:
+    """Only a hash that nobody can look up: the salt is new each time."""
+    first, second = begun(), begun()
+    assert "hunter2" not in first.encode().decode() and first.config_hash != second.config_hash
+
+
+def test_manifest_knows_its_configuration_whatever_the_offsets_topic() -> None:
+    """Everything else must be the same."""
+    assert begun().has_config({**CONFIG, "offsets.storage.topic": "other"})
+    assert not begun().has_config({**CONFIG, "tasks.max": "2"})
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"v":1}', b'{"v":2,"sha256":""}', b"\xff"])
+def test_damaged_manifest_is_an_error(content: bytes, tmp_path: Path) -> None:
+    """Never an empty one."""
+    store = ManifestStore(tmp_path)
+    store.path("c", "migrate").write_bytes(content)
+    with pytest.raises(NeedsOperator) as caught:
+        store.load("c", "migrate")
+    assert caught.value.code == "MANIFEST_DAMAGED"
+
+
+def test_changed_offsets_are_noticed(tmp_path: Path) -> None:
+    """The hash over keys and values tells."""
+    store = ManifestStore(tmp_path)
+    store.save(replace(begun(), offsets={KEY: b"1"}))
+    document = json.loads(store.path("c", "migrate").read_text())
+    document["offsets"][0][1] = "Mg=="
+    store.path("c", "migrate").write_text(json.dumps(document))
+    with pytest.raises(NeedsOperator, match="hash"):
+        store.load("c", "migrate")
+
+
+def test_manifest_is_private_and_another_run_is_kept(tmp_path: Path) -> None:
+    """The same run replaces its own; the file of an older one gets its time as a name."""
+    store, first = ManifestStore(tmp_path), replace(begun(), begun_ms=1)
+    store.save(first)
+    store.save(first.with_step("stop"))
+    assert len(list(tmp_path.iterdir())) == 1
+    second = replace(begun(), begun_ms=2)
+    store.save(second)
+    assert store.load("c", "migrate") == second
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["c.migrate.1.json", "c.migrate.json"]
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
+
+
+def test_directory_that_cannot_be_written_is_a_usage_error(tmp_path: Path) -> None:
+    """With what to do."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="ONCEOVER_HOME"):
+        ManifestStore(tmp_path / "file" / "home").save(begun())
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", "a b", "ä" * 200, "a_b", ""])
+def test_file_names_are_no_paths_and_collide_for_nobody(name: str) -> None:
+    """A connector may be called anything."""
+    found = file_name(name)
+    assert os.sep not in found and found not in ("", ".", "..") and len(found) < 120
+    assert (found == name) is (name == "a_b")
+
+
+def test_names_that_differ_in_odd_characters_only_get_other_files() -> None:
+    """``a/b`` and ``a b`` are two connectors."""
+    assert len({file_name("a/b"), file_name("a b"), file_name("a_b")}) == 3

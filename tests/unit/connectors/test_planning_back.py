@@ -1,0 +1,135 @@
+"""What rollback and downgrade would do, and what stands in their way."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from onceover.connectors.keys import partition_of, sentinel_key
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.model import STOPPED, ConnectorPlan
+from onceover.connectors.planning_back import plan_hard, plan_rollback, plan_soft
+from onceover.connectors.view import ConnectorView
+from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, PARTITIONS, connector, facts, placed, view
+
+VALUES = {KEY: b'{"n":5}'}
+MOVED = {KEY: b'{"n":6}'}
+RIGHT = partition_of(KEY, PARTITIONS)
+
+
+def codes(plan: ConnectorPlan) -> list[str]:
+    """Return the codes of what is refused."""
+    return [refusal.code for refusal in plan.refusals]
+
+
+def kinds(plan: ConnectorPlan) -> list[str]:
+    """Return what is done, in order."""
+    return [change.what for change in plan.changes]
+
+
+def manifest(former: str | None = None, **changes: Any) -> Manifest:
+    """Return the manifest of an interrupted migration, or of a downgrade from ``former``."""
+    config = {} if former is None else {"offsets.storage.topic": former}
+    route = (GLOBAL, OWN) if former is None else (former, GLOBAL)
+    found = Manifest.begin("migrate", "c", route, "RUNNING", config, {}, exactly_once=True)
+    return replace(found, **{"offsets": VALUES, **changes})
+
+
+def test_hard_overwrites_before_it_configures() -> None:
+    """The global topic is right before anybody looks there."""
+    plan = plan_hard(view(placed(MOVED), placed(VALUES), state=connector(OWN)), None)
+    assert kinds(plan) == ["stop", "fence", "overwrite offsets", "set offsets.storage.topic", "resume"]
+
+
+def test_hard_removes_what_was_never_committed() -> None:
+    """A key in the global topic only was written ahead of a transaction that was aborted."""
+    plan = plan_hard(view(placed({**VALUES, OTHER: b'{"n":1}'}), placed(VALUES), state=connector(OWN)), None)
+    removed = [change for change in plan.changes if change.what == "remove offsets"]
+    assert [(change.risk, change.records) for change in removed] == [("destructive", 1)]
+
+
+@pytest.mark.parametrize(
+    ("seen", "code"),
+    [
+        (view(placed(VALUES), [], state=connector(OWN)), "NEVER_MIGRATED"),
+        (view(placed(VALUES), None, state=connector(OWN)), "OFFSETS_TOPIC_MISSING"),
+        (view(placed(VALUES), placed({KEY: b"null"}), state=connector(OWN)), "NULL_OFFSET"),
+        (
+            view([], [(RIGHT, KEY, b'{"n":1}'), ((RIGHT + 1) % 3, KEY, b'{"n":2}')], state=connector(OWN)),
+            "KEY_TWICE",
+        ),
+    ],
+)
+def test_hard_refuses_a_topic_that_is_no_truth(seen: ConnectorView, code: str) -> None:
+    """Nothing is deleted from the global topic because of it."""
+    plan = plan_hard(seen, None)
+    assert (codes(plan), plan.changes) == ([code], ())
+
+
+def test_hard_takes_a_sentinel_for_the_truth() -> None:
+    """The connector was migrated, and had no offset."""
+    plan = plan_hard(view([], placed({sentinel_key("c"): b"{}"}), state=connector(OWN)), None)
+    assert codes(plan) == []
+
+
+def test_hard_of_a_connector_without_own_topic_does_nothing() -> None:
+    """It is where it should be."""
+    plan = plan_hard(view(placed(VALUES)), None)
+    assert (plan.changes, plan.refusals) == ((), ()) and plan.warnings
+
+
+def test_interrupted_hard_owes_the_resume() -> None:
+    """After the configuration only that is left."""
+    seen = view(placed(VALUES), placed(VALUES), state=connector(state=STOPPED))
+    assert kinds(plan_hard(seen, manifest(OWN))) == ["resume"]
+
+
+def test_soft_settles_under_exactly_once_and_resumes_without_it() -> None:
+    """Between the two the workers are restarted."""
+    before = plan_soft(view(placed(VALUES)), None)
+    assert kinds(before) == ["stop", "fence", "settle offsets"]
+    without = view(
+        placed(VALUES), state=connector(state=STOPPED), facts=facts(exactly_once=False), fence_ids=()
+    )
+    after = plan_soft(without, manifest(None, to_topic=GLOBAL))
+    assert kinds(after) == ["resume"]
+
+
+def test_soft_leaves_a_connector_with_its_own_topic_alone() -> None:
+    """That topic is always read committed."""
+    plan = plan_soft(view(placed(VALUES), placed(VALUES), state=connector(OWN)), None)
+    assert plan.changes == () and plan.warnings
+
+
+def test_rollback_puts_the_former_configuration_back() -> None:
+    """Configuration and resume; no offset is touched."""
+    seen = view(placed(VALUES), placed(VALUES), state=connector(OWN, STOPPED))
+    plan = plan_rollback(seen, manifest())
+    assert kinds(plan) == ["set offsets.storage.topic", "resume"]
+
+
+def test_rollback_before_the_configuration_only_resumes() -> None:
+    """Nothing else was changed."""
+    assert kinds(plan_rollback(view(placed(VALUES), state=connector(state=STOPPED)), manifest())) == [
+        "resume"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seen", "found", "expected"),
+    [
+        (view(placed(VALUES)), None, ["NOTHING_TO_ROLL_BACK"]),
+        (view(placed(VALUES)), manifest(finished=True), ["NOTHING_TO_ROLL_BACK"]),
+        (view(placed(VALUES), placed(VALUES), state=connector(OWN)), manifest(), ["RESUMED"]),
+        (view(placed(VALUES), placed(MOVED), state=connector(OWN, STOPPED)), manifest(), ["MOVED_ON"]),
+        (view(placed(MOVED), placed(VALUES), state=connector(OWN, STOPPED)), manifest(), ["MOVED_ON"]),
+    ],
+)
+def test_rollback_is_refused_once_offsets_moved(
+    seen: ConnectorView, found: Manifest | None, expected: list[str]
+) -> None:
+    """From then on only a downgrade carries them along."""
+    plan = plan_rollback(seen, found)
+    assert (codes(plan), plan.changes) == (expected, ())

@@ -1,0 +1,198 @@
+"""The workers' REST API: errors say what to do next, and commands reach a worker that lives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import httpx
+import pytest
+
+from onceover.connectors.lifecycle import Lifecycle, TaskFailed
+from onceover.connectors.settings import RestSettings
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from tests.unit.connectors.fake_workers import URLS, FakeWorkers, times
+
+
+def lifecycle(workers: FakeWorkers, *, exactly_once: bool = True) -> Lifecycle:
+    """Return what commands the connector, without waiting long."""
+    return Lifecycle(workers.rest(), URLS, exactly_once=exactly_once, patience_s=0.0, stable_s=0.0)
+
+
+def test_state_is_what_the_workers_say() -> None:
+    """Type, state, tasks, configuration."""
+    state = FakeWorkers(config={"name": "c", "offsets.storage.topic": "own"}).rest().state("c")
+    assert (state.type, state.state, [t.state for t in state.tasks]) == ("source", "RUNNING", ["RUNNING"])
+    assert (state.offsets_topic, state.is_stopped) == ("own", False)
+
+
+def test_configuration_is_in_no_repr() -> None:
+    """It may hold secrets."""
+    assert "hunter2" not in repr(FakeWorkers(config={"password": "hunter2"}).rest().state("c"))
+
+
+def test_password_is_in_no_repr() -> None:
+    """Of the workers' own login neither."""
+    assert "hunter2" not in repr(RestSettings(URLS, "me", "hunter2"))
+
+
+def test_login_is_sent_as_basic_authentication() -> None:
+    """When there is one."""
+    seen: list[str | None] = []
+    workers = FakeWorkers()
+    workers.faults.append(lambda request: seen.append(request.headers.get("authorization")))
+    workers.rest(username="me", password="secret").worker(URLS[0])
+    assert seen == ["Basic bWU6c2VjcmV0"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "code"),
+    [
+        (400, NeedsOperator, "CONFIG_REFUSED"),
+        (401, UsageError, "REST_LOGIN"),
+        (403, UsageError, "REST_LOGIN"),
+        (404, UsageError, "NO_CONNECTOR"),
+        (500, Retriable, "WORKER_ERROR"),
+    ],
+)
+def test_errors_are_grouped_by_what_to_do(status: int, kind: type[OnceoverError], code: str) -> None:
+    """Each by its status."""
+    workers = FakeWorkers(faults=[times(1, status, "GET")])
+    with pytest.raises(kind) as caught:
+        workers.rest().state("c")
+    assert caught.value.code == code
+
+
+def test_connector_without_status_yet_is_unassigned() -> None:
+    """It has just been created: 404 of its status is not 404 of the connector."""
+    workers = FakeWorkers()
+    workers.faults.append(
+        lambda request: httpx.Response(404, json={}) if request.url.path.endswith("/status") else None
+    )
+    assert workers.rest().state("c").state == "UNASSIGNED"
+
+
+def test_unknown_connector_is_a_usage_error() -> None:
+    """The name is wrong."""
+    with pytest.raises(UsageError, match="no such connector"):
+        FakeWorkers().rest().state("x")
+
+
+def test_what_is_no_worker_is_named() -> None:
+    """Another service listens there."""
+    workers = FakeWorkers(faults=[lambda _: httpx.Response(200, text="<html>")])
+    with pytest.raises(UsageError) as caught:
+        workers.rest().worker(URLS[0])
+    assert caught.value.code == "NO_WORKER"
+
+
+@pytest.mark.parametrize("status", [409, 500, 503])
+def test_command_is_repeated_until_the_workers_take_it(status: int) -> None:
+    """A rebalance, or a leader that is being replaced."""
+    workers = FakeWorkers(faults=[times(2, status)])
+    workers.rest().stop("c")
+    assert (workers.state, len(workers.sent("PUT"))) == ("STOPPED", 3)
+
+
+def test_refused_configuration_is_not_repeated() -> None:
+    """It would be refused again."""
+    workers = FakeWorkers(faults=[times(1, 400)])
+    with pytest.raises(NeedsOperator):
+        workers.rest().put_config("c", {})
+    assert len(workers.sent("PUT")) == 1
+
+
+def test_rebalance_is_waited_for_by_questions_too() -> None:
+    """GET answers 409 as well."""
+    assert FakeWorkers(faults=[times(2, 409, "GET")]).rest().config("c") == {"name": "c"}
+
+
+def test_command_goes_to_a_worker_that_lives() -> None:
+    """A frozen one would take it and leave it lying."""
+    workers = FakeWorkers(silent={"w1"})
+    workers.rest().resume("c")
+    assert workers.sent("PUT") == [("w2", "/connectors/c/resume")]
+
+
+def test_no_worker_at_all_is_worth_trying_again() -> None:
+    """They may be restarted."""
+    with pytest.raises(Retriable) as caught:
+        FakeWorkers(silent={"w1", "w2"}).rest().stop("c")
+    assert caught.value.code == "WORKER_UNREACHABLE"
+
+
+def test_unreadable_authority_is_a_usage_error(tmp_path: Path) -> None:
+    """Before anything is asked."""
+    with pytest.raises(UsageError, match="authority"):
+        FakeWorkers().rest(ca_file=tmp_path / "none.pem")
+
+
+def test_name_of_a_connector_is_quoted() -> None:
+    """``a/b`` is one connector, not a path."""
+    workers = FakeWorkers()
+    with pytest.raises(UsageError):
+        workers.rest().state("a/b c")
+    assert workers.sent("GET")[-1][1] == "/connectors/a/b c"
+
+
+# ---- stopping, configuring, resuming
+
+
+def test_stop_returns_when_every_worker_sees_it_stopped() -> None:
+    """Each is asked."""
+    workers = FakeWorkers()
+    lifecycle(workers).stop("c")
+    asked = {host for host, path in workers.sent("GET") if path.endswith("/status")}
+    assert (workers.state, asked) == ("STOPPED", {"w1", "w2"})
+
+
+def test_stop_is_not_done_while_a_task_is_left() -> None:
+    """Its status says so."""
+    workers = FakeWorkers()
+    workers.faults.append(lambda _: workers.tasks.append("RUNNING") if not workers.tasks else None)
+    with pytest.raises(Retriable, match="0 RUNNING"):
+        lifecycle(workers).stop("c")
+
+
+def test_silent_worker_is_passed_over_under_exactly_once() -> None:
+    """Its tasks are fenced."""
+    workers = FakeWorkers(silent={"w1"})
+    lifecycle(workers).stop("c")
+    assert workers.state == "STOPPED"
+
+
+def test_silent_worker_ends_the_run_without_exactly_once() -> None:
+    """Nothing would fence its tasks."""
+    workers = FakeWorkers(silent={"w2"})
+    with pytest.raises(NeedsOperator, match="nothing can fence"):
+        lifecycle(workers, exactly_once=False).stop("c")
+
+
+def test_configuration_is_awaited_on_every_worker() -> None:
+    """One that still shows the old one would start tasks with it."""
+    workers = FakeWorkers(state="STOPPED", tasks=[])
+    lifecycle(workers).configure("c", {"name": "c", "offsets.storage.topic": "own"})
+    asked = {host for host, path in workers.sent("GET") if path == "/connectors/c"}
+    assert (workers.config["offsets.storage.topic"], asked) == ("own", {"w1", "w2"})
+
+
+@pytest.mark.parametrize(("initial", "state"), [("RUNNING", "RUNNING"), ("PAUSED", "PAUSED")])
+def test_connector_gets_back_to_what_it_did(initial: str, state: str) -> None:
+    """Running or paused."""
+    workers = FakeWorkers(state="STOPPED", tasks=[])
+    lifecycle(workers).resume("c", initial)
+    assert workers.state == state
+
+
+def test_failed_task_is_told_with_its_cause() -> None:
+    """The trace's first line and last cause name topic and right."""
+    workers = FakeWorkers(state="STOPPED", tasks=[])
+    workers.faults.append(lambda _: setattr(workers, "tasks", ["FAILED"]) if workers.tasks else None)
+    with pytest.raises(TaskFailed, match="Trace; Caused by: Denied"):
+        lifecycle(workers).resume("c", "RUNNING")
+
+
+def test_resumed_connector_is_noticed() -> None:
+    """Somebody else resumed it while its offsets were copied."""
+    with pytest.raises(NeedsOperator) as caught:
+        lifecycle(FakeWorkers()).check_alive("c")
+    assert caught.value.code == "NOT_STOPPED"
