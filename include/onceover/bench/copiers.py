@@ -16,7 +16,7 @@ from onceover.bench.workloads import Contender, System, Workload
 from onceover.embed.mirrormaker import MirrorMaker
 from onceover.embed.ports import PortReservation
 from onceover.embed.processes import ChildProcess, tail
-from onceover.errors import Retriable
+from onceover.errors import Retriable, UsageError
 
 # `onceover stop` promises 10 s; the rest is the start of an interpreter on a busy machine.
 _STOP_TIMEOUT_S: Final = 60
@@ -79,6 +79,8 @@ def start_copier(arena: Arena, turn: Turn) -> Copier:
             return OnceoverCopier(arena, turn, run_dir)
         case System.LIBRDKAFKA:
             return CeilingCopier(arena, turn, run_dir)
+        case System.AUDIT | System.CONSUMERS:
+            raise UsageError(f"{turn.contender.name} reads and copies nothing")
 
 
 class OnceoverCopier:

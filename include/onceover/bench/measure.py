@@ -16,10 +16,11 @@ from onceover.bench.copiers import Arena, Copier, Turn, start_copier
 from onceover.bench.figures import Observed, check_complete, latency_figures, throughput_figures
 from onceover.bench.latency import LatencyReader, PacedProducer
 from onceover.bench.proctree import ProcessTree
+from onceover.bench.reading import make_copy, measure_reading
 from onceover.bench.results import Run
 from onceover.bench.topics import Topics
 from onceover.bench.watch import ProgressWatch
-from onceover.bench.workloads import Kind, System
+from onceover.bench.workloads import Kind, System, Workload
 from onceover.errors import OnceoverError, Retriable
 
 _LEFTOVER_TIMEOUT_S: Final = 10.0
@@ -41,12 +42,26 @@ class Measurer:
     def measure(self, turn: Turn) -> Run:
         """Return the turn's figures, or its error: a failed run is a result too, but never a number."""
         try:
-            self._prepare(turn)
-            latency = turn.workload.kind is Kind.LATENCY
-            figures = self._measure_latency(turn) if latency else self._measure_throughput(turn)
+            figures = self._figures(turn)
         except (OnceoverError, KafkaException, psutil.Error, subprocess.TimeoutExpired) as error:
             return Run(turn.contender.name, turn.round_number, error=str(error))
         return Run(turn.contender.name, turn.round_number, figures)
+
+    def copy_once(self, workload: Workload) -> None:
+        """Empty the target and copy a workload there, for contenders that read both sides.
+
+        Raises:
+            Retriable: the copy failed.
+        """
+        self._target.delete_all()
+        make_copy(self._arena, workload)
+
+    def _figures(self, turn: Turn) -> dict[str, float]:
+        if turn.workload.kind is Kind.READING:
+            return measure_reading(self._arena, turn)
+        self._prepare(turn)
+        latency = turn.workload.kind is Kind.LATENCY
+        return self._measure_latency(turn) if latency else self._measure_throughput(turn)
 
     def _prepare(self, turn: Turn) -> None:
         self._target.delete_all()

@@ -34,6 +34,9 @@ _METHOD: Final = f"""\
 - MB/s counts keys and values before compression.
 - A run counts only if an independent read_committed consumer finds exactly as many records in each
   partition of the target as the source holds.
+- The audit workload is copied once; `onceover audit --full` and two plain librdkafka consumers (a process
+  for each cluster) then read both sides in turn. Their steady state is from the first worker's or
+  consumer's first record to the last one's last.
 - Latency is the time from the producer's call to a read_committed consumer's return, by one monotonic
   clock; every record is accounted for by its sequence number.
 - Cells hold the median of the runs and, in brackets, the smallest and largest. A ratio compares
@@ -61,9 +64,9 @@ def render_page(
 
 
 def render_ratios(results: Sequence[WorkloadResult]) -> str:
-    """Return the table of Onceover / MirrorMaker 2 with the aims; empty without a pair."""
+    """Return the table of Onceover / rival with the aims; empty without a pair."""
     lines = [
-        "## Onceover / MirrorMaker 2\n",
+        "## Ratios: Onceover / rival\n",
         "| workload | figure | ratio | aim | reached | rival |",
         "|---|---|---|---|---|---|",
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from onceover.bench.stats import Spread, paired_ratios, spread
@@ -12,7 +12,7 @@ from onceover.bench.workloads import Kind, System, Workload
 
 @dataclass(frozen=True)
 class Metric:
-    """A measured quantity; ``aim`` is the wanted ratio Onceover / MirrorMaker 2 on the lz4 workloads."""
+    """A measured quantity; ``aim`` is the wanted ratio Onceover / rival on the lz4 workloads."""
 
     key: str
     title: str
@@ -31,6 +31,10 @@ THROUGHPUT_METRICS: Final = (
     Metric("whole_cpu_s", "CPU-s, start-up included", 1),
     Metric("peak_memory_mb", "peak memory, MB", 0),
 )
+READING_METRICS: Final = (
+    Metric("records_per_s", "records/s, of each side", 0, higher_is_better=True, aim=1.0),
+    *(replace(metric, aim=None) for metric in THROUGHPUT_METRICS[1:]),
+)
 LATENCY_METRICS: Final = (
     Metric("p50_ms", "p50, ms", 0, aim=1.0),
     Metric("p99_ms", "p99, ms", 0, aim=1.0),
@@ -43,9 +47,14 @@ LATENCY_METRICS: Final = (
 )
 
 
+_OURS: Final = (System.ONCEOVER, System.AUDIT)
+_RIVALS: Final = (System.MIRRORMAKER, System.CONSUMERS)
+
+
 def metrics_of(workload: Workload) -> tuple[Metric, ...]:
     """Return what is measured in a workload, the most telling first."""
-    return LATENCY_METRICS if workload.kind is Kind.LATENCY else THROUGHPUT_METRICS
+    kinds = {Kind.LATENCY: LATENCY_METRICS, Kind.READING: READING_METRICS}
+    return kinds.get(workload.kind, THROUGHPUT_METRICS)
 
 
 @dataclass(frozen=True)
@@ -74,18 +83,18 @@ class WorkloadResult:
         return spread(list(self._by_round(contender, key).values()))
 
     def ratio(self, metric: Metric) -> tuple[str, Spread] | None:
-        """Return the rival with the best median, and the spread of Onceover / rival over the rounds.
+        """Return the rival with the best median, and the spread of ours / rival over the rounds.
 
         The best is taken for each metric anew: Onceover is never compared with a setting that suits it.
         None when one side has no good run.
         """
-        ours = next((c for c in self.workload.contenders if c.system is System.ONCEOVER), None)
+        ours = next((c for c in self.workload.contenders if c.system in _OURS), None)
         if ours is None:
             return None
         rivals = [
             (found.median, contender.name)
             for contender in self.workload.contenders
-            if contender.system is System.MIRRORMAKER
+            if contender.system in _RIVALS
             and (found := self.spread_of(contender.name, metric.key)) is not None
         ]
         if not rivals:

@@ -35,8 +35,10 @@ def _play(
     rounds: int,
     say: Callable[[str], None],
 ) -> WorkloadResult:
-    if workload.kind is Kind.THROUGHPUT:
+    if workload.kind is not Kind.LATENCY:
         _feed_source(arena, source, workload, say)
+    if workload.kind is Kind.READING:
+        measurer.copy_once(workload)
     runs = []
     for round_number in range(1, rounds + 1):
         for contender in workload.contenders:

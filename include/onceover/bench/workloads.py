@@ -19,11 +19,13 @@ LANES: Final = 2
 
 
 class System(Enum):
-    """A program that writes the records of the source into the target."""
+    """A program that copies the source into the target or, the last two, reads both."""
 
     MIRRORMAKER = "mirrormaker"
     ONCEOVER = "onceover"
     LIBRDKAFKA = "librdkafka"
+    AUDIT = "audit"
+    CONSUMERS = "consumers"
 
 
 class Kind(Enum):
@@ -31,6 +33,7 @@ class Kind(Enum):
 
     THROUGHPUT = "throughput"
     LATENCY = "latency"
+    READING = "reading"
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,8 @@ MIRRORMAKER: Final = Contender("mm2", System.MIRRORMAKER, _INTERVAL_1S)
 MIRRORMAKER_PER_POLL: Final = Contender("mm2-poll", System.MIRRORMAKER, _PER_POLL)
 MIRRORMAKER_200MS: Final = Contender("mm2-200ms", System.MIRRORMAKER, _INTERVAL_200MS)
 CEILING: Final = Contender("librdkafka", System.LIBRDKAFKA)
+AUDIT: Final = Contender("audit", System.AUDIT)
+CONSUMERS: Final = Contender("consumers", System.CONSUMERS)
 
 _PAIR: Final = (MIRRORMAKER, ONCEOVER)
 _MODES: Final = (ONCEOVER, AT_LEAST_ONCE)
@@ -145,6 +150,16 @@ EXTRA: Final = (
     ),
     Workload(
         "ceiling", "ceiling: librdkafka, 1 KB, lz4", Kind.THROUGHPUT, 1024, 2_000_000, "lz4", (CEILING,)
+    ),
+    # Both read both sides of the same copy; the audit compares them as well.
+    Workload(
+        "audit",
+        "audit beside plain consumers, 1 KB, lz4",
+        Kind.READING,
+        1024,
+        2_000_000,
+        "lz4",
+        (CONSUMERS, AUDIT),
     ),
 )
 

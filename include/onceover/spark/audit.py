@@ -65,11 +65,12 @@ class SparkWorkers:
         survey: whose clusters, by id, are meant.
 
     Attributes:
-        reading_ms: from the first worker's beginning to the last one's end, of the ranges' comparison.
+        reading: when the first worker began to compare ranges, and when the last one had done so, in ms
+            since 1970; empty before.
     """
 
     def __init__(self, spark: SparkSession, flow: Flow, survey: Survey) -> None:
-        self.reading_ms = 0
+        self.reading: dict[str, int] = {}
         self._spark = spark
         self._flow = flow
         self._ids = survey.ids
@@ -77,7 +78,10 @@ class SparkWorkers:
     def compare(self, work: Sequence[Task]) -> Iterator[First]:
         """Yield one answer for each range of every task."""
         rows = self._rows(work, Job(self._flow, self._ids, Step.COMPARE))
-        self.reading_ms = max(row[ENDED_MS] for row in rows) - min(row[BEGAN_MS] for row in rows)
+        self.reading = {
+            BEGAN_MS: min(row[BEGAN_MS] for row in rows),
+            ENDED_MS: max(row[ENDED_MS] for row in rows),
+        }
         for answer in map(_answer, rows):
             if not isinstance(answer, Opened):
                 yield answer
@@ -147,7 +151,7 @@ class Audit:
             keep_verified(self._flow, target, content)
         document = jsonreport.document(result, quality, examined)
         report.write(document, self._html)
-        told = {"reading_s": workers.reading_ms / 1000, "report": str(self._html)}
+        told = {"reading": workers.reading, "report": str(self._html)}
         return {**document, **told}, quality.exit_code
 
 

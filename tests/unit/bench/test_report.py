@@ -73,7 +73,7 @@ def test_scaled_run_is_marked(machine: dict[str, Any]) -> None:
 
 def test_page_without_a_pair_has_no_ratio_table(machine: dict[str, Any]) -> None:
     results = [WorkloadResult(THROUGHPUT, rates(100, 300)[:1])]
-    assert "Onceover / MirrorMaker 2" not in render_page(results, machine, SETTINGS)
+    assert "Onceover / rival" not in render_page(results, machine, SETTINGS)
 
 
 def test_publishing_writes_data_page_and_picture(tmp_path: Path, machine: dict[str, Any]) -> None:
