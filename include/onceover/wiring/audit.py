@@ -14,6 +14,7 @@ from typing import Final
 
 from onceover.audit.bounds import bound, not_taken_in, surplus
 from onceover.audit.conduct import Conducted, Plan, Workers, conduct, sample
+from onceover.audit.diverted import diverted
 from onceover.audit.evidence import Examined
 from onceover.audit.examine import examine
 from onceover.audit.lookup import Lookup
@@ -32,6 +33,7 @@ from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.wiring.flows import rules
+from onceover.wiring.treatments import dead_letter_of
 
 WATERMARK: Final = "watermark"
 START: Final = "start"
@@ -146,9 +148,11 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, wish: AuditWish) -> Pr
         return explain(topic, which, is_internal=is_internal).inside
 
     seen = survey(flow.flow, source, target, wish.survey_wish(inside))
+    topic = dead_letter_of(flow.on_bad_record)
+    letters = {} if topic is None else diverted(target, topic, flow.flow)
     with MapIndex(target, flow.flow, run_dir(flow)) as index:
         target.retry(lambda: index.refresh(settled=True))
-        plans = [_plan(flow, wish, each, index) for each in seen.partitions]
+        plans = [_plan(flow, wish, each, index, letters.get(each.source)) for each in seen.partitions]
     if wish.sample is not None:
         plans = sample(plans, wish.sample, seen.started_ms)
     strange = [] if flow.handler else list(_strange(seen))
@@ -187,7 +191,7 @@ def _untouched(source: TopicPartition, log: Log) -> PartitionResult:
     return PartitionResult(source, None, Mode.RECORDS, *bounds, unverifiable=(gap,))
 
 
-def _plan(flow: Flow, wish: AuditWish, seen: Seen, index: MapIndex) -> Plan:
+def _plan(flow: Flow, wish: AuditWish, seen: Seen, index: MapIndex, letters: frozenset[int] | None) -> Plan:
     pair = StoredPair(index.store, seen.source, seen.target, seen.since)
     bounds = bound(seen, pair, from_watermark=wish.since == WATERMARK, handled=flow.handler is not None)
     proposed = borders(pair.records()) if bounds.mode is Mode.RECORDS else ()
@@ -197,6 +201,7 @@ def _plan(flow: Flow, wish: AuditWish, seen: Seen, index: MapIndex) -> Plan:
         tuple(ranges),
         holes=tuple(holes(pair.records())),
         untimed=seen.untimed,
+        dead_letter=letters or frozenset(),
         log_start=seen.source_log.start if seen.source_log is not None else bounds.source_from,
     )
 
