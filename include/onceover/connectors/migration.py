@@ -111,7 +111,7 @@ class Migration:
         for name in wish.connectors:
             try:
                 topic = context.access.rest.state(name).offsets_topic
-                view = context.observer.look(name, topic or self._topic(wish, name), probe_rights=False)
+                view = context.observer.look(name, topic or self._topic(wish, name), for_plan=False)
                 outcomes.append(judge(view, context.store.load(name, MIGRATE)))
             except OnceoverError as error:
                 outcomes.append(outcome_of(name, error))

@@ -103,11 +103,13 @@ class Scan:
         return kinds[True] + self.unkeyed
 
 
-def scan_topic(cluster: Cluster, topic: str, isolation: Isolation, patience_s: float = PATIENCE_S) -> Scan:
+def scan_topic(
+    cluster: Cluster, topic: str, isolation: Isolation, patience_s: float | None = PATIENCE_S
+) -> Scan:
     """Read an offsets topic from its beginning to the end that it has now.
 
     Args:
-        patience_s: how long an open transaction is waited for.
+        patience_s: how long an open transaction is waited for; None: read as far as is stable now.
 
     Raises:
         Retriable: a broker is away, or OPEN_TRANSACTION.
@@ -154,11 +156,13 @@ def partitions_in(cluster: Cluster, topic: str) -> list[TopicPartition]:
 
 
 def _ends(
-    cluster: Cluster, partitions: list[TopicPartition], isolation: Isolation, patience_s: float
+    cluster: Cluster, partitions: list[TopicPartition], isolation: Isolation, patience_s: float | None
 ) -> dict[TopicPartition, int]:
     """Return the high watermarks of now, once a reader of this isolation can read up to them."""
+    if patience_s is None and isolation is Isolation.READ_COMMITTED:
+        return cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST))
     ends = cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST, calls.READ_UNCOMMITTED))
-    if isolation is Isolation.READ_UNCOMMITTED:
+    if isolation is Isolation.READ_UNCOMMITTED or patience_s is None:
         return ends
     backoff, deadline = Backoff(0.05, 1.0), Deadline(patience_s)
     while True:

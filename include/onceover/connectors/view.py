@@ -122,12 +122,13 @@ class Observer:
         self._facts = facts
         self._patience_s = patience_s
 
-    def look(self, name: str, topic: str, *, probe_rights: bool = True) -> ConnectorView:
+    def look(self, name: str, topic: str, *, for_plan: bool = True) -> ConnectorView:
         """Return a connector as it is now.
 
         Args:
             topic: of its own that it has or gets.
-            probe_rights: also ask whether we may do what is needed.
+            for_plan: also ask whether we may do what is needed, and do not wait for open transactions: one
+                may be a frozen task's, which only the fence ends. Otherwise they are waited for.
 
         Raises:
             UsageError: NO_CONNECTOR.
@@ -140,9 +141,18 @@ class Observer:
         records = problems.attempt(self._records, ConfigRecords())
         base_site = problems.attempt(lambda: access.base_site(state.config), None)
         own_site = problems.attempt(lambda: access.own_site(state.config, topic), None)
-        base = None if base_site is None else problems.attempt(lambda: self.topic_view(base_site), None)
+        patience_s = None if for_plan else self._patience_s
+        base = (
+            None
+            if base_site is None
+            else problems.attempt(lambda: self.topic_view(base_site, patience_s), None)
+        )
         used = state.offsets_topic == topic
-        own = None if own_site is None else problems.attempt(lambda: self._own(own_site, used=used), None)
+        own = (
+            None
+            if own_site is None
+            else problems.attempt(lambda: self._own(own_site, patience_s, used=used), None)
+        )
         ids = [access.task_id(name, n) for n in range(records.fence_count(name, state.config))]
         view = ConnectorView(
             state=state,
@@ -156,13 +166,12 @@ class Observer:
             connectors=frozenset(each.name for each in access.rest.connectors()),
             shown=self._shown(name),
         )
-        if probe_rights and own_site is not None and not problems.found:
+        if for_plan and own_site is not None and not problems.found:
             problems.attempt(lambda: self._check_rights(view, own_site), None)
         return replace(view, problems=tuple(problems.found))
 
-    def topic_view(self, site: Site, patience_s: float | None = None) -> TopicView:
-        """Read an offsets topic as the workers do; an open transaction is waited for."""
-        patience_s = self._patience_s if patience_s is None else patience_s
+    def topic_view(self, site: Site, patience_s: float | None) -> TopicView:
+        """Read an offsets topic as the workers do; an open transaction is waited for, unless it is None."""
         with needing(site.cluster.config, "READ", f"topic {site.topic}"):
             scan = scan_topic(site.cluster, site.topic, site.isolation, patience_s)
         return TopicView(scan, self._policy(site))
@@ -172,7 +181,7 @@ class Observer:
         with needing(site.cluster.config, "READ", f"topic {site.topic}"):
             return scan_topic(site.cluster, site.topic, Isolation.READ_UNCOMMITTED)
 
-    def _own(self, site: Site, *, used: bool) -> TopicView | None:
+    def _own(self, site: Site, patience_s: float | None, *, used: bool) -> TopicView | None:
         """Read a connector's own topic, None when there is none of that name.
 
         One that is not in use yet is read without waiting: what is open there is a killed run's own.
@@ -181,7 +190,9 @@ class Observer:
             found = site.cluster.retry(lambda: site.cluster.topics([site.topic]))
         if site.topic not in found:
             return None
-        return self.topic_view(site) if used else TopicView(self.uncommitted(site), self._policy(site))
+        if used:
+            return self.topic_view(site, patience_s)
+        return TopicView(self.uncommitted(site), self._policy(site))
 
     def _policy(self, site: Site) -> str | None:
         configs = Admin(site.cluster.config).topic_configs([site.topic])
