@@ -254,9 +254,9 @@ class MigrationPlan(Plan):
 
     def document(self) -> dict[str, Any]:
         """Return the plan's JSON."""
-        plan = super().document()
-        plan["connect"] = plan.pop("flow")
-        return plan | {
+        # Every plan has a `flow`; here it is the Connect cluster's name, which `connect` says, too.
+        return super().document() | {
+            "connect": self.flow,
             "worker": self.worker.document(),
             "connectors": [plan.document() for plan in self.connectors],
         }
