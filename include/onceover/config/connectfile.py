@@ -27,7 +27,7 @@ from onceover.config.workerfile import WORKER_KEYS
 CONNECT_VARIABLE: Final = "ONCEOVER_CONNECT"
 # Room for the journal's file names beside it.
 MAX_NAME_LENGTH: Final = 100
-_CONNECT_FILE: Final = ConfigKind("Connect file", CONNECT_VARIABLE, "connect")
+_CONNECT_FILE: Final = ConfigKind("Connect file", CONNECT_VARIABLE, "connect", "docs/connectors.md")
 _NAME: Final = values.matching(
     re.compile(rf"(?=.{{1,{MAX_NAME_LENGTH}}}\Z){values.FLOW_NAME.pattern}"),
     "not a valid name",

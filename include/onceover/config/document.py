@@ -17,6 +17,7 @@ from onceover.config.faults import Fault, Invalid, shown_key
 
 Path = tuple[str, ...]
 
+FLOW_FILE_PAGE: Final = "docs/flow-file.md"
 REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 # The deepest key that exists has three levels; arguments of a handler may have some more.
@@ -45,10 +46,14 @@ class Document:
         return self.lines.get(path)
 
 
-def parse_yaml(text: str, where: str) -> tuple[Document | None, list[Fault]]:
-    """Return the document, or ``None`` and why there is none; duplicate keys are faults as well."""
+def parse_yaml(text: str, where: str, page: str = FLOW_FILE_PAGE) -> tuple[Document | None, list[Fault]]:
+    """Return the document, or ``None`` and why there is none; duplicate keys are faults as well.
+
+    Args:
+        where: named in messages; ``page``: of the docs that explains such a file.
+    """
     try:
-        refused = _refused(text, where)
+        refused = _refused(text, where, page)
         if refused is not None:
             return None, [refused]
         node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -59,13 +64,13 @@ def parse_yaml(text: str, where: str) -> tuple[Document | None, list[Fault]]:
         problem = "not valid YAML: a character is not allowed"
         return None, [Fault(where, "", problem, "save it as plain UTF-8 text")]
     if not isinstance(node, yaml.MappingNode):
-        return None, [Fault(where, "", "expected keys with values, found none", "see docs/flow-file.md")]
+        return None, [Fault(where, "", "expected keys with values, found none", f"see {page}")]
     reader = _Reader(where)
     data = reader.mapping(node, ())
     return Document(data, reader.lines), reader.faults
 
 
-def _refused(text: str, where: str) -> Fault | None:
+def _refused(text: str, where: str, page: str) -> Fault | None:
     """Return the fault of YAML that is valid and yet not for configuration files.
 
     Looked for before parsing: the parser's time grows with the square of the depth, and what it
@@ -78,7 +83,7 @@ def _refused(text: str, where: str) -> Fault | None:
         if isinstance(token, yaml.AliasToken | yaml.AnchorToken):
             return Fault(where, "", "anchors and aliases (& and *) are not supported", _QUOTE_FIX, line)
         if depth > _MAX_DEPTH:
-            return Fault(where, "", "nested too deeply", "see docs/flow-file.md", line)
+            return Fault(where, "", "nested too deeply", f"see {page}", line)
     return None
 
 

@@ -25,11 +25,13 @@ class ConfigKind:
         noun: what a message calls one, such as ``flow file``.
         variable: environment variable that names the directory.
         folder: name of the directory beside the installed package, where the variable is not set.
+        page: of the docs that explains them.
     """
 
     noun: str
     variable: str
     folder: str
+    page: str
 
     def directory(self, environ: Mapping[str, str]) -> Path:
         """Return where the files of this kind are."""
@@ -73,7 +75,7 @@ class ConfigKind:
             text = content.decode()
         except UnicodeDecodeError:
             raise BadConfig([Fault(str(path), "", "is not UTF-8 text", "save it as UTF-8")]) from None
-        document, faults = parse_yaml(text, str(path))
+        document, faults = parse_yaml(text, str(path), self.page)
         if document is None:
             raise BadConfig(faults)
         return content, document, faults

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Final
 
 from onceover.config.check import check_document
+from onceover.config.document import FLOW_FILE_PAGE
 from onceover.config.faults import BadConfig
 from onceover.config.files import ConfigKind, by_line
 from onceover.config.flowfile import Flow
 
 FLOWS_VARIABLE: Final = "ONCEOVER_FLOWS"
 HOME_VARIABLE: Final = "ONCEOVER_HOME"
-_FLOW_FILE: Final = ConfigKind("flow file", FLOWS_VARIABLE, "flows")
+_FLOW_FILE: Final = ConfigKind("flow file", FLOWS_VARIABLE, "flows", FLOW_FILE_PAGE)
 
 
 def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> Flow:

@@ -60,7 +60,7 @@ def literal_secrets(values: Mapping[str, Any]) -> list[KeyFault]:
     return [
         KeyFault(
             key,
-            "a secret stands in the flow file, and flow files live in git",
+            "a secret stands in the file, and such files live in git",
             'write "${NAME}" and set the variable, or use connection or client_file',
         )
         for key, value in values.items()

@@ -123,6 +123,13 @@ def test_an_unknown_name_is_answered_with_the_nearest_one(write: Writer) -> None
     assert "ONCEOVER_CONNECT" in fault_of(lambda: load_connect("x", environ={"ONCEOVER_CONNECT": "/nowhere"}))
 
 
+def test_an_empty_file_is_answered_with_the_page_that_explains_it(tmp_path: Path) -> None:
+    """Not with the flow file's."""
+    (tmp_path / "empty.yaml").write_text("")
+    line = fault_of(lambda: load_connect(tmp_path / "empty.yaml"))
+    assert line.endswith("expected keys with values, found none; see docs/connectors.md")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     """Both the Connect file and what it names."""
     assert "no.yaml: cannot be read: No such file" in fault_of(lambda: load_connect(tmp_path / "no.yaml"))
