@@ -10,14 +10,17 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import Asset, AssetAlias, Param, get_current_context
+import attrs
+from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Param, get_current_context
 
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.operators import FlowJobOperator
+from onceover_airflow.pages import page_link
 from onceover_airflow.verdict import Next, Verdict
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.types import TaskInstanceKey
 
     from onceover.config.flowfile import Flow
     from onceover.spark.submit import SparkJob
@@ -63,6 +66,35 @@ def audit_params() -> dict[str, Param]:
     }
 
 
+@attrs.define()
+class PageLink(BaseOperatorLink):
+    """A button of the task that leads to a page which its audit left.
+
+    :param title: on the button
+    :param page: which page: a key of the audit's document
+    """
+
+    title: str
+    page: str
+
+    @property
+    def name(self) -> str:
+        """What the button says."""
+        return self.title
+
+    @property
+    def xcom_key(self) -> str:
+        """Where Airflow keeps the link: each its own."""
+        return f"_link_{self.page}"
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return the address, empty when the audit left no page."""
+        from onceover.config.load import onceover_home
+
+        pages = operator.pages if isinstance(operator, AuditOperator) else {}
+        return page_link(onceover_home(), pages.get(self.page))
+
+
 class AuditOperator(FlowJobOperator):
     """Compare both sides of a flow, record by record.
 
@@ -74,6 +106,7 @@ class AuditOperator(FlowJobOperator):
     """
 
     template_fields: Sequence[str] = ("flow", "topics", "since", "full", "master")
+    operator_extra_links = (PageLink("Report", "report"), PageLink("Data Docs", "data_docs"))
 
     def __init__(
         self,
@@ -90,6 +123,8 @@ class AuditOperator(FlowJobOperator):
         self.topics = topics
         self.since = since
         self.full = full
+        # Where the pages are, once they are written; links are made when the task has ended.
+        self.pages: dict[str, str | None] = {}
 
     def job(self, flow: Flow) -> SparkJob:
         """Return the audit."""
@@ -111,6 +146,7 @@ class AuditOperator(FlowJobOperator):
 
     def judged(self, verdict: Verdict, report: Mapping[str, Any] | None, context: Context) -> Verdict:
         """Keep what an audit found that did not pass, and say it in its own words."""
+        self.pages = {page: (report or {}).get(page) for page in ("report", "data_docs")}
         if verdict.next is not Next.FAIL or report is None or "verdict" not in report:
             return verdict
         context["ti"].xcom_push(VERDICT_KEY, count_audit(report))

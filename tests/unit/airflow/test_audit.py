@@ -17,6 +17,7 @@ from onceover.audit.verdict import Outcome, conclude
 from onceover.spark.submit import AuditOptions
 from onceover_airflow import audit
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.verdict import judge
 from tests.support import audits
 from tests.unit.airflow.conftest import FakeSpark
 
@@ -128,6 +129,27 @@ def test_other_verdicts_fail_the_task_in_their_own_words(
     assert task.pushed[audit.VERDICT_KEY]["verdict"] == verdict
     options = AuditOptions(topics=("orders",), since="start")
     assert asked == [("flights", options, "local[2]")]
+
+
+@pytest.mark.parametrize("verdict", list(Verdict))
+def test_buttons_lead_to_the_pages_after_every_verdict(
+    verdict: Verdict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report is worth the most when the audit did not pass."""
+    monkeypatch.setenv("ONCEOVER_HOME", "/home")
+    with DAG("test"):
+        operator = audit.AuditOperator(task_id="audit", flow="flights")
+    links = {link.name: link for link in operator.operator_extra_links}
+    key: Any = None
+    assert [link.get_link(operator, ti_key=key) for link in links.values()] == ["", ""]
+
+    told = {**document(verdict), "report": "/home/flights/audit/1-a/report.html"}
+    how = judge(_EXITS[verdict], told)
+    operator.judged(how, told, {"ti": Task()})  # type: ignore[typeddict-item]
+
+    assert links["Report"].get_link(operator, ti_key=key) == "/onceover/audits/flights/1-a/report.html"
+    assert links["Data Docs"].get_link(operator, ti_key=key) == ""
+    assert len({link.xcom_key for link in links.values()}) == 2
 
 
 def test_cluster_that_is_away_is_tried_again(asked: list[Any], spark: FakeSpark) -> None:
