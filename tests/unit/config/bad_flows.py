@@ -190,7 +190,7 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
         "literal password",
         {"source": {"client": {**SASL, "sasl.password": SECRET}}},
         "source.client.sasl.password",
-        "flow files live in git",
+        "such files live in git",
         "${NAME}",
     ),
     (
