@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from onceover.audit.model import Compared, FindingKind, Reason, Side
+from onceover.audit.model import Compared, FindingKind, Mode, Reason, Side
+from onceover.model import TopicPartition
 from onceover.wiring.audit import START, AuditWish
 from tests.support.adversary import Traffic
 from tests.support.contentaudit import audit, partition
 from tests.support.feeds import PARTITIONS, feed
+from tests.support.handled import handler_keys
 from tests.support.replica import Replica
 from tests.support.replicate import START_S, run_cli
 from tests.support.wait import wait_until
@@ -159,6 +162,65 @@ def test_what_the_flow_has_not_taken_in_and_what_belongs_to_nobody_is_told(repli
     assert (gap.reason, gap.source.topic, gap.offsets) == (Reason.NOT_ENROLLED, late, 2)
     assert [finding.kind for finding in strange.findings] == [FindingKind.PHANTOM] * 2
     assert all("nobody's" in (finding.payload or "") for finding in strange.findings)
+
+
+@pytest.mark.parametrize("form", ["spread", "spread_batch"])
+def test_flow_with_a_handler_is_audited_by_applying_it_again(replica: Replica, form: str) -> None:
+    """Records dropped, multiplied and spread over more partitions; what nobody made is strange."""
+    replica.configure(**handler_keys(form, partitions=5))
+    topic = replica.topic(partitions=PARTITIONS)
+    feed(replica.source, topic)
+    copied = replica.copy()
+    flow = replica.flow.watch.flow
+
+    right = audit(flow, AuditWish(since=START), keep=True)
+    replica.target.plain(topic, 4, replica.target.records(1, value=b"nobody's"))
+    wrong = audit(flow)
+
+    assert sum(p.records(Side.TARGET) for p in right.partitions) == copied.records
+    assert [p.findings for p in (*right.partitions, *right.beside)] == [()] * len(
+        (*right.partitions, *right.beside)
+    )
+    assert all(p.verified_to == p.source_to > 0 for p in right.partitions)
+    (finding,) = [f for p in (*wrong.partitions, *wrong.beside) for f in p.findings]
+    assert (finding.kind, finding.target) == (FindingKind.PHANTOM, TopicPartition(topic, 4))
+
+
+def test_compacted_topic_is_compared_by_the_latest_value_of_each_key(replica: Replica) -> None:
+    """History may go on either side; the latest values have to agree."""
+    topic = replica.topic(config={"cleanup.policy": "compact"})
+    for value in (b"1", b"2", b"3"):
+        replica.source.plain(topic, 0, [replica.source.record(key=key, value=value) for key in (b"a", b"b")])
+    replica.copy()
+    flow = replica.flow.watch.flow
+
+    right = partition(audit(flow), topic)
+    replica.target.plain(topic, 0, [replica.target.record(key=b"a", value=b"other")])
+    wrong = partition(audit(flow), topic)
+
+    assert (right.mode, right.findings, right.unverifiable) == (Mode.LATEST_PER_KEY, (), ())
+    assert right.records(Side.SOURCE) == right.records(Side.TARGET) == 2
+    (finding,) = wrong.findings
+    assert finding.source_offset == 4
+
+
+def test_diverted_and_skipped_records_are_told_apart_from_lost_ones(replica: Replica) -> None:
+    """The dead-letter topic says which records were diverted: they are counted, and nothing is wrong."""
+    replica.configure(on_bad_record=f"dead_letter:letters-{replica.name}", topics={"sync_configs": False})
+    topic = replica.topic()
+    replica.target_topic(topic, config={"max.message.bytes": "20000"})
+    replica.source.plain(topic, 0, replica.source.records(2))
+    replica.source.plain(topic, 0, replica.source.records(1, value=bytes(30_000)))
+    replica.source.plain(topic, 0, replica.source.records(2))
+    replica.copy()
+
+    result = partition(audit(replica.flow.watch.flow), topic)
+
+    assert result.findings == ()
+    assert [(gap.reason, gap.offset_from) for gap in result.unverifiable] == [(Reason.DEAD_LETTER, 2)]
+    source, target = result.digests
+    assert source.same_content(target)
+    assert source.records == 4
 
 
 def test_command_audits_through_spark(replica: Replica, tmp_path: Path) -> None:

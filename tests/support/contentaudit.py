@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from onceover.audit.crossmatch import Sighting
 from onceover.audit.result import PartitionResult
 from onceover.audit.rows import answer_of, answer_row, sighting_of, sighting_row, task_of, task_row
+from onceover.audit.sides import Sides
 from onceover.audit.work import First, Lapsed, Opened, Task
-from onceover.audit.worker import Sides, compare_task, open_task, seek_task
+from onceover.audit.worker import compare_task, open_task, seek_task
 from onceover.config.flowfile import Flow
+from onceover.config.runsettings import RunSettings
 from onceover.model import TopicPartition
 from onceover.wiring.audit import (
     AuditWish,
@@ -22,6 +24,7 @@ from onceover.wiring.audit import (
     show_payload,
 )
 from onceover.wiring.flows import open_clusters
+from onceover.wiring.treatments import handler_of
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class InlineWorkers:
         for task in work:
             for answer in compare_task(task_of(json.loads(json.dumps(task_row(task)))), self.sides):
                 back = answer_of(json.loads(json.dumps(answer_row(answer))))
-                assert back == answer and not isinstance(back, Opened)
+                assert back == answer
                 yield back
 
     def open(self, work: Sequence[Task]) -> Iterator[Opened | Lapsed]:
@@ -62,7 +65,7 @@ def audit(flow: Flow, wish: AuditWish | None = None, *, keep: bool = False, show
     """
     source, target = open_clusters(flow)
     with source, target:
-        workers = InlineWorkers(Sides(source, target))
+        workers = InlineWorkers(Sides(source, target, handler_of(flow, RunSettings.of(flow))))
         content = audit_content(prepare(flow, source, target, wish or AuditWish()), workers)
         if show:
             content = show_payload(source, target, content)

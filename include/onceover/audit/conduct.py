@@ -13,8 +13,9 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol
 
 from onceover.audit.bounds import Bounds
+from onceover.audit.claims import Claim
 from onceover.audit.crossmatch import Sighting, crossmatch, wanted
-from onceover.audit.model import Digest, Finding, Range, Unverifiable
+from onceover.audit.model import Digest, Finding, Mode, Range, Unverifiable
 from onceover.audit.ranges import Hole
 from onceover.audit.result import PartitionResult
 from onceover.audit.work import First, Lapsed, Opened, Same, Task, tasks
@@ -46,6 +47,8 @@ class Plan:
         untimed: the target stamps records itself.
         dead_letter: source offsets whose records were diverted.
         log_start: first offset of the source's log.
+        spreading: with a handler, what a task has to know besides; its ranges are left out.
+        claims: with a handler, of each range.
     """
 
     bounds: Bounds
@@ -55,15 +58,27 @@ class Plan:
     untimed: bool = False
     dead_letter: frozenset[int] = frozenset()
     log_start: int = 0
+    spreading: Task | None = None
+    claims: tuple[tuple[Claim, ...], ...] = ()
 
     def work(self, ranges: Sequence[Range], size: int) -> Iterator[Task]:
         """Yield tasks for some of its ranges."""
+        if self.spreading is not None:
+            # The source is read and handled once for all its target partitions.
+            of = dict(zip(self.ranges, self.claims, strict=True))
+            found = tuple(of[each] for each in ranges)
+            if ranges:
+                yield replace(self.spreading, ranges=tuple(ranges), claims=found)
+            return
         for task in tasks(self.bounds.ids, ranges, size):
             yield replace(task, untimed=self.untimed, holes=self.holes, dead_letter=self.dead_letter)
 
     def everything(self, size: int) -> Iterator[Task]:
         """Yield tasks for all that the source's log holds, up to the bound."""
         bounds = self.bounds
+        if self.spreading is not None:
+            # What a handler makes is not on the source: nothing there would be recognised.
+            return
         pair = bounds.source, self.log_start, bounds.source_from, bounds.target, 0, bounds.target_from
         before = [Range(*pair, bounds.mode)] if self.log_start < bounds.source_from else []
         yield from self.work([*before, *self.ranges], size)
@@ -261,6 +276,8 @@ def _verified(plan: Plan, pieces: Sequence[First | Opened]) -> _Verified:
         best = _Verified(mark.offset, mark.target_offset, mark.timestamp_ms)
         if bounds.source_from > mark.offset and not _accounted(bounds, mark.offset):
             return best
+    if bounds.mode is Mode.HANDLER and not all(map(_right, pieces)):
+        return best
     source, target, timestamp_ms = bounds.source_from, bounds.target_from, best.timestamp_ms
     for piece in pieces:
         if piece.range.source_from > source or not _right(piece):

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from onceover.audit.claims import Claim
 from onceover.audit.crossmatch import Sighting
 from onceover.audit.model import (
     Compared,
@@ -92,6 +93,10 @@ def task_row(task: Task) -> Row:
         "untimed": task.untimed,
         "holes": [list(hole) for hole in task.holes],
         "dead_letter": sorted(task.dead_letter),
+        "claims": [[list(claim) for claim in each] for each in task.claims],
+        "unclaimed": task.unclaimed,
+        "target_partitions": task.target_partitions,
+        "handler_changed": task.handler_changed,
     }
 
 
@@ -104,10 +109,14 @@ def task_of(row: Mapping[str, Any]) -> Task:
         row["untimed"],
         tuple(Hole(*each) for each in row["holes"]),
         frozenset(row["dead_letter"]),
+        tuple(tuple(Claim(*claim) for claim in each) for each in row["claims"]),
+        row["unclaimed"],
+        row["target_partitions"],
+        row["handler_changed"],
     )
 
 
-def answer_row(answer: First | Opened) -> Row:
+def answer_row(answer: First) -> Row:
     """Return a worker's answer as JSON has it."""
     row: Row = {"range": answer.range.as_row()}
     match answer:
@@ -122,7 +131,7 @@ def answer_row(answer: First | Opened) -> Row:
     return row
 
 
-def answer_of(row: Mapping[str, Any]) -> First | Opened:
+def answer_of(row: Mapping[str, Any]) -> First:
     """Return the answer of ``row``."""
     span = range_of(row["range"])
     if "lapsed" in row:

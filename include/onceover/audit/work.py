@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 from uuid import UUID
 
+from onceover.audit.claims import Claim
 from onceover.audit.model import Digest, Finding, Range, Reason, Unverifiable
 from onceover.audit.ranges import Hole
 
@@ -27,7 +28,11 @@ class Task:
         ranges: in order, each beginning where the one before ends.
         untimed: the target stamps records itself, so that timestamps cannot be compared.
         holes: source offsets that an operator told the flow to go past.
-        dead_letter: the flow diverts records that cannot be copied.
+        dead_letter: source offsets whose records were diverted.
+        claims: with a handler, of each range: target offsets that belong to it.
+        unclaimed: with a handler: what is not claimed is read instead.
+        target_partitions: with a handler: of the target topic.
+        handler_changed: the flow file is not the one that the flow was started with.
     """
 
     ids: tuple[UUID, UUID]
@@ -35,6 +40,10 @@ class Task:
     untimed: bool = False
     holes: tuple[Hole, ...] = ()
     dead_letter: frozenset[int] = frozenset()
+    claims: tuple[tuple[Claim, ...], ...] = ()
+    unclaimed: bool = False
+    target_partitions: int = 0
+    handler_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +91,7 @@ class Opened:
     excused: tuple[Unverifiable, ...] = ()
 
 
-First: TypeAlias = Same | Lapsed
+First: TypeAlias = Same | Lapsed | Opened
 
 
 def tasks(ids: tuple[UUID, UUID], ranges: Sequence[Range], size: int = TASK_RANGES) -> Iterable[Task]:

@@ -6,64 +6,21 @@ records, while a stretch is opened or the latest values of a compacted partition
 
 from __future__ import annotations
 
-from collections.abc import Collection, Generator, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
-from typing import Final
 
 from onceover.audit.align import align
 from onceover.audit.batches import Unreadable
-from onceover.audit.compare import Cursor, compare
+from onceover.audit.compare import compare
 from onceover.audit.crossmatch import Sighting
 from onceover.audit.digest import Running
 from onceover.audit.latest import LatestValues
 from onceover.audit.model import Digest, Finding, FindingKind, Mode, Range, Reason, Side, Unverifiable
-from onceover.audit.reader import Gone, Read, Stretch, read_batches
-from onceover.audit.record import Rec
+from onceover.audit.reader import Gone
+from onceover.audit.sides import MAX_FINDINGS, Sides
 from onceover.audit.sketch import sketch
 from onceover.audit.work import First, Lapsed, Opened, Same, Task
-from onceover.kafka.cluster import Cluster
-
-# Of one stretch. Whoever copied more wrongly than this needs no longer list: the rest is counted.
-MAX_FINDINGS: Final = 10_000
-
-
-@dataclass(frozen=True)
-class Sides:
-    """Both clusters, as one task reads them."""
-
-    source: Cluster
-    target: Cluster
-
-    def cursor(self, task: Task, side: Side, span: Range) -> Cursor:
-        """Return one side's records of a span."""
-        return Cursor(self.reads(task, side, span), _stretch(task, side, span).start, timed=not task.untimed)
-
-    def records(self, task: Task, side: Side, span: Range) -> Iterator[Rec]:
-        """Yield one side's visible records of a span."""
-        cursor, end = self.cursor(task, side, span), _stretch(task, side, span).end
-        try:
-            while (rec := cursor.record(end)) is not None:
-                yield rec
-        finally:
-            cursor.close()
-
-    def aborted(self, task: Task, span: Range) -> Iterator[Rec]:
-        """Yield the records of a span of the source whose transactions were aborted."""
-        for read in self.reads(task, Side.SOURCE, span):
-            if read.aborted:
-                yield from read.batch.decode(timed=not task.untimed)
-
-    def reads(self, task: Task, side: Side, span: Range) -> Generator[Read]:
-        """Yield one side's batches of a span."""
-        cluster = self.source if side is Side.SOURCE else self.target
-        return read_batches(cluster, _stretch(task, side, span))
-
-
-def _stretch(task: Task, side: Side, span: Range) -> Stretch:
-    if side is Side.SOURCE:
-        return Stretch(span.source, task.ids[0], span.source_from, span.source_to)
-    return Stretch(span.target, task.ids[1], span.target_from, span.target_to)
 
 
 def compare_task(task: Task, sides: Sides) -> Iterator[First]:
@@ -78,7 +35,13 @@ def compare_task(task: Task, sides: Sides) -> Iterator[First]:
             yield Lapsed(left.pop(0), _reason(error), error.message)
 
 
-def _compared(task: Task, sides: Sides) -> Iterator[Same]:
+def _compared(task: Task, sides: Sides) -> Iterator[Same | Opened]:
+    if task.ranges[0].mode is Mode.HANDLER:
+        # Arrow takes a while to load, which flows without a handler do not pay.
+        from onceover.audit.handled import compare_handled
+
+        yield from compare_handled(task, sides)
+        return
     if task.ranges[0].mode is Mode.LATEST_PER_KEY:
         for each in task.ranges:
             latest = _latest(task, each, sides)
@@ -120,7 +83,11 @@ def open_task(task: Task, sides: Sides) -> Opened | Lapsed:
         return Lapsed(span, _reason(error), error.message)
 
 
-def _opened(task: Task, span: Range, sides: Sides) -> Opened:
+def _opened(task: Task, span: Range, sides: Sides) -> Opened | Lapsed:
+    if span.mode is Mode.HANDLER:
+        from onceover.audit.handled import open_handled
+
+        return open_handled(task, sides)
     if span.mode is Mode.LATEST_PER_KEY:
         latest = _latest(task, span, sides)
         findings = latest[Side.SOURCE].findings(latest[Side.TARGET], (span.source, span.target))

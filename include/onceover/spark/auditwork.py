@@ -16,11 +16,14 @@ import pyarrow as pa
 
 from onceover.audit.model import Row
 from onceover.audit.rows import answer_row, sighting_row, task_of
+from onceover.audit.sides import Sides
 from onceover.audit.work import Task
-from onceover.audit.worker import Sides, compare_task, open_task, seek_task
+from onceover.audit.worker import compare_task, open_task, seek_task
 from onceover.config.flowfile import Flow
+from onceover.config.runsettings import RunSettings
 from onceover.logs import configure
 from onceover.wiring.flows import open_clusters
+from onceover.wiring.treatments import handler_of
 
 TASK: Final = "task"
 WORK: Final = "work"
@@ -61,11 +64,12 @@ class Job:
         configure()
         source, target = open_clusters(self.flow)
         source.expected_id, target.expected_id = self.ids
+        sides = Sides(source, target, handler_of(self.flow, RunSettings.of(self.flow)))
         with source, target:
             for batch in batches:
                 for text in batch.column(WORK).to_pylist():
                     began_ms = _now_ms()
-                    for row in self._answers(task_of(json.loads(text)), Sides(source, target)):
+                    for row in self._answers(task_of(json.loads(text)), sides):
                         answer = {ANSWER: json.dumps(row), BEGAN_MS: began_ms, ENDED_MS: _now_ms()}
                         yield pa.RecordBatch.from_pylist([answer], _ANSWER)
 

@@ -6,13 +6,13 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from onceover.audit.bounds import bound, not_taken_in, surplus
+from onceover.audit.bounds import not_taken_in
 from onceover.audit.conduct import Conducted, Plan, Workers, conduct, sample
 from onceover.audit.diverted import diverted
 from onceover.audit.evidence import Examined
@@ -20,9 +20,9 @@ from onceover.audit.examine import examine
 from onceover.audit.lookup import Lookup
 from onceover.audit.model import Mode, Side
 from onceover.audit.payload import with_payload
-from onceover.audit.ranges import RANGE_BYTES, StoredPair, borders, cut, holes
+from onceover.audit.ranges import RANGE_BYTES
 from onceover.audit.result import PartitionResult
-from onceover.audit.survey import SETTLE_S, Log, Seen, Survey, Wish, survey
+from onceover.audit.survey import SETTLE_S, Log, Survey, Wish, survey
 from onceover.audit.watermark import Watermark, write_watermarks
 from onceover.audit.work import TASK_RANGES
 from onceover.config.flowfile import Flow
@@ -32,6 +32,7 @@ from onceover.engine.scope import explain
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
+from onceover.wiring.auditplan import Planning
 from onceover.wiring.flows import rules
 from onceover.wiring.treatments import dead_letter_of
 
@@ -149,22 +150,21 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, wish: AuditWish) -> Pr
 
     seen = survey(flow.flow, source, target, wish.survey_wish(inside))
     topic = dead_letter_of(flow.on_bad_record)
-    letters = {} if topic is None else diverted(target, topic, flow.flow)
     with MapIndex(target, flow.flow, run_dir(flow)) as index:
         target.retry(lambda: index.refresh(settled=True))
-        plans = [_plan(flow, wish, each, index, letters.get(each.source)) for each in seen.partitions]
+        planning = Planning(
+            seen,
+            index.store,
+            {} if topic is None else diverted(target, topic, flow.flow),
+            from_watermark=wish.since == WATERMARK,
+            range_bytes=wish.range_bytes,
+            handled=flow.handler is not None,
+            handler_changed=flow.sha256 != seen.layout.flow_sha256,
+        )
+        plans, strange = planning.plans(), tuple(planning.strange())
     if wish.sample is not None:
         plans = sample(plans, wish.sample, seen.started_ms)
-    strange = [] if flow.handler else list(_strange(seen))
-    return Prepared(seen, tuple(plans), tuple(strange))
-
-
-def _strange(seen: Survey) -> Iterator[Plan]:
-    """Yield plans for target partitions that are the copy of none."""
-    for target, (log, source) in seen.surplus.items():
-        bounds = surplus(source, log.topic_id, target, log)
-        if not bounds.empty:
-            yield Plan(bounds, tuple(cut(bounds, ())))
+    return Prepared(seen, tuple(plans), strange)
 
 
 def audit_content(prepared: Prepared, workers: Workers) -> Content:
@@ -189,21 +189,6 @@ def _untouched(source: TopicPartition, log: Log) -> PartitionResult:
     gap = not_taken_in(source, log)
     bounds = log.start, log.start, 0, 0
     return PartitionResult(source, None, Mode.RECORDS, *bounds, unverifiable=(gap,))
-
-
-def _plan(flow: Flow, wish: AuditWish, seen: Seen, index: MapIndex, letters: frozenset[int] | None) -> Plan:
-    pair = StoredPair(index.store, seen.source, seen.target, seen.since)
-    bounds = bound(seen, pair, from_watermark=wish.since == WATERMARK, handled=flow.handler is not None)
-    proposed = borders(pair.records()) if bounds.mode is Mode.RECORDS else ()
-    ranges = cut(bounds, proposed, wish.range_bytes)
-    return Plan(
-        bounds,
-        tuple(ranges),
-        holes=tuple(holes(pair.records())),
-        untimed=seen.untimed,
-        dead_letter=letters or frozenset(),
-        log_start=seen.source_log.start if seen.source_log is not None else bounds.source_from,
-    )
 
 
 def examine_claims(flow: Flow, source: Cluster, target: Cluster, content: Content) -> Examined:

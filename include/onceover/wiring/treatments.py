@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from onceover.config.document import substitute
 from onceover.config.faults import Invalid
@@ -15,6 +16,9 @@ from onceover.engine.treatment import Treatment
 from onceover.errors import UsageError
 from onceover.kafka.admin import TopicSpec
 from onceover.model import TopicPartition
+
+if TYPE_CHECKING:
+    from onceover.handlers.load import Handler
 
 # A group of batches is decompressed, made columns, handled and encoded: about five copies of it exist at
 # the same time, beside the fetched bytes. Below the least, calls cost more than they carry.
@@ -45,11 +49,22 @@ def target_partitions(flow: Flow, run: RunSettings) -> Callable[[int], int]:
     Raises:
         UsageError: the handler cannot be loaded.
     """
+    handler = handler_of(flow, run)
+    return (lambda count: count) if handler is None else handler.target_partitions
+
+
+def handler_of(flow: Flow, run: RunSettings) -> Handler | None:
+    """Return the flow's handler, loaded anew; None where it has none.
+
+    Raises:
+        UsageError: the handler cannot be loaded in this process.
+    """
     if run.handler is None:
-        return lambda count: count
+        return None
+    # Arrow takes a quarter of a second to load, which flows without a handler do not pay.
     from onceover.handlers.load import load_handler
 
-    return load_handler(run.handler, _arguments(flow, run), str(flow.path)).target_partitions
+    return load_handler(run.handler, _arguments(flow, run), str(flow.path))
 
 
 def treatment_of(flow: Flow, run: RunSettings) -> Treatment:
@@ -59,12 +74,10 @@ def treatment_of(flow: Flow, run: RunSettings) -> Treatment:
         UsageError: the handler cannot be loaded in this process.
     """
     use = None
-    if run.handler is not None:
-        # Arrow takes a quarter of a second to load, which flows without a handler do not pay.
+    handler = handler_of(flow, run)
+    if handler is not None:
         from onceover.engine.handlerforms import handler_use
-        from onceover.handlers.load import load_handler
 
-        handler = load_handler(run.handler, _arguments(flow, run), str(flow.path))
         use = handler_use(handler, flow.flow, group_bytes(flow))
     return Treatment(flow.flow, flow.source.alias, use, dead_letter_of(run.on_bad_record))
 

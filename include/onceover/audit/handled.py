@@ -1,0 +1,107 @@
+"""Comparing a flow with a handler: the source goes through it again, each target partition by itself.
+
+Invariant: every record that the handler makes is looked for, and every record on the target is looked at:
+as claimed by one source partition, or as claimed by none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from onceover.audit.align import align
+from onceover.audit.claims import part
+from onceover.audit.digest import Running
+from onceover.audit.model import Digest, Range, Reason, Side, Unverifiable
+from onceover.audit.record import Rec
+from onceover.audit.rehandled import Expected, Failed, Rehandling
+from onceover.audit.sides import MAX_FINDINGS, Sides
+from onceover.audit.sketch import sketch
+from onceover.audit.work import Lapsed, Opened, Same, Task
+from onceover.errors import Fatal
+
+
+def compare_handled(task: Task, sides: Sides) -> Iterator[Same | Opened]:
+    """Yield an answer for each range of a source partition; the source is read and handled once."""
+    expected = {each.target.partition: Running() for each in task.ranges}
+    failed: list[Failed] = []
+    for outcome in _outcomes(task, sides, task.ranges[0]):
+        if isinstance(outcome, Failed):
+            failed.append(outcome)
+        elif (running := expected.get(outcome.partition)) is not None:
+            running.add_record(outcome.record)
+    excused = tuple(_excused(task, task.ranges[0], failed))
+    for index, each in enumerate(task.ranges):
+        digests = (
+            expected[each.target.partition].digest(each, Side.SOURCE),
+            _digest(_held(task, sides, index), each, Side.TARGET),
+        )
+        if excused and _carries(each) and digests[0].same_content(digests[1]):
+            yield Opened(each, digests, (), excused)
+        else:
+            yield Same(each, *digests)
+
+
+def open_handled(task: Task, sides: Sides) -> Opened | Lapsed:
+    """Name every record of one target partition that is not what the handler makes of the source."""
+    (span,) = task.ranges
+    if task.handler_changed:
+        text = "the flow file was changed since the flow was started: the handler may be another one"
+        return Lapsed(span, Reason.HANDLER_CHANGED, text)
+    failed: list[Failed] = []
+
+    def wanted() -> Iterator[Rec]:
+        for outcome in _outcomes(task, sides, span):
+            if isinstance(outcome, Failed):
+                failed.append(outcome)
+            elif outcome.partition == span.target.partition:
+                yield outcome.record
+
+    timed = not task.untimed
+    alignment = align(
+        sketch(wanted(), timed=timed),
+        sketch(_held(task, sides, 0), timed=timed),
+        (span.source, span.target),
+        aborted=sketch(sides.aborted(task, span), timed=timed),
+    )
+    excused = tuple(_excused(task, span, failed)) if _carries(span) else ()
+    digests = (
+        _digest(wanted(), span, Side.SOURCE),
+        _digest(_held(task, sides, 0), span, Side.TARGET),
+    )
+    findings = tuple(finding for finding, _ in zip(alignment.findings(), range(MAX_FINDINGS), strict=False))
+    return Opened(span, digests, findings, excused)
+
+
+def _outcomes(task: Task, sides: Sides, span: Range) -> Iterator[Expected | Failed]:
+    if span.source_from >= span.source_to:
+        return
+    if sides.handler is None:
+        raise Fatal("a flow with a handler is audited without it")
+    rehandling = Rehandling(sides.handler, span.source, task.target_partitions, not task.untimed)
+    yield from rehandling.outcomes(sides.records(task, Side.SOURCE, span))
+
+
+def _held(task: Task, sides: Sides, index: int) -> Iterator[Rec]:
+    records = sides.records(task, Side.TARGET, task.ranges[index])
+    return part(records, task.claims[index], claimed=not task.unclaimed)
+
+
+def _digest(records: Iterable[Rec], span: Range, side: Side) -> Digest:
+    running = Running()
+    for rec in records:
+        running.add_record(rec)
+    return running.digest(span, side)
+
+
+def _carries(span: Range) -> bool:
+    """Tell whether the range is the one of its source partition that says what the handler fails on."""
+    return span.source.partition == span.target.partition
+
+
+def _excused(task: Task, span: Range, failed: Iterable[Failed]) -> Iterator[Unverifiable]:
+    for each in failed:
+        at, where = each.offset, f"the handler fails on offset {each.offset} ({each.message})"
+        if at in task.dead_letter:
+            yield Unverifiable(Reason.DEAD_LETTER, span.source, at, at + 1, 1, f"{where}; it was diverted")
+        else:
+            yield Unverifiable(Reason.HANDLER_FAILED, span.source, at, at + 1, 1, where)

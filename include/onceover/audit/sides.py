@@ -1,0 +1,67 @@
+"""Both clusters as one task of an audit reads them: a span's records, on either side.
+
+Invariant: what is yielded is what a reader of committed records sees of exactly the span.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from onceover.audit.compare import Cursor
+from onceover.audit.model import Range, Side
+from onceover.audit.reader import Read, Stretch, read_batches
+from onceover.audit.record import Rec
+from onceover.audit.work import Task
+from onceover.kafka.cluster import Cluster
+
+if TYPE_CHECKING:
+    # Arrow takes a quarter of a second to load, which flows without a handler do not pay.
+    from onceover.handlers.load import Handler
+
+# Of one stretch. Whoever copied more wrongly than this needs no longer list: the rest is counted.
+MAX_FINDINGS: Final = 10_000
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both clusters, as one task reads them.
+
+    Args:
+        handler: the flow's, loaded in this process; None where it has none.
+    """
+
+    source: Cluster
+    target: Cluster
+    handler: Handler | None = None
+
+    def cursor(self, task: Task, side: Side, span: Range) -> Cursor:
+        """Return one side's records of a span."""
+        return Cursor(self.reads(task, side, span), _stretch(task, side, span).start, timed=not task.untimed)
+
+    def records(self, task: Task, side: Side, span: Range) -> Iterator[Rec]:
+        """Yield one side's visible records of a span."""
+        cursor, end = self.cursor(task, side, span), _stretch(task, side, span).end
+        try:
+            while (rec := cursor.record(end)) is not None:
+                yield rec
+        finally:
+            cursor.close()
+
+    def aborted(self, task: Task, span: Range) -> Iterator[Rec]:
+        """Yield the records of a span of the source whose transactions were aborted."""
+        for read in self.reads(task, Side.SOURCE, span):
+            if read.aborted:
+                yield from read.batch.decode(timed=not task.untimed)
+
+    def reads(self, task: Task, side: Side, span: Range) -> Generator[Read]:
+        """Yield one side's batches of a span."""
+        cluster = self.source if side is Side.SOURCE else self.target
+        return read_batches(cluster, _stretch(task, side, span))
+
+
+def _stretch(task: Task, side: Side, span: Range) -> Stretch:
+    if side is Side.SOURCE:
+        return Stretch(span.source, task.ids[0], span.source_from, span.source_to)
+    return Stretch(span.target, task.ids[1], span.target_from, span.target_to)
