@@ -113,8 +113,11 @@ def _opened(finding: Finding) -> _Open:
     kind = finding.kind
     here = parse_mark(finding.source_mark) if finding.source_mark else None
     there = parse_mark(finding.target_mark) if finding.target_mark else None
-    missing = kind in (FindingKind.LOST, FindingKind.ALTERED) and here is not None
-    strange = kind in (FindingKind.PHANTOM, FindingKind.REPEATED, FindingKind.ALTERED) and there is not None
+    if kind is FindingKind.ALTERED:
+        known = here is not None and there is not None
+        return _Open(finding, known, known, here, there)
+    missing = kind is FindingKind.LOST and here is not None
+    strange = kind in (FindingKind.PHANTOM, FindingKind.REPEATED) and there is not None
     return _Open(finding, missing, strange, here, there)
 
 
@@ -180,7 +183,7 @@ def _left(each: _Open, places: Mapping[int, list[Sighting]]) -> Iterator[Finding
     """Yield what is left of a finding when its pairs are named."""
     finding = each.finding
     match finding.kind:
-        case FindingKind.ALTERED if not (each.missing and each.strange):
+        case FindingKind.ALTERED if each.here and each.there and not (each.missing and each.strange):
             if each.missing:
                 yield replace(
                     finding,

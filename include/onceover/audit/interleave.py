@@ -105,20 +105,20 @@ def _claims(number: int, ids: Ids, there: Ids, shared: npt.NDArray[np.bool_]) ->
 
 
 def _settle(claims: Sequence[_Claim], places: Sequence[int]) -> list[int]:
-    """Return an owner for each place: of the claims that have begun, the one that ends first."""
+    """Return an owner for each place: of the claims that have begun and not ended, the one that ends first.
+
+    A claim that ended without a place is a loss, and takes none that is another's; a place without a claim
+    is a repeat, and goes to whoever gives this content.
+    """
     begins = sorted(claims)
-    waiting: list[tuple[int, int, int]] = []
+    waiting: list[tuple[int, int]] = []
     owners = []
     taken = 0
     for place in places:
         while taken < len(begins) and begins[taken].earliest < place:
-            heappush(waiting, (begins[taken].latest, taken, begins[taken].owner))
+            heappush(waiting, (begins[taken].latest, begins[taken].owner))
             taken += 1
-        if waiting:
-            owners.append(heappop(waiting)[2])
-        elif taken < len(begins):
-            owners.append(begins[taken].owner)
-            taken += 1
-        else:
-            owners.append(claims[0].owner)
+        while waiting and waiting[0][0] < place:
+            heappop(waiting)
+        owners.append(heappop(waiting)[1] if waiting else begins[min(taken, len(begins) - 1)].owner)
     return owners

@@ -1,0 +1,97 @@
+"""Findings of different stretches that are one and the same record."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from onceover.audit.align import align
+from onceover.audit.crossmatch import Sighting, crossmatch, wanted
+from onceover.audit.model import Finding, FindingKind
+from onceover.audit.sketch import parse_mark
+from onceover.model import TopicPartition
+from tests.support.mutations import Content, correct_pair
+from tests.unit.audit.judging import partition_of, sketched
+
+CONTENTS = correct_pair(random.Random(8), partitions=1).source[0]
+
+
+def _findings(source: list[Content], target: list[Content], number: int = 0) -> list[Finding]:
+    tp = partition_of(number)
+    return list(align(sketched(source, 0), sketched(target, 0), (tp, tp)).findings())
+
+
+def _lost(content: Content, number: int = 0) -> Finding:
+    (finding,) = _findings([content], [], number)
+    return finding
+
+
+def _phantom(content: Content, number: int = 0) -> Finding:
+    (finding,) = _findings([], [content], number)
+    return finding
+
+
+def test_lost_here_and_strange_there_is_misrouted() -> None:
+    """One finding with both places."""
+    (finding,) = crossmatch([_lost(CONTENTS[0], 0), _phantom(CONTENTS[0], 1)])
+    assert finding.kind is FindingKind.MISROUTED
+    assert (finding.source, finding.target) == (partition_of(0), partition_of(1))
+    assert finding.source_offset == finding.target_offset == 0 and finding.field is None
+
+
+def test_lost_and_strange_in_one_partition_is_reordered() -> None:
+    """Moved from one stretch to another."""
+    (finding,) = crossmatch([_phantom(CONTENTS[0]), _lost(CONTENTS[0])])
+    assert finding.kind is FindingKind.REORDERED
+
+
+def test_each_record_is_used_once() -> None:
+    """Two lost, one found elsewhere: one is still lost."""
+    kinds = [str(each.kind) for each in crossmatch([_lost(CONTENTS[0])] * 2 + [_phantom(CONTENTS[0], 1)])]
+    assert sorted(kinds) == ["LOST", "MISROUTED"]
+
+
+def test_equality_overrules_likeness() -> None:
+    """What looked like an altered record in its place is another partition's, and its own is lost."""
+    mine, other = CONTENTS[0], CONTENTS[0]._replace(value=b"other")
+    altered = _findings([mine], [other])
+    assert [each.kind for each in altered] == [FindingKind.ALTERED]
+    kinds = {each.kind: each for each in crossmatch([*altered, _lost(other, 1)])}
+    assert set(kinds) == {FindingKind.LOST, FindingKind.MISROUTED}
+    assert kinds[FindingKind.LOST].source_offset == 0 and kinds[FindingKind.LOST].target_offset is None
+    assert kinds[FindingKind.MISROUTED].source == partition_of(1)
+
+
+def test_a_strange_record_that_the_source_holds_is_a_repeat() -> None:
+    """Told by where the source was seen to hold it, its own partition first."""
+    strange = _phantom(CONTENTS[0], 1)
+    (content,) = wanted([strange])
+    seen = [Sighting(content, partition_of(0), 5), Sighting(content, partition_of(1), 9)]
+    (finding,) = crossmatch([strange], seen)
+    assert (finding.kind, finding.source, finding.source_offset) == (FindingKind.REPEATED, partition_of(1), 9)
+    (finding,) = crossmatch([strange], seen[:1])
+    assert (finding.kind, finding.source) == (FindingKind.REPEATED, partition_of(0))
+    assert "in another partition" in finding.detail
+
+
+def test_only_strange_records_are_asked_for() -> None:
+    """Everything else is explained by its own stretch."""
+    findings = _findings(CONTENTS[:9], CONTENTS[1:9] + CONTENTS[3:4] + [Content(b"x", b"y", (), 1)])
+    strange = [each for each in findings if each.kind is FindingKind.PHANTOM]
+    assert wanted(findings) == {parse_mark(each.target_mark or "").content for each in strange}
+    assert len(strange) == 1
+
+
+@pytest.mark.parametrize("kind", list(FindingKind))
+def test_a_finding_without_marks_stays_as_it_is(kind: FindingKind) -> None:
+    """Nothing is known to match it by."""
+    tp = TopicPartition("orders", 0)
+    finding = Finding(kind, tp, 1, tp, 2)
+    assert crossmatch([finding]) == [finding]
+
+
+def test_findings_come_in_the_order_of_the_log() -> None:
+    """By partition, then by place."""
+    findings = [_lost(CONTENTS[0], 2), _lost(CONTENTS[1], 0), _phantom(CONTENTS[2], 1)]
+    assert [each.source for each in crossmatch(findings)] == [partition_of(number) for number in (0, 1, 2)]

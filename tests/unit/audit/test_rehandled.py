@@ -1,0 +1,195 @@
+"""Flows with a handler: it is applied again, and what it gives is what the target should hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from onceover.audit.interleave import align_interleaved
+from onceover.audit.model import FindingKind
+from onceover.audit.record import Rec, make_rec
+from onceover.audit.rehandled import Expected, Failed, Rehandling
+from onceover.audit.sketch import Sketch, sketch
+from onceover.handlers import SCHEMA
+from onceover.handlers.load import Handler, load_handler
+from onceover.handlers.record import Record
+from onceover.model import TopicPartition
+from tests.support.mutations import correct_pair
+
+SOURCES = [TopicPartition("orders", number) for number in range(3)]
+TARGET = TopicPartition("east.orders", 0)
+CONTENTS = correct_pair(random.Random(8)).source
+
+
+def _handler(call: Callable[[Any], Any], *, vectorised: bool = False) -> Handler:
+    return Handler("tests:handler", vectorised, call, lambda count: count, lambda _: None, lambda _: None)
+
+
+def _recs(partition: int = 0) -> list[Rec]:
+    return [make_rec(10 + index, *content) for index, content in enumerate(CONTENTS[partition])]
+
+
+def _same(record: Record) -> Iterable[Record]:
+    return (record,)
+
+
+def test_a_handler_that_changes_nothing_gives_the_source() -> None:
+    """Both forms see every field, names that are no UTF-8 among them."""
+    records = [*_recs(), make_rec(99, None, b"", ((b"\xff\xfe", None), (b"h", b"")), 5)]
+    for form in (_handler(_same), _handler(lambda batch: batch, vectorised=True)):
+        outcomes = list(Rehandling(form, SOURCES[1], 3).outcomes(records))
+        assert outcomes == [Expected(1, record) for record in records]
+
+
+def test_dropped_and_multiplied_records_are_expected_so() -> None:
+    """Nothing for an empty tuple, each copy for many."""
+
+    def odd_twice(record: Record) -> Iterable[Record]:
+        return (record, record.replace(key=b"again", partition=2)) if record.offset % 2 else ()
+
+    outcomes = list(Rehandling(_handler(odd_twice), SOURCES[0], 3).outcomes(_recs()[:4]))
+    assert [
+        (each.partition, each.record.offset, each.record.key == b"again")
+        for each in outcomes
+        if isinstance(each, Expected)
+    ] == [(0, 11, False), (2, 11, True), (0, 13, False), (2, 13, True)]
+
+
+def test_the_schema_is_the_one_that_handlers_are_promised() -> None:
+    """A handler of columns may compare it."""
+    seen = []
+
+    def look(batch: Any) -> Any:
+        seen.append(batch.schema)
+        return batch
+
+    list(Rehandling(_handler(look, vectorised=True), SOURCES[0], 1).outcomes(_recs()[:2]))
+    assert seen[0].equals(SCHEMA)
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_record_that_the_handler_fails_on_is_named_without_its_words(vectorised: bool) -> None:
+    """The others are handled; what the exception says may quote the record, and is not shown."""
+
+    def fails(given: Any) -> Any:
+        offsets = given.column("source_offset").to_pylist() if vectorised else [given.offset]
+        if 15 in offsets:
+            raise ValueError("hunter2")
+        return given if vectorised else (given,)
+
+    outcomes = list(Rehandling(_handler(fails, vectorised=vectorised), SOURCES[0], 1).outcomes(_recs()[:9]))
+    (failed,) = [each for each in outcomes if isinstance(each, Failed)]
+    assert failed.offset == 15
+    assert failed.message.startswith("ValueError at test_rehandled.py") and "hunter2" not in failed.message
+    assert [each.record.offset for each in outcomes if isinstance(each, Expected)] == [
+        10, 11, 12, 13, 14, 16, 17, 18,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda record: None,
+        lambda record: ("no record",),
+        lambda record: (record.replace(partition=7),),
+        lambda record: (record.replace(value="text"),),
+    ],
+)
+def test_output_that_cannot_be_written_is_a_failure(call: Callable[[Any], Any]) -> None:
+    """As the flow would have said."""
+    (outcome,) = Rehandling(_handler(call), SOURCES[0], 3).outcomes(_recs()[:1])
+    assert isinstance(outcome, Failed) and outcome.offset == 10
+
+
+def test_columns_that_are_none_are_a_failure_of_each_record() -> None:
+    """A handler of columns that returns something else."""
+    outcomes = list(Rehandling(_handler(lambda _: 5, vectorised=True), SOURCES[0], 3).outcomes(_recs()[:3]))
+    assert [each.offset for each in outcomes if isinstance(each, Failed)] == [10, 11, 12]
+
+
+def test_the_shipped_masking_is_audited_by_masking_again() -> None:
+    """A value that was not masked on the target is found."""
+    handler = load_handler("onceover.handlers.mask:MaskFields", {"fields": ["card"]}, "test")
+    source = [make_rec(index, b"k", b'{"card":"%d"}' % index, (), index) for index in range(5)]
+    numbers = _expected(handler, source)
+    masked = [make_rec(index, b"k", b'{"card":"***"}', (), index) for index in range(5)]
+    (alignment,) = align_interleaved({SOURCES[0]: numbers}, sketch(masked), TARGET)
+    assert alignment.same
+    (alignment,) = align_interleaved(
+        {SOURCES[0]: numbers}, sketch([*masked[:3], source[3], masked[4]]), TARGET
+    )
+    (finding,) = alignment.findings()
+    assert (finding.kind, finding.field, finding.source_offset) == (FindingKind.ALTERED, "value", 3)
+
+
+def _expected(handler: Handler, records: list[Rec]) -> Sketch:
+    outcomes = Rehandling(handler, SOURCES[0], 1).outcomes(records)
+    return sketch(each.record for each in outcomes if isinstance(each, Expected))
+
+
+# ---- several source partitions in one target partition
+
+
+def _interleaved(rng: random.Random, parts: list[list[Rec]]) -> list[tuple[int, Rec]]:
+    order = [number for number, part in enumerate(parts) for _ in part]
+    rng.shuffle(order)
+    left = [iter(part) for part in parts]
+    return [(number, next(left[number])) for number in order]
+
+
+def _judged(parts: list[list[Rec]], target: list[Rec]) -> list[tuple[str, int, int | None]]:
+    placed = [record._replace(offset=1000 + index) for index, record in enumerate(target)]
+    expected = {SOURCES[number]: sketch(part) for number, part in enumerate(parts)}
+    found = align_interleaved(expected, sketch(placed), TARGET)
+    return [
+        (str(each.kind), each.source.partition if each.source else -1, each.source_offset)
+        for alignment in found
+        for each in alignment.findings()
+    ]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_any_interleaving_is_right(seed: int) -> None:
+    """Only the order within a source partition is promised."""
+    parts = [_recs(number) for number in range(3)]
+    assert _judged(parts, [record for _, record in _interleaved(random.Random(seed), parts)]) == []
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_records_that_several_partitions_give_are_dealt_rightly(seed: int) -> None:
+    """The same content in each source partition, between others that are theirs alone."""
+    rng = random.Random(seed)
+    shared = make_rec(0, b"same", b"same", (), 1)
+    parts = [_recs(number) for number in range(3)]
+    for part in parts:
+        for place in sorted(rng.sample(range(2, 50), 5), reverse=True):
+            part[place] = shared._replace(offset=part[place].offset)
+    target = [record for _, record in _interleaved(rng, parts)]
+    assert _judged(parts, target) == []
+    lost = next(index for index, record in enumerate(target) if record.hash == shared.hash)
+    assert [kind for kind, _, _ in _judged(parts, target[:lost] + target[lost + 1 :])] == ["LOST"]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_faults_are_found_in_an_interleaving(seed: int) -> None:
+    """A loss, a repeat, a change of order within one source partition, a strange record."""
+    rng = random.Random(seed)
+    parts = [_recs(number) for number in range(3)]
+    dealt = _interleaved(rng, parts)
+    target = [record for _, record in dealt]
+    assert _judged(parts, target[:20] + target[21:]) == [("LOST", dealt[20][0], target[20].offset)]
+    assert _judged(parts, [*target, target[30]]) == [("REPEATED", dealt[30][0], target[30].offset)]
+    assert _judged(parts, [*target, make_rec(0, b"x", b"nobody's", (), 1)]) == [("PHANTOM", 0, None)]
+    own = [index for index, (number, _) in enumerate(dealt) if number == 1]
+    late = target[:]
+    late.insert(own[9], late.pop(own[4]))
+    assert _judged(parts, late) == [("REORDERED", 1, target[own[4]].offset)]
+
+
+def test_an_empty_target_partition_has_lost_everything() -> None:
+    """And an empty expectation makes everything strange."""
+    assert len(_judged([_recs(0), _recs(1)], [])) == 120
+    assert {kind for kind, _, _ in _judged([[], []], _recs(0))} == {"PHANTOM"}
