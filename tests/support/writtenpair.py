@@ -17,7 +17,7 @@ from uuid import UUID
 from onceover.audit.bounds import Bounds
 from onceover.audit.conduct import Conducted, Plan, conduct
 from onceover.audit.model import Finding, Mode, Range
-from onceover.audit.worker import Sides
+from onceover.audit.sides import Sides
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.wiring.flows import open_clusters
