@@ -16,9 +16,10 @@ from urllib.parse import urlsplit
 from onceover.connectors.model import Isolation, WorkerFacts
 from onceover.connectors.rest import UNREACHABLE, ConnectRest, WorkerAnswer
 from onceover.connectors.rights import needing
+from onceover.connectors.scan import PATIENCE_S, Scan, scan_topic
 from onceover.connectors.settings import ConnectSettings
 from onceover.errors import NeedsOperator, Retriable, UsageError
-from onceover.kafka.backoff import Deadline
+from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.cluster import ClientSettings, Cluster
 from onceover.kafka.groupmembers import DescribedGroup, describe_group
 
@@ -32,6 +33,8 @@ _DEFAULT_FLUSH_MS: Final = "60000"
 _STABLE: Final = ("stable",)
 # A rebalance after a worker has come or gone.
 _REBALANCE_S: Final = 60.0
+_JOIN_S: Final = 20.0
+_DIFFER: Final = "WORKERS_DIFFER"
 _LENGTH: Final = struct.Struct(">hh")
 
 
@@ -71,6 +74,7 @@ class ConnectAccess:
         self.exactly_once = _support(settings) == "enabled"
         self.rest = rest or ConnectRest(settings.rest)
         self._clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+        self._scans: dict[tuple[int, str, Isolation], Scan] = {}
         self.worker_cluster = self._open(settings.clients.worker())
 
     def __enter__(self) -> Self:
@@ -151,6 +155,17 @@ class ConnectAccess:
             return [base]
         return [base, Site(self.worker_cluster, self.global_topic, base.isolation)]
 
+    def scan(self, site: Site, patience_s: float | None = PATIENCE_S) -> Scan:
+        """Read an offsets topic; of one that was read before, only what has come since.
+
+        Raises:
+            As ``scan_topic``.
+        """
+        key = (id(site.cluster), site.topic, site.isolation)
+        found = scan_topic(site.cluster, site.topic, site.isolation, patience_s, self._scans.get(key))
+        self._scans[key] = found
+        return found
+
     # ---- the workers
 
     def facts(self) -> WorkerFacts:
@@ -161,7 +176,7 @@ class ConnectAccess:
             UsageError: a right is missing.
             Retriable: the Kafka cluster is away.
         """
-        answers = self._answers()
+        answers = self._all_answers()
         ids = sorted({answer.kafka_cluster_id for answer in answers})
         own = self.worker_cluster.cluster_id()
         if ids != [own]:
@@ -183,6 +198,17 @@ class ConnectAccess:
             workers=tuple(answer.url for answer in answers),
         )
 
+    def _all_answers(self) -> list[WorkerAnswer]:
+        """Ask until all are there: one that has just been restarted joins within seconds."""
+        backoff, deadline = Backoff(0.5, 2.0), Deadline(_JOIN_S)
+        while True:
+            try:
+                return self._answers()
+            except NeedsOperator as error:
+                if error.code != _DIFFER or deadline.passed:
+                    raise
+                backoff.pause(deadline, error)
+
     def _answers(self) -> list[WorkerAnswer]:
         answers = [self._ask(url) for url in self.rest.urls]
         with needing(self.worker_cluster.config, "DESCRIBE", f"group {self.group_id}"):
@@ -195,7 +221,7 @@ class ConnectAccess:
         if len(advertised) != len(answers):
             raise NeedsOperator(
                 f"not every worker of {self.settings.name} is a member of its group",
-                code="WORKERS_DIFFER",
+                code=_DIFFER,
                 where=f"group {self.group_id} on {self.worker_cluster.alias}",
                 expected=f"{len(answers)}, each answering: {', '.join(a.url for a in answers)}",
                 seen=f"{len(advertised)} members: {', '.join(advertised) or 'none'}",

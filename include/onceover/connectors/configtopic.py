@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from onceover.connectors.scan import partitions_in
+from onceover.connectors.scan import topic_in
 from onceover.engine.peek import PartitionReader
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
 
 _FENCING: Final = "tasks-fencing-"
 _COMMIT: Final = "commit-"
@@ -70,7 +71,7 @@ def read_config_topic(cluster: Cluster, topic: str) -> ConfigRecords:
         UsageError: not authorized.
         NeedsOperator: there is no such topic.
     """
-    partitions = partitions_in(cluster, topic)
+    partitions = [TopicPartition(topic, number) for number in topic_in(cluster, topic).partitions]
     starts = cluster.retry(lambda: cluster.list_offsets(partitions, calls.EARLIEST))
     ends = cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST, calls.READ_UNCOMMITTED))
     values: dict[str, Any] = {}

@@ -10,7 +10,6 @@ from onceover.connectors.model import ConnectorOutcome, Outcome
 from onceover.connectors.planning import named
 from onceover.connectors.restore import restore
 from onceover.connectors.run import Run
-from onceover.connectors.scan import scan_topic
 from onceover.connectors.watching import Progress
 
 
@@ -55,7 +54,7 @@ class OnwardRun(Run):
 
     def _progress(self) -> Progress:
         site = self.landing
-        scan = scan_topic(site.cluster, site.topic, site.isolation)
+        scan = self.context.access.scan(site)
         return Progress.between(self.manifest.values, scan.snapshot(self.name))
 
     def _judge(self, progress: Progress | None) -> ConnectorOutcome:

@@ -6,7 +6,6 @@ from onceover.connectors.keys import Moved
 from onceover.connectors.model import ConnectorOutcome, Outcome
 from onceover.connectors.planning import named
 from onceover.connectors.run import Run
-from onceover.connectors.scan import scan_topic
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.watching import Progress
 from onceover.errors import NeedsOperator
@@ -30,7 +29,7 @@ def restore(run: Run, seen: Progress) -> ConnectorOutcome:
     sites = [*own, *access.return_sites(config)]
     onward: set[bytes] = set()
     for site in sites:
-        now = scan_topic(site.cluster, site.topic, site.isolation).snapshot(run.name)
+        now = access.scan(site).snapshot(run.name)
         onward.update(Progress.between(values, now).keys(Moved.FORWARD, Moved.CHANGED))
     if onward:
         raise NeedsOperator(

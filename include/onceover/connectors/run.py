@@ -24,7 +24,7 @@ from onceover.connectors.model import (
     WorkerFacts,
 )
 from onceover.connectors.rights import needing
-from onceover.connectors.scan import Scan, scan_topic
+from onceover.connectors.scan import Scan
 from onceover.connectors.settings import Wish
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.view import ConnectorView, Observer
@@ -150,7 +150,7 @@ class Run:
             NeedsOperator: STILL_WRITING, two reads a flush interval apart differ.
         """
         reached(StepName.SNAPSHOT)
-        first = scan_topic(site.cluster, site.topic, site.isolation)
+        first = self.context.access.scan(site)
         if self.context.facts.exactly_once:
             return first
         # Nothing fences a task without exactly-once. One that a worker gave up on still commits once.
@@ -158,7 +158,7 @@ class Run:
         self.tell(f"waiting {settle_s:g} s to see that nobody writes: without exactly-once nothing fences")
         time.sleep(settle_s)
         self.lifecycle.check_alive(self.name)
-        second = scan_topic(site.cluster, site.topic, site.isolation)
+        second = self.context.access.scan(site)
         if second.snapshot(self.name).values != first.snapshot(self.name).values:
             raise NeedsOperator(
                 f"offsets of {self.name} change although it is stopped",
@@ -177,7 +177,7 @@ class Run:
             NeedsOperator: CHANGED_SINCE, and what.
         """
         self.lifecycle.check_alive(self.name)
-        now = scan_topic(site.cluster, site.topic, site.isolation).snapshot(self.name)
+        now = self.context.access.scan(site).snapshot(self.name)
         same_config = self.manifest.has_config(config) and (
             (config.get(OFFSETS_TOPIC_KEY) or None) == self.manifest.former
         )
@@ -203,7 +203,7 @@ class Run:
         """
         access = self.context.access
         for site in sites:
-            scan = scan_topic(site.cluster, site.topic, site.isolation)
+            scan = self.context.access.scan(site)
             entries = overwrite_entries(values, scan, self.name)
             if entries:
                 reached(StepName.COPY_BEGIN)
@@ -214,7 +214,7 @@ class Run:
                     write_plainly(settings, site.topic, entries)
                 reached(StepName.COPIED)
             reached(StepName.VERIFY)
-            check_overwritten(values, scan_topic(site.cluster, site.topic, site.isolation), self.name)
+            check_overwritten(values, self.context.access.scan(site), self.name)
 
     def configure(self, topic: str | None) -> None:
         """Give the stopped connector another offsets topic, None for the global one; keep the rest."""
@@ -247,7 +247,7 @@ class Run:
         self.tell(f"watching its offsets for at most {seconds:g} s")
 
         def look() -> Snapshot:
-            return scan_topic(site.cluster, site.topic, site.isolation).snapshot(self.name)
+            return self.context.access.scan(site).snapshot(self.name)
 
         return watch(self.manifest.values, look, self._states, seconds)
 

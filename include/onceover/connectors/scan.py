@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from onceover.connectors.keys import parse_key
 from onceover.connectors.model import Isolation, RawOffset, Snapshot
@@ -18,7 +19,7 @@ from onceover.engine.peek import PartitionReader
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Backoff, Deadline
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.model import TopicPartition
 
 # A transaction of another connector that shares the topic ends within this; one that its owner left open is
@@ -40,6 +41,7 @@ class Scan:
         topic: where; ``isolation`` how.
         partitions: how many it has.
         latest: the last record of each key in each partition.
+        topic_id: another one means that the topic was recreated.
         unkeyed: how many records have no key.
         end_offsets: how far each partition was read.
         taken_at_ms: when the scan began.
@@ -52,6 +54,7 @@ class Scan:
     unkeyed: int
     end_offsets: Mapping[int, int]
     taken_at_ms: int
+    topic_id: UUID | None = None
 
     def snapshot(self, connector: str) -> Snapshot:
         """Return what it holds of one connector.
@@ -104,12 +107,18 @@ class Scan:
 
 
 def scan_topic(
-    cluster: Cluster, topic: str, isolation: Isolation, patience_s: float | None = PATIENCE_S
+    cluster: Cluster,
+    topic: str,
+    isolation: Isolation,
+    patience_s: float | None = PATIENCE_S,
+    since: Scan | None = None,
 ) -> Scan:
     """Read an offsets topic from its beginning to the end that it has now.
 
     Args:
         patience_s: how long an open transaction is waited for; None: read as far as is stable now.
+        since: an earlier scan of it, read alike: only what came after it is read. Logs only grow, and what
+            compaction takes away has a newer record, or was a tombstone.
 
     Raises:
         Retriable: a broker is away, or OPEN_TRANSACTION.
@@ -117,11 +126,15 @@ def scan_topic(
         NeedsOperator: OFFSETS_TOPIC_MISSING.
     """
     taken_at_ms = time.time_ns() // 1_000_000
-    partitions = partitions_in(cluster, topic)
+    info = topic_in(cluster, topic)
+    partitions = [TopicPartition(topic, number) for number in sorted(info.partitions)]
     starts = cluster.retry(lambda: cluster.list_offsets(partitions, calls.EARLIEST))
     ends = _ends(cluster, partitions, isolation, patience_s)
     latest: dict[tuple[bytes, int], RawOffset] = {}
     unkeyed = 0
+    if since is not None and _continues(since, info, ends):
+        starts = {tp: max(starts[tp], since.end_offsets[tp.partition]) for tp in partitions}
+        latest, unkeyed = dict(since.latest), since.unkeyed
     for record in _records(cluster, starts, ends, isolation):
         if record.key:
             latest[record.key, record.partition] = record
@@ -135,11 +148,19 @@ def scan_topic(
         unkeyed=unkeyed,
         end_offsets={tp.partition: end for tp, end in ends.items()},
         taken_at_ms=taken_at_ms,
+        topic_id=info.topic_id,
     )
 
 
-def partitions_in(cluster: Cluster, topic: str) -> list[TopicPartition]:
-    """Return the partitions of a topic.
+def _continues(since: Scan, info: TopicInfo, ends: Mapping[TopicPartition, int]) -> bool:
+    """Tell whether a scan is of the same log, and this log has not become shorter."""
+    return since.topic_id == info.topic_id and all(
+        since.end_offsets.get(tp.partition, end + 1) <= end for tp, end in ends.items()
+    )
+
+
+def topic_in(cluster: Cluster, topic: str) -> TopicInfo:
+    """Return a topic that must be there.
 
     Raises:
         NeedsOperator: OFFSETS_TOPIC_MISSING.
@@ -152,7 +173,7 @@ def partitions_in(cluster: Cluster, topic: str) -> list[TopicPartition]:
             where=cluster.alias,
             resolve="check offset.storage.topic, and that the client reaches the workers' Kafka cluster",
         )
-    return [TopicPartition(topic, number) for number in sorted(info.partitions)]
+    return info
 
 
 def _ends(

@@ -173,7 +173,7 @@ class Observer:
     def topic_view(self, site: Site, patience_s: float | None) -> TopicView:
         """Read an offsets topic as the workers do; an open transaction is waited for, unless it is None."""
         with needing(site.cluster.config, "READ", f"topic {site.topic}"):
-            scan = scan_topic(site.cluster, site.topic, site.isolation, patience_s)
+            scan = self._access.scan(site, patience_s)
         return TopicView(scan, self._policy(site))
 
     def uncommitted(self, site: Site) -> Scan:
