@@ -15,7 +15,7 @@ HASH_BYTES: Final = 16
 Headers: TypeAlias = tuple[tuple[bytes, bytes | None], ...]
 
 _LENGTH = struct.Struct("<q")
-_TIMESTAMP = struct.Struct("<q")
+_OUTLINE = struct.Struct("<qqqq")
 _NULL: Final = _LENGTH.pack(-1)
 # Takes the place of a timestamp that is not compared (a target that stamps records itself).
 _UNTIMED: Final = -1
@@ -70,9 +70,14 @@ def record_hash(key: bytes | None, value: bytes | None, headers: Headers, timest
     Two records have the same exactly when key, value, headers (order, repeats) and timestamp are equal,
     but for a chance of 2**-64 among 2**32 records (blake2b of 128 bits over lengths and bytes).
     """
-    encoded = b"".join(
-        (_TIMESTAMP.pack(timestamp_ms), encode_field(key), encode_field(value), encode_headers(headers))
+    # All lengths first, so that no two ways to cut the same bytes are the same record.
+    outline = _OUTLINE.pack(
+        timestamp_ms,
+        -1 if key is None else len(key),
+        -1 if value is None else len(value),
+        len(headers),
     )
+    encoded = b"".join((outline, key or b"", value or b"", encode_headers(headers) if headers else b""))
     return blake2b(encoded, digest_size=HASH_BYTES).digest()
 
 

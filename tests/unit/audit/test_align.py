@@ -43,6 +43,39 @@ def test_a_repeat_says_how_often_it_is_there() -> None:
     assert {each.detail for each in findings} == {"once on the source, 3 times on the target"}
 
 
+def test_an_altered_record_is_known_by_its_place() -> None:
+    """Where several missing records have the other fields, the one of the same neighbours is meant."""
+    records = [Content(b"k", b"%d" % index, (), 7) for index in range(20)]
+    target = [*records[:3], *records[4:10], records[10]._replace(value=b"?"), *records[11:]]
+    found = {each.kind: each for each in align(sketched(records, 0), sketched(target, 0), PAIR).findings()}
+    assert found[FindingKind.LOST].source_offset == 3 * STEP
+    assert found[FindingKind.ALTERED].source_offset == 10 * STEP
+    assert len(found) == 2
+
+
+def test_an_altered_record_is_known_at_another_place() -> None:
+    """By three fields that nothing else has; and said to be out of place."""
+    altered = RECORDS[3]._replace(timestamp_ms=5)
+    assert altered.value
+    target = [*RECORDS[:3], *RECORDS[4:15], altered, *RECORDS[15:]]
+    (finding,) = align(sketched(RECORDS, 0), sketched(target, 0), PAIR).findings()
+    assert (finding.kind, finding.field, finding.source_offset) == (
+        FindingKind.ALTERED,
+        "timestamp",
+        3 * STEP,
+    )
+    assert finding.detail == f"and belongs behind target offset {2 * STEP}"
+
+
+def test_records_that_share_nothing_telling_are_not_taken_for_one() -> None:
+    """No key and no headers are what unrelated records share: one lost, one strange."""
+    mine, other = Content(None, b"mine", (), 1), Content(None, b"other", (), 2)
+    target = [*RECORDS[:5], other, *RECORDS[5:]]
+    source = [*RECORDS[:5], mine, *RECORDS[5:]]
+    findings = align(sketched(source, 0), sketched(target, 0), PAIR).findings()
+    assert [each.kind for each in findings] == [FindingKind.LOST, FindingKind.PHANTOM]
+
+
 def test_findings_never_hold_payload() -> None:
     """Offsets, names and hashes only (G10)."""
     secret = [each._replace(key=b"hunter2", value=b"hunter2") for each in RECORDS]
