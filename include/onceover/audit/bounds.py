@@ -116,7 +116,8 @@ class _Bounding:
             target_to = min(seen.target_end, there.stable)
         source_from, target_from = self._lower(here, there, source_to, target_to)
         self._upper(here, seen.position)
-        return self._made(self._mode(here, there), (source_from, source_to), (target_from, target_to))
+        source, target = (min(source_from, source_to), source_to), (min(target_from, target_to), target_to)
+        return self._made(self._mode(here, there), source, target)
 
     # ---- where it begins
 
@@ -136,7 +137,7 @@ class _Bounding:
             later = max(source_from, first)
             self._gap(_gone(there), source_from, min(later, source_to), side="target", at=there.start)
             source_from, target_from = later, there.start
-        return min(source_from, source_to), min(target_from, target_to)
+        return source_from, target_from
 
     def _wanted(self) -> tuple[int, int | None]:
         """Return the first source offset that is asked for, and its target offset where that is certain."""

@@ -1,0 +1,192 @@
+"""Every offset is inside the bounds, or said to be outside and why."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.audit.bounds import Bounds, bound
+from onceover.audit.model import Mode, Reason
+from onceover.audit.survey import Log, Seen
+from onceover.audit.watermark import Watermark
+from onceover.engine.stops import Stop
+from onceover.model import TopicPartition
+
+SOURCE_ID, TARGET_ID, OTHER = UUID(int=1), UUID(int=2), UUID(int=3)
+STOP = Stop("X", "stopped", "a", "b", "c", None)
+
+
+class Straight:
+    """A map on which every offset is the same on both sides, from ``start`` on."""
+
+    def __init__(self, start: int = 0, end: int = 1 << 40) -> None:
+        self._start, self._end = start, end
+
+    def to_target(self, offset: int) -> int | None:
+        return offset if self._start <= offset <= self._end else None
+
+    to_source = to_target
+
+    def first(self) -> tuple[int, int] | None:
+        return None if self._start > self._end else (self._start, self._start)
+
+
+NOTHING = Straight(1, 0)
+
+
+def seen(**changes: object) -> Seen:
+    """Return a partition of 100 records, all copied."""
+    facts = Seen(
+        TopicPartition("a", 0),
+        TopicPartition("b", 0),
+        0,
+        (SOURCE_ID, TARGET_ID),
+        Log(SOURCE_ID, 0, 100, 100),
+        Log(TARGET_ID, 0, 100, 100),
+        100,
+        100,
+        moved=False,
+    )
+    return replace(facts, **changes)  # type: ignore[arg-type]
+
+
+def mark(offset: int, source_id: UUID = SOURCE_ID) -> Watermark:
+    """Return what was proven before."""
+    return Watermark(
+        offset=offset, target_offset=offset, source_id=source_id, target_id=TARGET_ID, timestamp_ms=1, at_ms=2
+    )
+
+
+def bounded(facts: Seen, pairs: Straight = NOTHING, *, from_watermark: bool = False) -> Bounds:
+    """Return the bounds."""
+    return bound(facts, pairs, from_watermark=from_watermark, handled=False)
+
+
+def spans(found: Bounds) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return source and target bounds."""
+    return (found.source_from, found.source_to), (found.target_from, found.target_to)
+
+
+def gaps(found: Bounds) -> list[tuple[Reason, int, int]]:
+    """Return what cannot be compared."""
+    return [(each.reason, each.offset_from, each.offset_to) for each in found.unverifiable]
+
+
+def test_whole_logs_need_no_map() -> None:
+    """A copy that began at offset 0 of both logs is compared whole, though the map is empty."""
+    found = bounded(seen())
+    assert (spans(found), gaps(found)) == (((0, 100), (0, 100)), [])
+
+
+@pytest.mark.parametrize(("expires", "reason"), [(True, Reason.RETENTION), (False, Reason.DELETED)])
+def test_what_the_source_no_longer_holds_is_counted(expires: bool, reason: Reason) -> None:
+    """By retention, or by a person where nothing expires."""
+    facts = seen(source_log=Log(SOURCE_ID, 30, 100, 100, expires=expires))
+    found = bounded(facts, Straight())
+    assert (spans(found), gaps(found)) == (((30, 100), (30, 100)), [(reason, 0, 30)])
+
+
+def test_what_was_proven_before_it_was_lost_is_no_gap() -> None:
+    """The evidence is kept in the watermark."""
+    facts = seen(source_log=Log(SOURCE_ID, 30, 100, 100), watermark=mark(20))
+    assert gaps(bounded(facts, Straight())) == [(Reason.RETENTION, 20, 30)]
+    assert gaps(bounded(replace(facts, watermark=mark(40)), Straight())) == []
+
+
+def test_target_that_begins_later_raises_both_bounds() -> None:
+    """Its retention took what the source still has."""
+    found = bounded(seen(target_log=Log(TARGET_ID, 60, 100, 100)), Straight())
+    assert (spans(found), gaps(found)) == (((60, 100), (60, 100)), [(Reason.RETENTION, 0, 60)])
+
+
+def test_log_that_begins_later_without_a_map_is_compared_from_where_the_map_begins() -> None:
+    """Nothing is guessed about the border."""
+    found = bounded(seen(source_log=Log(SOURCE_ID, 30, 100, 100)), Straight(50))
+    assert spans(found) == ((50, 100), (50, 100))
+    assert gaps(found) == [(Reason.RETENTION, 0, 30), (Reason.NOT_IN_MAP, 30, 50)]
+    assert gaps(bounded(seen(source_log=Log(SOURCE_ID, 30, 100, 100)))) == [
+        (Reason.RETENTION, 0, 30),
+        (Reason.NOT_IN_MAP, 30, 100),
+    ]
+
+
+def test_lag_and_open_transactions_are_told_apart() -> None:
+    """The progress, then the last stable offset, then the end."""
+    facts = seen(source_log=Log(SOURCE_ID, 0, 120, 130))
+    assert gaps(bounded(facts)) == [
+        (Reason.NOT_COPIED_YET, 100, 120),
+        (Reason.OPEN_TRANSACTION, 120, 130),
+    ]
+    assert gaps(bounded(replace(facts, stop=STOP)))[0] == (Reason.STOPPED, 100, 120)
+
+
+def test_flow_that_goes_on_bounds_the_target_by_its_own_progress() -> None:
+    """What lies behind belongs to what was copied while the ends were read."""
+    log = Log(TARGET_ID, 0, 150, 150)
+    assert spans(bounded(seen(target_log=log, moved=True)))[1] == (0, 100)
+    assert spans(bounded(seen(target_log=log)))[1] == (0, 150)
+
+
+def test_incremental_audit_begins_at_the_watermark_of_these_topics() -> None:
+    """Another topic's watermark counts for nothing."""
+    found = bounded(seen(watermark=mark(40)), from_watermark=True)
+    assert (spans(found), found.watermark) == (((40, 100), (40, 100)), mark(40))
+    found = bounded(seen(watermark=mark(40, OTHER)), from_watermark=True)
+    assert (spans(found)[0], found.watermark) == ((0, 100), None)
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        seen(source_log=None),
+        seen(target_log=None),
+        seen(target_log=Log(OTHER, 0, 100, 100)),
+        seen(position=None),
+    ],
+)
+def test_topic_that_is_gone_and_lost_progress_leave_everything_unverifiable(facts: Seen) -> None:
+    """Never an empty result that looks like PASS."""
+    found = bounded(facts)
+    assert found.empty
+    assert [each.offset_to - each.offset_from for each in found.unverifiable] == [100]
+
+
+def test_compaction_on_either_side_and_a_handler_choose_how_it_is_compared() -> None:
+    """A handler outweighs."""
+    log = Log(TARGET_ID, 0, 100, 100, compacted=True)
+    assert bounded(seen()).mode is Mode.RECORDS
+    assert bounded(seen(target_log=log)).mode is Mode.LATEST_PER_KEY
+    handled = bound(seen(target_log=log), NOTHING, from_watermark=False, handled=True)
+    assert handled.mode is Mode.HANDLER
+
+
+offsets = st.integers(0, 60)
+
+
+@given(st.data())
+def test_every_offset_up_to_the_end_is_inside_or_named(data: st.DataObject) -> None:
+    """For any state of both logs, of the map and of the watermark."""
+    start, stable, end = sorted(data.draw(st.tuples(offsets, offsets, offsets)))
+    position = data.draw(offsets)
+    known = data.draw(st.none() | offsets.map(mark))
+    first = data.draw(offsets)
+    facts = seen(
+        source_log=Log(SOURCE_ID, start, stable, end),
+        target_log=Log(TARGET_ID, data.draw(offsets), 60, 60),
+        position=position,
+        watermark=known,
+        start=data.draw(st.just(0) | offsets),
+        stop=data.draw(st.none() | st.just(STOP)),
+    )
+    found = bounded(facts, Straight(first), from_watermark=data.draw(st.booleans()))
+    assert found.source_from <= found.source_to <= stable or found.empty
+    proven = -1 if known is None else known.offset
+    covered = set(range(found.source_from, found.source_to))
+    for each in found.unverifiable:
+        covered |= set(range(each.offset_from, each.offset_to))
+    missing = set(range(max(facts.start, proven), end)) - covered
+    assert not missing
