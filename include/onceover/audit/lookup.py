@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
+from onceover.audit.batches import Batch
 from onceover.audit.model import Side
 from onceover.audit.reader import Gone, Read, Stretch, read_batches
 from onceover.audit.record import Rec
@@ -29,7 +30,15 @@ _FIRST_STEP: Final = 32
 
 @dataclass
 class _Reading:
-    """An open stretch of one partition, and the records of the batch that was read last."""
+    """An open stretch of one partition, and the records of the batch that was read last.
+
+    Args:
+        batches: what follows.
+        begin: from here to ``end`` the records are known; what was read before is forgotten.
+        end: where the next batch begins, or later.
+        bytes: how much was read so far, for ``offsets`` offsets.
+        records: in ``[begin, end)``, as a reader sees them.
+    """
 
     batches: Iterator[Read]
     begin: int
@@ -42,6 +51,18 @@ class _Reading:
         """Tell whether reading on gets to ``offset`` with little to read."""
         ahead = offset - self.end
         return ahead <= 0 or ahead * self.bytes <= _READ_ON_BYTES * max(1, self.offsets)
+
+    def take(self, batch: Batch, records: list[Rec] | None) -> None:
+        """Take the next batch; ``records`` None when nobody wants to know them."""
+        if records is None:
+            self.begin, self.records = batch.last_offset + 1, []
+        else:
+            # Where nothing was, nothing is forgotten.
+            self.begin = self.end if self.records else self.begin
+            self.records = [record for record in records if record.offset >= self.begin]
+        self.end = batch.last_offset + 1
+        self.bytes += batch.size_bytes
+        self.offsets += batch.last_offset + 1 - batch.base_offset
 
 
 class Lookup:
@@ -145,14 +166,13 @@ class Lookup:
                 return None
             if read is None:
                 return None
-            batch = read.batch
-            reading.end = batch.last_offset + 1
-            reading.bytes += batch.size_bytes
-            reading.offsets += batch.last_offset + 1 - batch.base_offset
-            wanted = not read.aborted and batch.last_offset >= offset
-            # Decoded at once: the buffer belongs to the next answer.
-            fresh = [r for r in self._decoded(*key, read) if r.offset >= reading.begin] if wanted else []
-            reading.records = fresh
+            # Decoded at once, because the buffer belongs to the next answer.
+            reading.take(read.batch, self._visible(key, read, offset))
+
+    def _visible(self, key: tuple[Side, TopicPartition], read: Read, offset: int) -> list[Rec] | None:
+        if read.aborted:
+            return []
+        return self._decoded(*key, read) if read.batch.last_offset >= offset else None
 
     def _decoded(self, side: Side, tp: TopicPartition, read: Read) -> list[Rec]:
         return list(read.batch.decode(timed=(side, tp) not in self._untimed))
