@@ -21,11 +21,9 @@ from onceover.connectors.migrate import MigrationRun, migration_manifest
 from onceover.connectors.model import (
     ConnectorOutcome,
     ConnectorPlan,
-    ConnectorState,
     MigrationPlan,
     Outcome,
     Report,
-    WorkerFacts,
 )
 from onceover.connectors.planning import default_topic, plan_migration
 from onceover.connectors.planning_back import plan_hard, plan_rollback, plan_soft
@@ -76,10 +74,6 @@ class Migration:
     def close(self) -> None:
         """Close every client."""
         self._access.close()
-
-    def list(self) -> tuple[WorkerFacts, tuple[ConnectorState, ...]]:
-        """Return the Connect cluster and all its connectors, sinks too."""
-        return self._access.facts(), self._access.rest.connectors()
 
     # ---- to a topic of its own
 
@@ -170,13 +164,13 @@ class Migration:
     def _hard(self, context: Context, name: str) -> Planned:
         found = context.store.load(name, HARD)
         topic = context.access.rest.state(name).offsets_topic or (found.from_topic if found else None)
-        view = _look(context, name, topic or self._topic(context.wish, name))
+        view = _look(context, name, topic or self._topic(context.wish, name), back=True)
         return view, found, plan_hard(view, found)
 
     def _soft(self, context: Context, name: str) -> Planned:
         found = context.store.load(name, SOFT)
         topic = context.access.rest.state(name).offsets_topic or self._topic(context.wish, name)
-        view = _look(context, name, topic)
+        view = _look(context, name, topic, back=True)
         return view, found, plan_soft(view, found)
 
     def _rollback(self, context: Context, name: str) -> Planned:
@@ -248,8 +242,8 @@ def _interrupted(context: Context, name: str) -> Manifest | None:
     return max(left, key=lambda run: run.begun_ms, default=None)
 
 
-def _look(context: Context, name: str, topic: str) -> ConnectorView:
-    view, interrupted = context.observer.look(name, topic), _interrupted(context, name)
+def _look(context: Context, name: str, topic: str, *, back: bool = False) -> ConnectorView:
+    view, interrupted = context.observer.look(name, topic, back=back), _interrupted(context, name)
     return replace(view, interrupted=None if interrupted is None else interrupted.initial_state)
 
 

@@ -119,8 +119,12 @@ class ConnectRest:
         )
 
     def offsets(self, name: str) -> list[tuple[Any, Any]]:
-        """Return what GET offsets shows, as pairs of partition and offset; neither source nor proof."""
-        found = self._get(f"/connectors/{quote(name, safe='')}/offsets")
+        """Return what GET offsets shows, as pairs of partition and offset; neither source nor proof.
+
+        A worker reads the topic to its end for it, and gives up after 90 s behind an open transaction
+        (measured): that is not waited for.
+        """
+        found = self._get(f"/connectors/{quote(name, safe='')}/offsets", timeout_s=PROBE_TIMEOUT_S)
         return [(each.get("partition"), each.get("offset")) for each in found.get("offsets", [])]
 
     def put_config(self, name: str, config: Mapping[str, str]) -> None:
@@ -146,8 +150,8 @@ class ConnectRest:
 
     # ---- plumbing
 
-    def _get(self, path: str, url: str | None = None) -> dict[str, Any]:
-        answer = self._settled(path, url)
+    def _get(self, path: str, url: str | None = None, timeout_s: float | None = None) -> dict[str, Any]:
+        answer = self._settled(path, url, timeout_s)
         return _json(answer, url or self.urls[0])
 
     def _command(self, method: str, path: str, body: Mapping[str, str] | None = None) -> None:
@@ -163,18 +167,18 @@ class ConnectRest:
                 return
             backoff.pause(deadline, _not_now(answer, path))
 
-    def _settled(self, path: str, url: str | None) -> httpx.Response:
+    def _settled(self, path: str, url: str | None, timeout_s: float | None) -> httpx.Response:
         """Ask until no rebalance is in the way."""
         backoff, deadline = Backoff(0.2, 2.0), Deadline(_REBALANCE_S)
         while True:
-            answer = self._any(path) if url is None else self._ask("GET", url, path, None, PROBE_TIMEOUT_S)
+            if url is None:
+                answer = self._ask("GET", self._alive(), path, None, timeout_s)
+            else:
+                answer = self._ask("GET", url, path, None, PROBE_TIMEOUT_S)
             if not _is_rebalance(answer):
                 _check(answer, path)
                 return answer
             backoff.pause(deadline, _not_now(answer, path))
-
-    def _any(self, path: str) -> httpx.Response:
-        return self._ask("GET", self._alive(), path)
 
     def _alive(self) -> str:
         """Return the first worker that answers: a frozen one takes requests and leaves them lying."""

@@ -122,11 +122,12 @@ class Observer:
         self._facts = facts
         self._patience_s = patience_s
 
-    def look(self, name: str, topic: str, *, for_plan: bool = True) -> ConnectorView:
+    def look(self, name: str, topic: str, *, for_plan: bool = True, back: bool = False) -> ConnectorView:
         """Return a connector as it is now.
 
         Args:
             topic: of its own that it has or gets.
+            back: the global topic is to be written, not the connector's own.
             for_plan: also ask whether we may do what is needed, and do not wait for open transactions: one
                 may be a frozen task's, which only the fence ends. Otherwise they are waited for.
 
@@ -167,7 +168,9 @@ class Observer:
             shown=self._shown(name),
         )
         if for_plan and own_site is not None and not problems.found:
-            problems.attempt(lambda: self._check_rights(view, own_site), None)
+            problems.attempt(lambda: self._check_ids(view, own_site), None)
+            check = self._check_return if back else self._check_own
+            problems.attempt(lambda: check(view, own_site), None)
         return replace(view, problems=tuple(problems.found))
 
     def topic_view(self, site: Site, patience_s: float | None) -> TopicView:
@@ -231,9 +234,15 @@ class Observer:
         cluster, topic = self._access.worker_cluster, self._access.global_topic
         return cluster.retry(lambda: topic_facts(cluster, topic)).replication_factor
 
-    def _check_rights(self, view: ConnectorView, site: Site) -> None:
-        settings = site.cluster.config
+    def _check_ids(self, view: ConnectorView, site: Site) -> None:
         check_transactional_ids(site.cluster, [*view.fence_ids, self._access.own_id(view.name)])
+
+    def _check_return(self, view: ConnectorView, _own: Site) -> None:
+        for site in self._access.return_sites(view.state.config):
+            check_topic(site.cluster, site.topic, COPY_RIGHTS)
+
+    def _check_own(self, view: ConnectorView, site: Site) -> None:
+        settings = site.cluster.config
         if view.own is not None:
             check_topic(site.cluster, site.topic, COPY_RIGHTS)
         elif view.spec is not None and view.configured is None:

@@ -1,0 +1,87 @@
+"""The verdict about a connector's own topic."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from onceover.connectors.keys import partition_of, sentinel_key
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.migration import outcome_of
+from onceover.connectors.model import ConnectorOutcome, Outcome, Report
+from onceover.connectors.verify import judge
+from onceover.connectors.view import ConnectorView
+from onceover.engine.plan import Refusal
+from onceover.errors import Fatal, Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
+from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, PARTITIONS, connector, placed, view
+
+VALUES = {KEY: b'{"n":5}', OTHER: b'{"n":5}'}
+WRONG = (partition_of(KEY, PARTITIONS) + 1) % PARTITIONS
+
+
+def migrated(own: dict[bytes, bytes | None], **changes: Any) -> ConnectorView:
+    """Return a connector with its own topic."""
+    return view([], placed(own), **{"state": connector(OWN), **changes})
+
+
+def manifest(to_topic: str = OWN) -> Manifest:
+    """Return the manifest of a run that copied ``VALUES``."""
+    found = Manifest.begin("migrate", "c", (GLOBAL, to_topic), "RUNNING", {}, {}, exactly_once=True)
+    return replace(found, offsets=VALUES, finished=True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "found", "expected"),
+    [
+        (migrated({KEY: b'{"n":6}', OTHER: b'{"n":5}'}), manifest(), Outcome.DONE),
+        (migrated({**VALUES}), manifest(), Outcome.UNVERIFIABLE),
+        (migrated({KEY: b'{"n":6}', OTHER: b'{"n":4}'}), manifest(), Outcome.FAILED),
+        (migrated({KEY: b'{"n":6}'}), manifest(), Outcome.FAILED),
+        (migrated({**VALUES}), None, Outcome.UNVERIFIABLE),
+        (migrated({**VALUES}), manifest("another"), Outcome.UNVERIFIABLE),
+        (migrated({}), manifest(), Outcome.FAILED),
+        (migrated({sentinel_key("c"): b"{}"}), None, Outcome.UNVERIFIABLE),
+        (migrated({KEY: b"null"}), None, Outcome.FAILED),
+        (migrated({**VALUES}, policy="delete"), manifest(), Outcome.FAILED),
+        (view([], [(WRONG, KEY, b"{}")], state=connector(OWN)), None, Outcome.FAILED),
+        (view([], None, state=connector(OWN)), manifest(), Outcome.FAILED),
+        (view(placed({**VALUES})), manifest(), Outcome.UNVERIFIABLE),
+        (migrated({}, problems=(Refusal("c", "NOT_AUTHORIZED", "no", "do"),)), None, Outcome.REFUSED),
+    ],
+)
+def test_verdict_says_what_is_known(seen: ConnectorView, found: Manifest | None, expected: Outcome) -> None:
+    """A step back or a broken topic fails; what nothing shows is never called done."""
+    assert judge(seen, found).outcome is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (Retriable("x"), 5),
+        (Fenced("x"), 4),
+        (NeedsOperator("x"), 3),
+        (UsageError("x"), 3),
+        (Fatal("x"), 1),
+    ],
+)
+def test_error_of_one_connector_has_its_exit_code(error: OnceoverError, expected: int) -> None:
+    """A refusal of one of several is for a person to decide about."""
+    assert outcome_of("c", error).outcome.exit_code == expected
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ([], 0),
+        ([Outcome.DONE, Outcome.UNVERIFIABLE], 3),
+        ([Outcome.REFUSED, Outcome.FAILED, Outcome.RETRIABLE], 1),
+        ([Outcome.RETRIABLE, Outcome.DONE], 5),
+        ([Outcome.REFUSED, Outcome.RETRIABLE], 3),
+    ],
+)
+def test_report_has_the_worst_exit_code(outcomes: list[Outcome], expected: int) -> None:
+    """A violation before what is to be decided, that before what is to be repeated."""
+    found = tuple(ConnectorOutcome(str(n), outcome, "") for n, outcome in enumerate(outcomes))
+    assert Report("connectors", "t", found).exit_code == expected
