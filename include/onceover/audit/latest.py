@@ -51,15 +51,9 @@ class LatestValues:
             mark = mark_of(record, timed=self._timed)
             self._keep(record.key_hash, _Latest(record.offset, mark, record.value is not None))
             self._bytes += len(record.key or b"") + len(record.value or b"")
-            self._see(record.timestamp_ms, record.timestamp_ms)
-
-    def merge(self, other: LatestValues) -> None:
-        """Add what another stretch of the same partition holds."""
-        for key, latest in other._latest.items():
-            self._keep(key, latest)
-        self._bytes += other._bytes
-        if other._first >= 0:
-            self._see(other._first, other._last)
+            at_ms = record.timestamp_ms
+            self._first = at_ms if self._first < 0 else min(self._first, at_ms)
+            self._last = max(self._last, at_ms)
 
     def digest(self, of: Range, side: Side) -> Digest:
         """Return the digest of the keys that have a value.
@@ -94,10 +88,6 @@ class LatestValues:
         known = self._latest.get(key)
         if known is None or known.offset < latest.offset:
             self._latest[key] = latest
-
-    def _see(self, first_ms: int, last_ms: int) -> None:
-        self._first = first_ms if self._first < 0 else min(self._first, first_ms)
-        self._last = max(self._last, last_ms)
 
 
 def _different(pair: tuple[TopicPartition, TopicPartition], here: _Latest, there: _Latest) -> Finding:

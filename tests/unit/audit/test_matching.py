@@ -61,19 +61,15 @@ def test_without_twins_a_matching_is_the_best(source: list[int], data: st.DataOb
     assert _matched(source, target) == _longest_common(source, target)
 
 
-@given(_few, st.lists(st.tuples(st.integers(0, 39), st.booleans(), st.integers(0, 4)), max_size=3))
-def test_few_losses_and_repeats_among_twins_are_told_exactly(
-    source: list[int], edits: list[tuple[int, bool, int]]
-) -> None:
-    """The shortest way from one to the other is found, also where every record has many twins."""
+@pytest.mark.parametrize("first", range(0, 30, 4))
+@pytest.mark.parametrize("twins", [1, 2, 3, 5])
+def test_losses_among_twins_are_told_exactly(first: int, twins: int) -> None:
+    """Where every record has many twins, two losses and a repeat are three differences and no more."""
+    source = [index % twins for index in range(60)]
     target = list(source)
-    for place, adds, value in edits:
-        if adds:
-            target.insert(place, value)
-        elif target:
-            del target[place % len(target)]
-    if not (Counter(source).keys() & {v for v, n in Counter(target).items() if n == 1}):
-        assert _matched(source, target) == _longest_common(source, target)
+    del target[55], target[first]
+    target.insert(40, 9 % twins)
+    assert _matched(source, target) == _longest_common(source, target) >= 58
 
 
 def test_runs_are_as_long_as_they_can_be() -> None:

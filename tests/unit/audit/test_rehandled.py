@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onceover.audit.interleave import align_interleaved
+from onceover.audit.align import align
 from onceover.audit.model import FindingKind
 from onceover.audit.record import Rec, make_rec
 from onceover.audit.rehandled import Expected, Failed, Rehandling
@@ -116,80 +116,13 @@ def test_the_shipped_masking_is_audited_by_masking_again() -> None:
     source = [make_rec(index, b"k", b'{"card":"%d"}' % index, (), index) for index in range(5)]
     numbers = _expected(handler, source)
     masked = [make_rec(index, b"k", b'{"card":"***"}', (), index) for index in range(5)]
-    (alignment,) = align_interleaved({SOURCES[0]: numbers}, sketch(masked), TARGET)
-    assert alignment.same
-    (alignment,) = align_interleaved(
-        {SOURCES[0]: numbers}, sketch([*masked[:3], source[3], masked[4]]), TARGET
-    )
-    (finding,) = alignment.findings()
+    pair = SOURCES[0], TARGET
+    assert align(numbers, sketch(masked), pair).same
+    plain = sketch([*masked[:3], source[3], masked[4]])
+    (finding,) = align(numbers, plain, pair).findings()
     assert (finding.kind, finding.field, finding.source_offset) == (FindingKind.ALTERED, "value", 3)
 
 
 def _expected(handler: Handler, records: list[Rec]) -> Sketch:
     outcomes = Rehandling(handler, SOURCES[0], 1).outcomes(records)
     return sketch(each.record for each in outcomes if isinstance(each, Expected))
-
-
-# ---- several source partitions in one target partition
-
-
-def _interleaved(rng: random.Random, parts: list[list[Rec]]) -> list[tuple[int, Rec]]:
-    order = [number for number, part in enumerate(parts) for _ in part]
-    rng.shuffle(order)
-    left = [iter(part) for part in parts]
-    return [(number, next(left[number])) for number in order]
-
-
-def _judged(parts: list[list[Rec]], target: list[Rec]) -> list[tuple[str, int, int | None]]:
-    placed = [record._replace(offset=1000 + index) for index, record in enumerate(target)]
-    expected = {SOURCES[number]: sketch(part) for number, part in enumerate(parts)}
-    found = align_interleaved(expected, sketch(placed), TARGET)
-    return [
-        (str(each.kind), each.source.partition if each.source else -1, each.source_offset)
-        for alignment in found
-        for each in alignment.findings()
-    ]
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_any_interleaving_is_right(seed: int) -> None:
-    """Only the order within a source partition is promised."""
-    parts = [_recs(number) for number in range(3)]
-    assert _judged(parts, [record for _, record in _interleaved(random.Random(seed), parts)]) == []
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_records_that_several_partitions_give_are_dealt_rightly(seed: int) -> None:
-    """The same content in each source partition, between others that are theirs alone."""
-    rng = random.Random(seed)
-    shared = make_rec(0, b"same", b"same", (), 1)
-    parts = [_recs(number) for number in range(3)]
-    for part in parts:
-        for place in sorted(rng.sample(range(2, 50), 5), reverse=True):
-            part[place] = shared._replace(offset=part[place].offset)
-    target = [record for _, record in _interleaved(rng, parts)]
-    assert _judged(parts, target) == []
-    lost = next(index for index, record in enumerate(target) if record.hash == shared.hash)
-    assert [kind for kind, _, _ in _judged(parts, target[:lost] + target[lost + 1 :])] == ["LOST"]
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_faults_are_found_in_an_interleaving(seed: int) -> None:
-    """A loss, a repeat, a change of order within one source partition, a strange record."""
-    rng = random.Random(seed)
-    parts = [_recs(number) for number in range(3)]
-    dealt = _interleaved(rng, parts)
-    target = [record for _, record in dealt]
-    assert _judged(parts, target[:20] + target[21:]) == [("LOST", dealt[20][0], target[20].offset)]
-    assert _judged(parts, [*target, target[30]]) == [("REPEATED", dealt[30][0], target[30].offset)]
-    assert _judged(parts, [*target, make_rec(0, b"x", b"nobody's", (), 1)]) == [("PHANTOM", 0, None)]
-    own = [index for index, (number, _) in enumerate(dealt) if number == 1]
-    late = target[:]
-    late.insert(own[9], late.pop(own[4]))
-    assert _judged(parts, late) == [("REORDERED", 1, target[own[4]].offset)]
-
-
-def test_an_empty_target_partition_has_lost_everything() -> None:
-    """And an empty expectation makes everything strange."""
-    assert len(_judged([_recs(0), _recs(1)], [])) == 120
-    assert {kind for kind, _, _ in _judged([[], []], _recs(0))} == {"PHANTOM"}
