@@ -95,3 +95,16 @@ def test_findings_come_in_the_order_of_the_log() -> None:
     """By partition, then by place."""
     findings = [_lost(CONTENTS[0], 2), _lost(CONTENTS[1], 0), _phantom(CONTENTS[2], 1)]
     assert [each.source for each in crossmatch(findings)] == [partition_of(number) for number in (0, 1, 2)]
+
+
+def test_a_loss_made_up_by_a_copy_too_many_elsewhere_is_misrouted() -> None:
+    """The other partition holds a record of the same content by right, and now one more."""
+    twin = CONTENTS[3]
+    repeated = _findings([twin], [twin, twin], 1)
+    assert [each.kind for each in repeated] == [FindingKind.REPEATED]
+    (finding,) = crossmatch([*repeated, _lost(twin, 0)])
+    assert (finding.kind, finding.source, finding.target) == (
+        FindingKind.MISROUTED,
+        partition_of(0),
+        partition_of(1),
+    )
