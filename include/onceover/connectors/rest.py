@@ -25,6 +25,7 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 10.0
 # A rebalance: a worker that died is noticed after session.timeout.ms (10 s), then tasks move.
 _REBALANCE_S: Final = 90.0
+_REBALANCE_WORDS: Final = "a rebalance is expected"
 _LONGEST_TEXT: Final = 500
 NO_CONNECTOR: Final = "NO_CONNECTOR"
 UNREACHABLE: Final = "WORKER_UNREACHABLE"
@@ -215,7 +216,9 @@ class ConnectRest:
 
 
 def _is_rebalance(answer: httpx.Response) -> bool:
-    return bool(answer.status_code == httpx.codes.CONFLICT)
+    # What a worker answers without asking the leader is an error of its own in that moment (4.3.0).
+    own = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and _REBALANCE_WORDS in _words(answer)
+    return own or bool(answer.status_code == httpx.codes.CONFLICT)
 
 
 def _not_now(answer: httpx.Response, path: str) -> Retriable:

@@ -85,7 +85,7 @@ class FakeWorkers:
         return {"name": "c", "connector": {"state": self.state}, "tasks": tasks, "type": "source"}
 
 
-def times(count: int, status: int, method: str = "PUT") -> Answer:
+def times(count: int, status: int, method: str = "PUT", words: str = "") -> Answer:
     """Return a fault that answers the first requests of a method with a status."""
     left = [count]
 
@@ -93,6 +93,6 @@ def times(count: int, status: int, method: str = "PUT") -> Answer:
         if request.method != method or request.url.path == "/" or not left[0]:
             return None
         left[0] -= 1
-        return httpx.Response(status, json={"message": f"status {status}"})
+        return httpx.Response(status, json={"message": words or f"status {status}"})
 
     return answer

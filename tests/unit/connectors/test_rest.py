@@ -102,8 +102,10 @@ def test_refused_configuration_is_not_repeated() -> None:
 
 
 def test_rebalance_is_waited_for_by_questions_too() -> None:
-    """GET answers 409 as well."""
+    """GET answers 409 as well, or 500 with words of its own (seen with 4.3.0)."""
     assert FakeWorkers(faults=[times(2, 409, "GET")]).rest().config("c") == {"name": "c"}
+    words = "Request cannot be completed because a rebalance is expected"
+    assert FakeWorkers(faults=[times(2, 500, "GET", words)]).rest().config("c") == {"name": "c"}
 
 
 def test_command_goes_to_a_worker_that_lives() -> None:
