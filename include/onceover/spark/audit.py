@@ -149,10 +149,17 @@ class Audit:
             quality = judge(spark, _frames(spark, result), self._home)
             # After the verdict: an audit that cannot be judged has proven nothing.
             keep_verified(self._flow, target, content)
-        document = jsonreport.document(result, quality, examined)
+        document = jsonreport.document(result, quality, examined) | self._sides(plan.survey)
         report.write(document, self._html)
         told = {"reading": workers.reading, "report": str(self._html)}
         return {**document, **told}, quality.exit_code
+
+    def _sides(self, survey: Survey) -> dict[str, Any]:
+        sides = ("source", "target"), (self._flow.source, self._flow.target), survey.ids
+        return {
+            side: {"alias": spec.alias, "cluster_id": cluster_id}
+            for side, spec, cluster_id in zip(*sides, strict=True)
+        }
 
 
 def _frames(spark: SparkSession, result: AuditResult) -> dict[str, DataFrame]:
