@@ -257,9 +257,12 @@ class ConnectAccess:
 
 
 def advertised_url(metadata: bytes) -> str:
-    """Return the REST address in what a worker tells its group: after a version, in every protocol."""
+    """Return the REST address in what a worker tells its group: after a version, in every protocol.
+
+    Without the slash that it ends with: an address with two of them is refused (measured).
+    """
     _, size = _LENGTH.unpack_from(metadata)
-    return metadata[_LENGTH.size : _LENGTH.size + size].decode()
+    return metadata[_LENGTH.size : _LENGTH.size + size].decode().rstrip("/")
 
 
 def version_of(text: str) -> tuple[int, ...]:

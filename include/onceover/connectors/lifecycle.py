@@ -26,6 +26,8 @@ from onceover.kafka.backoff import Deadline
 # Tasks get task.shutdown.graceful.timeout.ms (5 s); a worker that froze is given up after its session and
 # rebalance timeouts (10 s and 60 s).
 _PATIENCE_S: Final = 120.0
+# A stop that nothing holds up takes a second, and 5 s where a task does not end by itself.
+_SLOW_S: Final = 20.0
 STABLE_S: Final = 2.0
 _POLL_S: Final = 0.25
 TASK_FAILED: Final = "TASK_FAILED"
@@ -89,15 +91,26 @@ class Lifecycle:
             raise problem
         return found
 
-    def stop(self, name: str) -> None:
+    def stop(self, name: str, fence: Callable[[], None] | None = None) -> None:
         """Stop a connector; return when it has no task left.
+
+        Args:
+            fence: ends transactions of its tasks. Called when it takes long: a worker that has to read the
+                offsets before it can say "stopped" waits for a frozen task's transaction (measured).
 
         Raises:
             Retriable: it did not stop in time.
         """
         reached(StepName.STOP)
         self._rest.stop(name)
-        self._await(name, lambda state: state.is_stopped, "stopped, without tasks")
+        what = "stopped, without tasks"
+        try:
+            self._await(name, _is_stopped, what, patience_s=self._patience_s if fence is None else _SLOW_S)
+        except Retriable:
+            if fence is None:
+                raise
+            fence()
+            self._await(name, _is_stopped, what)
         reached(StepName.STOPPED)
 
     def configure(self, name: str, config: Mapping[str, str]) -> None:
@@ -151,9 +164,11 @@ class Lifecycle:
         wanted: Callable[[ConnectorState], bool],
         what: str,
         stable_s: float | None = None,
+        patience_s: float | None = None,
     ) -> None:
+        limit_s = self._patience_s if patience_s is None else patience_s
         needed_s = self._stable_s if stable_s is None else stable_s
-        deadline = Deadline(self._patience_s)
+        deadline = Deadline(limit_s)
         since: float | None = None
         while True:
             states = self.states(name)
@@ -165,7 +180,7 @@ class Lifecycle:
                 since = None
             if deadline.passed:
                 raise Retriable(
-                    f"{name} did not become {what} within {self._patience_s:g} s",
+                    f"{name} did not become {what} within {limit_s:g} s",
                     code="CONNECTOR_STATE",
                     where=name,
                     expected=what,
@@ -173,6 +188,10 @@ class Lifecycle:
                     resolve="look into the workers' logs, then run again",
                 )
             time.sleep(_POLL_S)
+
+
+def _is_stopped(state: ConnectorState) -> bool:
+    return state.is_stopped
 
 
 def runs(state: ConnectorState) -> bool:

@@ -132,16 +132,19 @@ class Run:
             UsageError: a right is missing.
         """
         self.tell("stopping")
-        self.lifecycle.stop(self.name)
+        self.lifecycle.stop(self.name, self._fence if self.view.fence_ids else None)
         self.note("stop", "stop")
         if self.view.fence_ids:
-            self.tell(f"fencing {len(self.view.fence_ids)} transactional ids of its tasks")
-            cluster = self.context.access.home(self.view.state.config)
-            for transactional_id in self.view.fence_ids:
-                reached(StepName.FENCE)
-                with needing(cluster.config, "WRITE", f"transactional id {transactional_id}"):
-                    fence(cluster, transactional_id)
+            self._fence()
             self.note("fence", "fence")
+
+    def _fence(self) -> None:
+        self.tell(f"fencing {len(self.view.fence_ids)} transactional ids of its tasks")
+        cluster = self.context.access.home(self.view.state.config)
+        for transactional_id in self.view.fence_ids:
+            reached(StepName.FENCE)
+            with needing(cluster.config, "WRITE", f"transactional id {transactional_id}"):
+                fence(cluster, transactional_id)
 
     def settled_scan(self, site: Site) -> Scan:
         """Read a topic once nobody can write a connector's offsets any more.
