@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from onceover.embed.connect import ConnectCluster
@@ -37,6 +39,36 @@ def test_an_offsets_topic_given_by_hand_restarts_the_connector_from_zero(
         assert all(some[len(numbers[p])] == 0 for p, some in more.items())
         # The global topic forgets, too: taking the setting away again does not bring the position back.
         wait_until(lambda: rewound(connect.offsets(name)) == {0, 1}, 30, "the global values go back")
+    finally:
+        connect.delete(name)
+        connect.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"), [("cluster,partition,topic", True), ("topic,partition,cluster", False)]
+)
+def test_the_rest_api_writes_fields_in_an_order_of_its_own(
+    workers: Workers, target_cluster: SharedCluster, unique_name: str, fields: str, found: bool
+) -> None:
+    """Tasks find what PATCH wrote only where a HashMap happens to have the connector's order."""
+    connect = Connect(workers.plain, target_cluster.client)
+    name = unique_name
+    try:
+        connect.create_topic(name)
+        connect.count(name, name, fields=fields)
+        connect.await_numbers(name, 20)
+        connect.stop(name)
+        before = connect.offsets(name).values
+        offsets = [{"partition": json.loads(key)[1], "offset": {"count": 5}} for key in before]
+        connect.call("PATCH", f"/connectors/{name}/offsets", {"offsets": offsets})
+
+        after = connect.offsets(name).values
+        # In both cases GET answers as if all were well.
+        shown = connect.call("GET", f"/connectors/{name}/offsets")["offsets"]
+        assert [each["offset"] for each in shown] == [{"count": 5}] * 2
+        assert (set(after) == set(before)) is found
+        if not found:
+            assert all(after[key] == value for key, value in before.items())
     finally:
         connect.delete(name)
         connect.close()

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
+from unittest import mock
 
 import yaml
 from confluent_kafka import Producer
 
+from onceover.cli import main as command_line
 from onceover.connectors.steps import StepName
 from onceover.embed.connect import ConnectCluster, ConnectWorker
 from onceover.embed.processes import ChildProcess
@@ -43,6 +46,8 @@ class Result(NamedTuple):
 
     def of(self, connector: str) -> dict[str, Any]:
         """Return what is said of one connector."""
+        if "connectors" not in self.document:
+            raise RuntimeError(f"exit code {self.code}: {self.document}")
         return next(each for each in self.document["connectors"] if each["connector"] == connector)
 
     def codes(self) -> set[str]:
@@ -85,16 +90,17 @@ class Tool:
         self.path.write_text(yaml.safe_dump(self._document))
 
     def run(self, action: str, *arguments: str) -> Result:
-        """Run a command to its end in a process of its own."""
-        command = [sys.executable, "-m", "onceover.cli.main", *self._words(action, arguments)]
-        done = subprocess.run(
-            command, env=self._env(), capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False
-        )
+        """Run a command to its end."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.dict(os.environ, {"ONCEOVER_HOME": str(self.home)}),
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            code = command_line.main(self._words(action, arguments))
         with self.log.open("a") as log:
-            log.write(f"{command}\n{done.stderr}{done.stdout}\n")
-        if not done.stdout:
-            raise RuntimeError(f"exit code {done.returncode}: {done.stderr}")
-        return Result(done.returncode, json.loads(done.stdout))
+            log.write(f"{action} {arguments}\n{err.getvalue()}{out.getvalue()}\n")
+        return Result(code, json.loads(out.getvalue()))
 
     def plan(self, *connectors: str, options: Iterable[str] = ()) -> Result:
         """Say what a migration would do."""
@@ -135,11 +141,6 @@ class Tool:
             assert code == _KILLED, f"{step} not reached, exit code {code}: {child.tail()}"
         finally:
             child.kill()
-
-    def start(self, action: str, *arguments: str) -> ChildProcess:
-        """Start a command that ends when it ends."""
-        command = [sys.executable, "-m", "onceover.cli.main", *self._words(action, arguments)]
-        return ChildProcess.start(command, name="onceover", log_path=self.log, env=self._env())
 
     def _words(self, action: str, arguments: Iterable[str]) -> list[str]:
         return ["connectors", action, str(self.path), *arguments, "--json"]

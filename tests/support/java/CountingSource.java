@@ -1,3 +1,4 @@
+import java.io.File;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
@@ -30,6 +31,8 @@ public class CountingSource extends SourceConnector {
         .define("batch", Type.INT, 5, Importance.LOW, "records of each partition in a poll")
         .define("pause.ms", Type.LONG, 50L, Importance.LOW, "between two polls")
         .define("until", Type.LONG, Long.MAX_VALUE, Importance.LOW, "the first number that is not written")
+        .define("forget.if", Type.STRING, "", Importance.LOW,
+            "file whose existence makes a task begin at 0 whatever its offset")
         .define("commit.every", Type.INT, 0, Importance.LOW,
             "with transaction.boundary=connector: polls in a transaction; 0 never commits");
 
@@ -110,11 +113,12 @@ public class CountingSource extends SourceConnector {
             pauseMs = (Long) parsed.get("pause.ms");
             until = (Long) parsed.get("until");
             commitEvery = (Integer) parsed.get("commit.every");
+            boolean forget = new File((String) parsed.get("forget.if")).exists();
             int task = Integer.parseInt(properties.get("task.number"));
             int tasks = Integer.parseInt(properties.get("task.count"));
             for (int partition = task; partition < (Integer) parsed.get("partitions"); partition += tasks) {
                 Map<String, Object> offset = context.offsetStorageReader().offset(sourcePartition(partition));
-                next.put(partition, offset == null ? 0L : ((Number) offset.get("count")).longValue() + 1);
+                next.put(partition, offset == null || forget ? 0L : ((Number) offset.get("count")).longValue() + 1);
             }
         }
 
