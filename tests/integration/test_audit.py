@@ -9,8 +9,11 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from onceover.audit.model import Compared, FindingKind, Mode, Reason, Side
+from onceover.audit.watermark import read_watermarks
+from onceover.engine.flowstate import read_flow_state
 from onceover.model import TopicPartition
-from onceover.wiring.audit import START, AuditWish
+from onceover.wiring.audit import START, AuditWish, keep_verified
+from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.contentaudit import audit, partition
 from tests.support.feeds import PARTITIONS, feed
@@ -223,8 +226,25 @@ def test_diverted_and_skipped_records_are_told_apart_from_lost_ones(replica: Rep
     assert source.records == 4
 
 
+def test_watermark_never_goes_back_and_survives_an_audit_that_was_overtaken(replica: Replica) -> None:
+    """An older audit that writes after a newer one changes nothing."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    flow = replica.flow.watch.flow
+    older = audit(flow)
+    replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    audit(flow, keep=True)
+    source, target = open_clusters(flow)
+    with source, target:
+        keep_verified(flow, target, older)
+        marks = read_watermarks(read_flow_state(target, flow.flow).others)
+    assert [mark.offset for mark in marks.values()] == [10]
+
+
 def test_command_audits_through_spark(replica: Replica, tmp_path: Path) -> None:
-    """PASS through spark-submit, with the report and the Data Docs written, then the increment."""
+    """PASS through spark-submit; then a strange record in what came since is named, and it is FAIL."""
     topic = replica.topic(partitions=PARTITIONS)
     feed(replica.source, topic)
     copied = replica.copy()
@@ -235,3 +255,14 @@ def test_command_audits_through_spark(replica: Replica, tmp_path: Path) -> None:
     assert document["records"] == {"source": copied.records, "target": copied.records}
     assert Path(document["report"]).exists()
     assert Path(document["data_docs"]).exists()
+
+    replica.target.plain(topic, 1, replica.target.records(1, value=b"strange"))
+    arguments = ["--show-payload", "--topics", topic, "--report", str(tmp_path / "page.html")]
+    code, document = run_cli(tmp_path, "audit", str(replica.flow.path), *arguments, timeout_s=2 * START_S)
+
+    assert (code, document["verdict"], document["findings"]["total"]) == (1, "FAIL", 1), document
+    (finding,) = document["findings"]["listed"]
+    assert (finding["kind"], finding["target_partition"]) == ("PHANTOM", 1)
+    assert "strange" in finding["payload"]
+    assert document["records"]["source"] == 0
+    assert (tmp_path / "page.html").exists()
