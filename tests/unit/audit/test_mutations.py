@@ -38,7 +38,7 @@ def test_random_mutations_are_all_found_and_named(seed: int) -> None:
     assert told(pair, judge(pair)) == Counter(expected)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[:30])
 def test_counts_add_up_where_the_source_holds_equal_records(seed: int) -> None:
     """With twins a name may be one of several right ones; what is too few and too many is not."""
     rng = random.Random(seed)
