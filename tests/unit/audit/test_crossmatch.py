@@ -108,3 +108,14 @@ def test_a_loss_made_up_by_a_copy_too_many_elsewhere_is_misrouted() -> None:
         partition_of(0),
         partition_of(1),
     )
+
+
+def test_records_that_share_nothing_telling_are_not_taken_for_one() -> None:
+    """Without key and value, the same headers are no evidence; with either they are."""
+    bare = Content(None, None, ((b"h", b"1"),), 1)
+    findings = [_lost(bare, 0), _phantom(bare._replace(timestamp_ms=2), 1)]
+    assert [each.kind for each in crossmatch(findings)] == [FindingKind.LOST, FindingKind.PHANTOM]
+    for telling in (bare._replace(key=b"k"), bare._replace(value=b"v")):
+        findings = [_lost(telling, 0), _phantom(telling._replace(timestamp_ms=2), 1)]
+        (finding,) = crossmatch(findings)
+        assert (finding.kind, finding.field) == (FindingKind.MISROUTED, "timestamp")
