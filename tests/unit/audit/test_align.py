@@ -106,6 +106,15 @@ def test_null_and_empty_are_different_contents() -> None:
     assert len({mark_at(sketched([each], 0), 0).content for each in contents}) == 4
 
 
+@pytest.mark.parametrize("half", ["hash_high", "hash_low"])
+def test_contents_are_equal_in_all_their_bits_or_not_at_all(half: str) -> None:
+    """Two records whose hashes agree in one half are two records."""
+    source, target = _numbers(3, 1), _numbers(3, 1)
+    target[half][1] += 1
+    assert not align(source, target, PAIR).same
+    assert align(source, _numbers(3, 1), PAIR).same
+
+
 def _numbers(count: int, first: int) -> Sketch:
     made = np.zeros(count, DTYPE)
     made["offset"] = np.arange(count)
