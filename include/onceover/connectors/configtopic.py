@@ -17,6 +17,7 @@ from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 
+_TARGET: Final = "target-state-"
 _FENCING: Final = "tasks-fencing-"
 _COMMIT: Final = "commit-"
 _TASKS_MAX: Final = "tasks.max"
@@ -47,9 +48,20 @@ class ConfigRecords:
         ]
         return max(counts)
 
+    def target(self, connector: str) -> str | None:
+        """Return the state that was asked for last: ``STARTED``, ``PAUSED`` or ``STOPPED``; None: never any.
+
+        ``state`` is for workers before 3.5, which know of no STOPPED.
+        """
+        match self.values.get(_TARGET + connector):
+            case {"state.v2": str(state)} | {"state": str(state)}:
+                return state
+            case _:
+                return None
+
     def epochs(self, connector: str) -> dict[str, int]:
         """Return the offsets of the records that a change of the connector's configuration renews."""
-        names = [f"connector-{connector}", f"target-state-{connector}", _COMMIT + connector]
+        names = [f"connector-{connector}", _TARGET + connector, _COMMIT + connector]
         return {name: self.offsets[name] for name in [*names, _FENCING + connector] if name in self.offsets}
 
     def fenced_since_commit(self, connector: str) -> bool | None:

@@ -89,9 +89,11 @@ class ConnectorView:
 
         An interrupted run has stopped it; one that failed or is being moved is meant to run.
         """
-        if self.interrupted is not None and self.state.is_stopped:
+        # The status says UNASSIGNED for a while after every change of the configuration.
+        wanted = self.state.state if self.state.state in (STOPPED, PAUSED) else self.records.target(self.name)
+        if self.interrupted is not None and wanted == STOPPED:
             return self.interrupted
-        return self.state.state if self.state.state in (STOPPED, PAUSED) else RUNNING
+        return wanted if wanted in (STOPPED, PAUSED) else RUNNING
 
     @property
     def configured(self) -> str | None:

@@ -190,3 +190,26 @@ def test_finished_run_owes_nothing() -> None:
     seen = view(placed(VALUES), placed(VALUES), state=connector(OWN))
     plan = plan_migration(seen, manifest(finished=True))
     assert (plan.changes, plan.refusals) == ((), ()) and plan.warnings
+
+
+@pytest.mark.parametrize(
+    ("state", "target", "interrupted", "expected"),
+    [
+        ("UNASSIGNED", {"state": "PAUSED", "state.v2": "STOPPED"}, None, STOPPED),
+        ("UNASSIGNED", {"state": "PAUSED"}, None, PAUSED),
+        ("UNASSIGNED", {"state": "STARTED", "state.v2": "STARTED"}, None, "RUNNING"),
+        ("UNASSIGNED", None, None, "RUNNING"),
+        ("FAILED", {"state": "STARTED"}, None, "RUNNING"),
+        ("STOPPED", None, None, STOPPED),
+        ("STOPPED", None, "RUNNING", "RUNNING"),
+        ("UNASSIGNED", {"state": "PAUSED", "state.v2": "STOPPED"}, "PAUSED", PAUSED),
+        ("RUNNING", {"state": "STARTED"}, STOPPED, "RUNNING"),
+    ],
+)
+def test_a_connector_goes_back_to_what_was_asked_of_it(
+    state: str, target: Any, interrupted: str | None, expected: str
+) -> None:
+    """Also while its status says nothing; what an interrupted run has stopped is not stopped on purpose."""
+    records = ConfigRecords({"target-state-c": target}, {"target-state-c": 1})
+    seen = view([], state=connector(state=state), records=records, interrupted=interrupted)
+    assert seen.initial_state == expected
