@@ -13,7 +13,7 @@ from typing import Any, Final
 from onceover.audit.evidence import Examined
 from onceover.audit.model import Compared, Finding, FindingKind, Side, Unverifiable
 from onceover.audit.result import Area, AuditResult, Check, PartitionResult
-from onceover.audit.timeline import ages, histogram
+from onceover.audit.timeline import ages, committed, histogram
 from onceover.audit.verdict import QualityVerdict
 
 # Enough to find the cause; a topic copied wrongly as a whole would otherwise fill a disk.
@@ -60,6 +60,7 @@ def document(
         "expectations": [outcome.document() for outcome in quality.outcomes],
         "verified": _verified(result.partitions),
         "records_over_time": histogram(digests),
+        "committed_over_time": committed(commits),
         "age_at_commit": [list(point) for point in ages(digests, commits)],
         "data_docs": None if quality.data_docs is None else str(quality.data_docs),
     }

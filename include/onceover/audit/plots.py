@@ -60,7 +60,8 @@ def records_svg(over_time: Mapping[str, Any]) -> str:
             linewidth=0,
         )
     axes.axhline(0, color="white", linewidth=2.5)
-    axes.set_ylim(-1.18 * highest, 1.18 * highest)
+    # Room for the names of the sides.
+    axes.set_ylim(-1.4 * highest, 1.4 * highest)
     axes.set_xlim(begins[0], begins[-1] + width_ms)
     for y, text, colour in ((0.97, "source", SOURCE_COLOUR), (0.03, "target", TARGET_COLOUR)):
         axes.text(
@@ -71,6 +72,23 @@ def records_svg(over_time: Mapping[str, Any]) -> str:
     axes.set_ylabel(f"records per {_duration(width_ms)}", color=MUTED)
     _time_axis(axes, begins[0], begins[-1] + width_ms)
     return _svg(figure, "records")
+
+
+def commits_svg(over_time: Mapping[str, Any]) -> str:
+    """Return the records committed on the target over the time of the commits.
+
+    Args:
+        over_time: ``committed_over_time`` of the document.
+    """
+    width_ms, counts = over_time["width_ms"], over_time["records"]
+    begins = [over_time["begin_ms"] + index * width_ms for index in range(len(counts))]
+    figure, axes = _figure(2.2)
+    axes.bar(begins, counts, width=width_ms * 0.92, align="edge", color=TARGET_COLOUR, linewidth=0)
+    axes.set_xlim(begins[0], begins[-1] + width_ms)
+    axes.yaxis.set_major_formatter(lambda value, _: _count(value))
+    axes.set_ylabel(f"records per {_duration(width_ms)}", color=MUTED)
+    _time_axis(axes, begins[0], begins[-1] + width_ms)
+    return _svg(figure, "commits")
 
 
 def ages_svg(points: Sequence[Sequence[int]]) -> str:
@@ -133,7 +151,8 @@ def _time_format(step_ms: int) -> str:
 def _duration(value_ms: float) -> str:
     for unit_ms, name in _UNITS:
         if value_ms >= unit_ms:
-            return f"{value_ms / unit_ms:.3g} {name}"
+            count = value_ms / unit_ms
+            return f"{count:,.0f} {name}" if count >= 1000 else f"{count:.3g} {name}"
     return f"{value_ms:.3g} ms"
 
 

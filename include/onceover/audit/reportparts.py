@@ -55,7 +55,10 @@ def tiles(told: Mapping[str, Any]) -> str:
         (f"{source:,}", "records compared on the source"),
         (f"{target:,}", "records compared on the target"),
         (size_text(size), f"read from both sides in {seconds:,.1f} s ({size_text(size / seconds)}/s)"),
-        (f"{ranges['bytes']:,} of {ranges['compared']:,}", "ranges were equal byte by byte"),
+        (
+            f"{ranges['bytes'] + ranges['mixed']:,} of {ranges['compared']:,}",
+            "ranges were equal as bytes, wholly or in part",
+        ),
         (f"{verified['partitions']:,} of {verified['of']:,}", "partitions have a verified watermark"),
     ]
     return "".join(f'<div class="tile"><b>{escape(b)}</b><span>{escape(s)}</span></div>' for b, s in shown)

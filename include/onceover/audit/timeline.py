@@ -59,6 +59,23 @@ def _spread(counts: list[float], span: Span, records: int, width_ms: int) -> Non
         counts[bar] += records * (end_ms - begin_ms) / length_ms
 
 
+def committed(commits: Sequence[Commit], bars: int = BARS) -> dict[str, Any] | None:
+    """Return how many records were committed on the target over time; None without a commit.
+
+    Returns:
+        ``begin_ms``, ``width_ms`` and ``records``, a list of ``bars`` counts.
+    """
+    if not commits:
+        return None
+    times = [commit.commit_ms for commit in commits]
+    begin_ms = min(times)
+    width_ms = max(1, -(-(max(times) - begin_ms + 1) // bars))
+    counts = [0] * bars
+    for commit in commits:
+        counts[(commit.commit_ms - begin_ms) // width_ms] += commit.records
+    return {"begin_ms": begin_ms, "width_ms": width_ms, "records": counts}
+
+
 def ages(digests: Iterable[Digest], commits: Sequence[Commit]) -> list[tuple[int, int]]:
     """Return (commit time, age of the newest record then) in ms, in the order of time.
 
