@@ -124,10 +124,6 @@ class Manifest:
         """Return it with one more step done."""
         return replace(self, steps=(*self.steps, (step, now_ms())), finished=finished)
 
-    def has_step(self, step: str) -> bool:
-        """Tell whether a step was done."""
-        return any(name == step for name, _ in self.steps)
-
     def encode(self) -> bytes:
         """Return the file's content."""
         document = asdict(self)

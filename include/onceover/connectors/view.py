@@ -142,20 +142,13 @@ class Observer:
         if state.type != "source":
             return ConnectorView(state, self._facts, topic)
         records = problems.attempt(self._records, ConfigRecords())
-        base_site = problems.attempt(lambda: access.base_site(state.config), None)
         own_site = problems.attempt(lambda: access.own_site(state.config, topic), None)
         patience_s = None if for_plan else self._patience_s
-        base = (
-            None
-            if base_site is None
-            else problems.attempt(lambda: self.topic_view(base_site, patience_s), None)
-        )
+        base = problems.attempt(lambda: self.topic_view(access.base_site(state.config), patience_s), None)
         used = state.offsets_topic == topic
-        own = (
-            None
-            if own_site is None
-            else problems.attempt(lambda: self._own(own_site, patience_s, used=used), None)
-        )
+        own = None
+        if own_site is not None:
+            own = problems.attempt(lambda: self._own(own_site, patience_s, used=used), None)
         ids = [access.task_id(name, n) for n in range(records.fence_count(name, state.config))]
         view = ConnectorView(
             state=state,
