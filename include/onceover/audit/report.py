@@ -115,7 +115,7 @@ def _lag(told: Mapping[str, Any]) -> str:
         about = "How old the newest record was when its transaction was committed on the target."
         return _section("Lag", about, ages_svg(told["age_at_commit"]))
     # Such records carry the time of what they tell of, not of their arrival: their age is no lag.
-    about = "When records were committed on the target. Their own times are days older, so they say nothing about lag."
+    about = "When records were committed on the target. Their own times are days older, and tell no lag."
     return _section("Copied over time", about, commits_svg(told["committed_over_time"]))
 
 
