@@ -104,6 +104,12 @@ def test_output_that_cannot_be_written_is_a_failure(call: Callable[[Any], Any]) 
     assert isinstance(outcome, Failed) and outcome.offset == 10
 
 
+def test_a_forgotten_return_is_said_to_be_one() -> None:
+    """It would otherwise look like a handler that drops everything."""
+    (outcome,) = Rehandling(_handler(lambda record: None), SOURCES[0], 3).outcomes(_recs()[:1])
+    assert outcome == Failed(10, "it returns None")
+
+
 def test_columns_that_are_none_are_a_failure_of_each_record() -> None:
     """A handler of columns that returns something else."""
     outcomes = list(Rehandling(_handler(lambda _: 5, vectorised=True), SOURCES[0], 3).outcomes(_recs()[:3]))
