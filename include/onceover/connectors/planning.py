@@ -295,10 +295,10 @@ def stop_changes(view: ConnectorView) -> Iterator[Change]:
         yield Change("fence", ids, "its tasks'", "fenced", "a frozen worker's task may still write")
 
 
-def resume_changes(name: str, initial_state: str) -> Iterator[Change]:
+def resume_changes(name: str, initial_state: str, reason: str = "and watch its offsets") -> Iterator[Change]:
     """Yield bringing it back to what it did before."""
     if initial_state != STOPPED:
-        yield Change("resume", name, STOPPED, initial_state, "and watch its offsets")
+        yield Change("resume", name, STOPPED, initial_state, reason)
 
 
 def named(keys: Iterable[bytes]) -> str:

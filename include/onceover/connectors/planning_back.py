@@ -138,7 +138,7 @@ def plan_rollback(view: ConnectorView, manifest: Manifest | None) -> ConnectorPl
         reason = "as before the run"
         changes.append(Change(f"set {OFFSETS_TOPIC_KEY}", view.name, now, manifest.former, reason))
     if view.state.is_stopped:
-        changes += resume_changes(view.name, manifest.initial_state)
+        changes += resume_changes(view.name, manifest.initial_state, "as before the run")
     blocked = any(refusal.blocks for refusal in refusals)
     return ConnectorPlan(
         view.name,
