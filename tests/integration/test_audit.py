@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition as ClientPartition
@@ -243,26 +244,45 @@ def test_watermark_never_goes_back_and_survives_an_audit_that_was_overtaken(repl
     assert [mark.offset for mark in marks.values()] == [10]
 
 
-def test_command_audits_through_spark(replica: Replica, tmp_path: Path) -> None:
-    """PASS through spark-submit; then a strange record in what came since is named, and it is FAIL."""
+def spark_audit(home: Path, flow: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Run the command; beside other work, Spark and Great Expectations take minutes."""
+    return run_cli(home, "audit", str(flow), *arguments, timeout_s=2 * START_S)
+
+
+@pytest.mark.timeout(600)
+def test_command_names_what_is_wrong_since_the_watermark(replica: Replica, tmp_path: Path) -> None:
+    """Through spark-submit: FAIL, exit code 1, with the record, the report and the Data Docs."""
     topic = replica.topic(partitions=PARTITIONS)
     feed(replica.source, topic)
-    copied = replica.copy()
-
-    code, document = run_cli(tmp_path, "audit", str(replica.flow.path), timeout_s=2 * START_S)
-
-    assert (code, document["verdict"]) == (0, "PASS"), document
-    assert document["records"] == {"source": copied.records, "target": copied.records}
-    assert Path(document["report"]).exists()
-    assert Path(document["data_docs"]).exists()
-
+    replica.copy()
+    audit(replica.flow.watch.flow, keep=True)
     replica.target.plain(topic, 1, replica.target.records(1, value=b"strange"))
-    arguments = ["--show-payload", "--topics", topic, "--report", str(tmp_path / "page.html")]
-    code, document = run_cli(tmp_path, "audit", str(replica.flow.path), *arguments, timeout_s=2 * START_S)
+    page = tmp_path / "page.html"
+
+    code, document = spark_audit(
+        tmp_path, replica.flow.path, "--show-payload", "--topics", topic, "--report", str(page)
+    )
 
     assert (code, document["verdict"], document["findings"]["total"]) == (1, "FAIL", 1), document
     (finding,) = document["findings"]["listed"]
     assert (finding["kind"], finding["target_partition"]) == ("PHANTOM", 1)
     assert "strange" in finding["payload"]
     assert document["records"]["source"] == 0
-    assert (tmp_path / "page.html").exists()
+    assert page.exists()
+    assert Path(document["data_docs"]).exists()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+def test_command_passes_everything_and_a_sample_through_spark(replica: Replica, tmp_path: Path) -> None:
+    """PASS, exit code 0; a sample keeps the newest range of every partition."""
+    topic = replica.topic(partitions=PARTITIONS)
+    feed(replica.source, topic)
+    copied = replica.copy()
+
+    code, document = spark_audit(tmp_path, replica.flow.path, "--full")
+    assert (code, document["verdict"], document["complete"]) == (0, "PASS", True), document
+    assert document["records"] == {"source": copied.records, "target": copied.records}
+
+    code, document = spark_audit(tmp_path, replica.flow.path, "--full", "--sample", "2")
+    assert (code, document["ranges"]["compared"]) == (0, 3), document

@@ -133,11 +133,14 @@ class Audit:
         source, target = open_clusters(self._flow)
         with source, target:
             plan = prepare(self._flow, source, target, self._wish)
+            log.info("bounds of %d partitions are fixed", len(plan.plans))
             workers = SparkWorkers(spark, self._flow, plan.survey)
             content = audit_content(plan, workers)
+            log.info("content is compared")
             if self._wish.show_payload:
                 content = show_payload(source, target, content)
             examined = examine_claims(self._flow, source, target, content)
+            log.info("%d claims of the flow are checked", len(examined.checks))
             result = AuditResult(
                 self._flow.flow,
                 content.survey.started_ms,
@@ -147,6 +150,7 @@ class Audit:
                 examined.checks,
             )
             quality = judge(spark, _frames(spark, result), self._home)
+            log.info("verdict: %s", quality.verdict)
             # After the verdict: an audit that cannot be judged has proven nothing.
             keep_verified(self._flow, target, content)
         document = jsonreport.document(result, quality, examined) | self._sides(plan.survey)

@@ -124,8 +124,11 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
     where = _master(wanted, (os.cpu_count() or 1) if wanted == "local" else 1)
     conf = _conf(where, flow)
     conf["spark.app.name"] = f"onceover audit {flow.flow}"
-    # Great Expectations asks many small questions; the copy's class archive has other classes.
+    # Great Expectations asks many small questions of small tables: each is answered sooner than it could
+    # be planned anew, or compiled.
     conf["spark.sql.adaptive.enabled"] = "false"
+    conf["spark.sql.codegen.wholeStage"] = "false"
+    conf["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
     return SparkJob(
         application=_SPARK_JOBS / "audit.py",
         master=where,
