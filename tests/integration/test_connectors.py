@@ -77,7 +77,7 @@ def test_killed_in_the_middle_it_converges(start: Start, step: StepName) -> None
     case.assert_never_back()
 
 
-@pytest.mark.parametrize("tail", ["ahead", "behind"])
+@pytest.mark.parametrize("tail", ["ahead", pytest.param("behind", marks=pytest.mark.soak)])
 def test_a_hard_downgrade_goes_on_where_the_own_topic_says(start: Start, tail: str) -> None:
     """Also when the global values are higher, or lower; and the stale topic does no harm afterwards."""
     case = start()
@@ -115,7 +115,7 @@ def test_connectors_that_share_a_topic_do_not_share_offsets(start: Start) -> Non
     case.connect.count(silent, silent, until=0)
     case.connect.await_numbers(longer, FIRST_RECORDS)
 
-    result = case.tool.apply(longer, case.name, silent, options=["--topic", shared])
+    result = case.tool.apply(longer, case.name, silent, options=["--topic", shared, "--watch", "5s"])
 
     assert [result.outcome(name) for name in (longer, case.name, silent)] == ["done", "done", "unverifiable"]
     assert result.code == 3
@@ -132,6 +132,7 @@ def test_connectors_that_share_a_topic_do_not_share_offsets(start: Start) -> Non
     assert_counted(case.connect.await_numbers(silent, 10))
 
 
+@pytest.mark.soak
 def test_a_rollback_before_the_resume_restores_the_configuration(start: Start) -> None:
     """Nothing else is touched; the connector goes on as if nothing had been."""
     case = start()

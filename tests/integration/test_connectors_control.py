@@ -12,7 +12,7 @@ from tests.support.connect import Connect, Workers, assert_counted, last_counts,
 from tests.support.wait import wait_until
 
 
-@pytest.mark.parametrize("kind", ["exactly_once", "plain"])
+@pytest.mark.parametrize("kind", ["exactly_once", pytest.param("plain", marks=pytest.mark.soak)])
 def test_an_offsets_topic_given_by_hand_restarts_the_connector_from_zero(
     workers: Workers, target_cluster: SharedCluster, unique_name: str, kind: str
 ) -> None:
@@ -44,6 +44,7 @@ def test_an_offsets_topic_given_by_hand_restarts_the_connector_from_zero(
         connect.close()
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("fields", "found"), [("cluster,partition,topic", True), ("topic,partition,cluster", False)]
 )

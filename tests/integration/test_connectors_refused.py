@@ -63,6 +63,7 @@ def test_a_topic_with_foreign_keys_is_refused(case: Case) -> None:
     assert_untouched(case)
 
 
+@pytest.mark.soak
 def test_an_open_transaction_is_found_and_an_aborted_one_does_no_harm(
     case: Case, target_cluster: SharedCluster
 ) -> None:

@@ -71,6 +71,7 @@ def test_a_frozen_workers_task_cannot_move_an_offset_after_the_snapshot(case: Ca
     case.assert_never_back()
 
 
+@pytest.mark.soak
 def test_a_worker_that_does_not_answer_is_a_refusal(case: Case) -> None:
     """It may own the connector, and nobody can tell what it does; nothing is changed."""
     case.begin()
@@ -84,6 +85,7 @@ def test_a_worker_that_does_not_answer_is_a_refusal(case: Case) -> None:
     case.assert_goes_on()
 
 
+@pytest.mark.soak
 def test_as_many_tasks_are_fenced_as_ever_ran(case: Case, target_cluster: SharedCluster) -> None:
     """A stop commits 0, tasks.max may be lower by now: the record of the workers' own fence counts."""
     case.connect.create_topic(case.name, 3)

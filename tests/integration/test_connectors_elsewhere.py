@@ -1,0 +1,94 @@
+"""Offsets on another cluster than the workers', and a user of Onceover without every right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceover.embed.connect import ConnectCluster
+from onceover.embed.kafka import KafkaCluster
+from onceover.embed.security import Security
+from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.connect import Connect, Workers, assert_counted, compile_plugin
+from tests.support.connect_tool import FIRST_RECORDS, Case
+from tests.support.grants import TRANSACTIONAL_ID, grant
+
+
+@pytest.mark.soak
+def test_offsets_go_to_the_cluster_that_the_connector_writes_to(
+    workers: Workers,
+    source_cluster: SharedCluster,
+    target_cluster: SharedCluster,
+    unique_name: str,
+    tmp_path: Path,
+) -> None:
+    """Its own topic is where its producer is: the workers' cluster keeps the global one."""
+    overrides = {
+        f"{client}__override__bootstrap__servers": source_cluster.bootstrap
+        for client in ("producer", "consumer", "admin")
+    }
+    far = Connect(workers.exactly_once, source_cluster.client)
+    with Case(tmp_path, unique_name, workers.exactly_once, target_cluster.client) as case:
+        far.create_topic(case.topic)
+        far.count(case.name, case.topic, **overrides)
+        far.await_numbers(case.topic, FIRST_RECORDS)
+        keys = set(case.connect.offsets(case.name).values)
+
+        case.migrate()
+
+        far.await_more(case.topic)
+        assert_counted(far.numbers(case.topic))
+        assert set(far.offsets(case.name, case.own_topic).values) == keys
+        assert case.own_topic not in case.connect.topics()
+        assert case.tool.downgrade(case.name).outcome(case.name) == "done"
+        far.await_more(case.topic)
+        assert_counted(far.numbers(case.topic))
+    far.close()
+
+
+@pytest.fixture(scope="module")
+def guarded(session_home: Path) -> Iterator[tuple[KafkaCluster, ConnectCluster]]:
+    """A cluster whose ordinary user may do nothing that was not granted, with a worker that may do all."""
+    factory = ClusterFactory(session_home)
+    try:
+        kafka = factory("guarded-connect", security=Security("PLAIN", authorizer=True))
+        home = session_home / "guarded-workers"
+        plugin = compile_plugin(home / "plugin")
+        with ConnectCluster.start(home, kafka.internal_bootstrap, "guarded", plugins=[plugin]) as cluster:
+            yield kafka, cluster
+    finally:
+        factory.close()
+
+
+def test_a_missing_right_is_named(
+    guarded: tuple[KafkaCluster, ConnectCluster],
+    unique_name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who may not do what with which resource; with the rights of the generated table all goes well."""
+    kafka, cluster = guarded
+    monkeypatch.setenv("ONCEOVER_TRIAL_PASSWORD", kafka.client["sasl.password"])
+    client = {**kafka.client, "sasl.password": "${ONCEOVER_TRIAL_PASSWORD}"}
+    internal = {"bootstrap.servers": kafka.internal_bootstrap}
+    with Case(tmp_path, unique_name, cluster, internal, keys={"kafka": {"client": client}}) as case:
+        case.begin()
+        rights = case.tool.rights(case.name)
+        withheld = next(right for right in rights if right[0] is TRANSACTIONAL_ID)
+        grant(kafka, [right for right in rights if right is not withheld])
+
+        refused = case.tool.apply(case.name)
+
+        assert refused.code in (2, 3)
+        words = json.dumps(refused.document)
+        assert "User:onceover may not WRITE transactional id" in words
+        assert withheld[1] in words
+        assert kafka.client["sasl.password"] not in words + case.tool.log.read_text()
+        assert case.connect.states(case.name)[0] == "RUNNING"
+
+        grant(kafka, [withheld])
+        case.migrate()
+        case.assert_goes_on()

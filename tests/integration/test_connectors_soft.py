@@ -1,0 +1,56 @@
+"""Exactly-once switched off: workers then believe what was aborted, unless it is overwritten before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onceover.embed.connect import ConnectCluster
+from tests.support.clusters import SharedCluster
+from tests.support.connect import EXACTLY_ONCE, compile_plugin, last_counts
+from tests.support.connect_tool import Case
+from tests.support.rawkafka import RawRecord
+from tests.support.rawtxn import OpenTransaction
+
+
+@pytest.mark.parametrize("own", [False, pytest.param(True, marks=pytest.mark.soak)], ids=["shared", "own"])
+def test_workers_without_exactly_once_resume_at_the_committed_value(
+    target_cluster: SharedCluster, unique_name: str, tmp_path: Path, own: bool
+) -> None:
+    """Every offset has an aborted one behind it, a thousand ahead; with a topic of its own or without."""
+    plugin = compile_plugin(tmp_path / "plugin")
+    with (
+        ConnectCluster.start(
+            tmp_path / "workers",
+            target_cluster.bootstrap,
+            f"{unique_name}-group",
+            plugins=[plugin],
+            properties=EXACTLY_ONCE,
+        ) as cluster,
+        Case(tmp_path, unique_name, cluster, target_cluster.client) as case,
+    ):
+        case.begin()
+        if own:
+            case.migrate()
+        case.connect.stop(case.name)
+        abort_ahead(case, target_cluster.bootstrap)
+
+        assert case.tool.downgrade(case.name, mode="soft").outcome(case.name) == "done"
+
+        cluster.reconfigure({"exactly.once.source.support": "disabled"})
+        # It was stopped before, so it stays so, and nothing shows yet that it goes on.
+        finished = case.tool.downgrade(case.name, mode="soft").outcome(case.name)
+        assert finished == ("done" if own else "unverifiable")
+        case.connect.resume(case.name)
+        case.assert_goes_on()
+        assert all(count < 1000 for count in last_counts(case.connect.offsets(case.name)).values())
+
+
+def abort_ahead(case: Case, bootstrap: str) -> None:
+    """Write an aborted offset behind each of the connector's global ones."""
+    offsets = case.connect.offsets(case.name)
+    transaction = OpenTransaction(bootstrap, f"{case.name}-aborted", case.cluster.offsets_topic)
+    for key, places in offsets.partitions.items():
+        transaction.send(min(places), [RawRecord(key=key, value=b'{"count":1000}')])
+    transaction.abort()
