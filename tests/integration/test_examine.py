@@ -127,10 +127,11 @@ def test_claims_that_are_wrong_are_found(replica: Replica) -> None:
     found = bad(examined(replica))
 
     by_area = {area: [check for check in found if check.area is area] for area in Area}
-    # The map of partition 2 is wrong, and says so of the group that stands there rightly.
-    group, _ = by_area[Area.GROUPS]
-    assert (group.group, group.source, group.repeated) == (_GROUP, TopicPartition(topic, 0), 0)
-    assert group.skipped == 2
+    # The wrong map of partition 2 may speak against the group that stands there rightly.
+    (group,) = (check for check in by_area[Area.GROUPS] if check.source.partition == 0)
+    assert (group.group, group.repeated) == (_GROUP, 0)
+    # In offsets: a marker of ours may lie in between.
+    assert group.skipped >= 2
     (position,) = by_area[Area.POSITIONS]
     assert (position.source, position.ok) == (TopicPartition(topic, 1), False)
     assert {check.source for check in by_area[Area.MAP]} == {TopicPartition(topic, 2)}
