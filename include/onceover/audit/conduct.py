@@ -10,16 +10,20 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from onceover.audit.bounds import Bounds
 from onceover.audit.claims import Claim
 from onceover.audit.crossmatch import Sighting, crossmatch, wanted
-from onceover.audit.model import Digest, Finding, Mode, Range, Unverifiable
+from onceover.audit.model import Digest, Finding, Mode, Range, Reason, Unverifiable
 from onceover.audit.ranges import Hole
 from onceover.audit.result import PartitionResult
 from onceover.audit.work import First, Lapsed, Opened, Same, Task, tasks
 from onceover.model import TopicPartition
+
+
+# By a person or by the flow file: told of once, and no gap in what is proven.
+_DECIDED: Final = frozenset({Reason.SKIPPED, Reason.DEAD_LETTER})
 
 
 class Workers(Protocol):
@@ -263,8 +267,7 @@ def _right(piece: First | Opened) -> bool:
         case Same():
             return piece.agrees
         case Opened():
-            # What is excused was decided by a person or by the flow file, and is told of once.
-            return not piece.findings
+            return not piece.findings and all(each.reason in _DECIDED for each in piece.excused)
         case Lapsed():
             return False
 
