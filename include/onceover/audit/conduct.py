@@ -21,7 +21,6 @@ from onceover.audit.result import PartitionResult
 from onceover.audit.work import First, Lapsed, Opened, Same, Task, tasks
 from onceover.model import TopicPartition
 
-
 # By a person or by the flow file: told of once, and no gap in what is proven.
 _DECIDED: Final = frozenset({Reason.SKIPPED, Reason.DEAD_LETTER})
 
