@@ -1,0 +1,81 @@
+"""The `audit` DAG in a real Airflow: PASS, then FAIL, and the report behind Airflow's login."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from confluent_kafka import Producer
+
+from onceover.embed.airflow import AirflowStandalone
+from onceover.embed.kafka import KafkaCluster
+from tests.support.clusters import SharedCluster
+from tests.system.conftest import PLANTED, Side
+
+DAG, FLOW = "audit", "sys-audit"
+TOPIC = f"{FLOW}.orders"
+RECORDS = 300
+RUN_TIMEOUT_S = 400.0
+
+pytestmark = [pytest.mark.timeout(1200), pytest.mark.soak]
+
+
+def run(airflow: AirflowStandalone, dag_id: str, **params: Any) -> tuple[str, str]:
+    """Run a DAG to its end; return its id and how it ended."""
+    run_id = airflow.trigger(dag_id, {"flow": FLOW, **params})
+    return run_id, airflow.wait_run(dag_id, run_id, timeout_s=RUN_TIMEOUT_S)
+
+
+def links(airflow: AirflowStandalone, run_id: str) -> dict[str, str]:
+    """Return where the buttons of the task lead."""
+    path = f"/api/v2/dags/{DAG}/dagRuns/{run_id}/taskInstances/audit/links"
+    found: dict[str, str] = airflow.call("GET", path)["extra_links"]
+    return found
+
+
+def page(airflow: AirflowStandalone, link: str, *, login: bool) -> httpx.Response:
+    """Ask for a page as a browser does, with or without a session."""
+    with httpx.Client(base_url=airflow.url, timeout=30.0) as browser:
+        if login:
+            body = {"username": airflow.username, "password": airflow.password}
+            token = browser.post("/auth/token", json=body).json()["access_token"]
+            browser.cookies.set("_token", token)
+        return browser.get(link)
+
+
+def test_audit_is_told_and_reported_whatever_it_finds(
+    airflow: AirflowStandalone,
+    connection: None,
+    secured_cluster: KafkaCluster,
+    target_cluster: SharedCluster,
+) -> None:
+    """PASS announces the asset; a strange record fails the run, and the logged-in can read its report."""
+    source = Side(secured_cluster.client)
+    source.create(TOPIC)
+    source.feed(TOPIC, RECORDS)
+    assert run(airflow, "replicate")[1] == "success"
+
+    run_id, state = run(airflow, DAG)
+    assert state == "success", airflow.task_logs(DAG, run_id, "audit")
+    counts = airflow.xcom(DAG, run_id, "report_audit")
+    assert f"'records': {RECORDS}" in str(counts)
+    events = [event for event in airflow.asset_events() if event["source_run_id"] == run_id]
+    assert [event["uri"] for event in events] == [f"kafka://target/{FLOW}.audit"]
+
+    producer = Producer(target_cluster.client)
+    producer.produce(TOPIC, b"strange", partition=0)
+    assert producer.flush(30) == 0
+    run_id, state = run(airflow, DAG, full=True)
+    assert state == "failed"
+    shown = airflow.task_logs(DAG, run_id, "audit") + airflow.task_logs(DAG, run_id, "report_audit")
+    assert "1 phantom" in shown
+    assert PLANTED not in shown
+    found = links(airflow, run_id)
+    assert set(found) == {"Report", "Data Docs"}
+    for link in found.values():
+        assert page(airflow, link, login=False).status_code in (401, 403)
+        answer = page(airflow, link, login=True)
+        assert answer.status_code == 200
+        assert "strange" not in answer.text
+    assert ">FAIL</h1>" in page(airflow, found["Report"], login=True).text
