@@ -117,6 +117,7 @@ def test_log_that_begins_later_without_a_map_is_compared_from_where_the_map_begi
 def test_lag_and_open_transactions_are_told_apart() -> None:
     """The progress, then the last stable offset, then the end."""
     facts = seen(source_log=Log(SOURCE_ID, 0, 120, 130))
+    assert spans(bounded(facts))[0] == (0, 100)
     assert gaps(bounded(facts)) == [
         (Reason.NOT_COPIED_YET, 100, 120),
         (Reason.OPEN_TRANSACTION, 120, 130),

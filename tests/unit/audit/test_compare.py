@@ -56,7 +56,8 @@ def test_same_records_agree_however_they_are_batched(
 ) -> None:
     """Also across a border of ranges that no batch ends at; aborted batches are not seen."""
     middle, end = border % len(records), len(records)
-    source = Cursor(reads(log(records, mine, 0), log(records, [], 0)), 0)
+    hidden = Content(b"aborted", None, (), 9)
+    source = Cursor(reads(log(records, mine, 0), log([hidden], [], 0)), 0)
     target = Cursor(reads(log(records, theirs, 50)), 50)
     first = compare(span((0, middle), (50, 50 + middle)), source, target)
     second = compare(span((middle, end), (50 + middle, 50 + end)), source, target)
