@@ -114,3 +114,5 @@ def test_records_before_the_start_and_behind_the_end_belong_to_no_range() -> Non
     )
     assert compared.same
     assert [compared.source.records, compared.source.side] == [2, Side.SOURCE]
+    whole = Cursor(reads(log(records, [], 0)), 2), Cursor(reads(log(records, [], 0)), 0)
+    assert not compare(span((2, 6), (0, 6)), *whole).same, "two records belong to another range"
