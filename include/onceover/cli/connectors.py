@@ -34,7 +34,8 @@ to do when one fails. An interrupted command is simply run again. Journals and m
 ONCEOVER_HOME/connect/<name>; never put `offsets.storage.topic` into a connector's configuration by hand.
 
 Exit code 0: done. 1: a check failed. 2: nothing was changed, see the message. 3: somebody has to decide, or
-it cannot be proven. 5: workers or brokers are away: run again.
+it cannot be proven. 4: another run for the same connector took over. 5: workers or brokers are away: run
+again.
 """
 _ACTIONS: Final = (
     ("list", "say which connectors the live cluster runs; change nothing"),
