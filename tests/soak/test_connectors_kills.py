@@ -18,8 +18,20 @@ OLD_VERSION = "3.9.1"
 KINDS = ("exactly_once", "plain")
 # Not on the way of a migration.
 OTHERS = {StepName.RESTORE, StepName.ROLLBACK, StepName.SETTLE}
-UP = [step for step in StepName if step not in OTHERS]
-DOWN = [step for step in UP if step is not StepName.CREATE_TOPIC]
+# Of a downgrade these are reached only where the global offsets differ.
+COPYING = {StepName.COPY_BEGIN, StepName.COPY_COMMIT, StepName.COPIED}
+UP = [
+    (kind, step)
+    for kind in KINDS
+    for step in StepName
+    if step not in OTHERS and (kind, step) != ("plain", StepName.FENCE)
+]
+# Workers without exactly-once read what was aborted, too: nothing is written for them in a transaction.
+DOWN = [
+    (kind, step)
+    for kind, step in UP
+    if step is not StepName.CREATE_TOPIC and (kind, step) != ("plain", StepName.COPY_COMMIT)
+]
 Start = Callable[..., Case]
 
 pytestmark = pytest.mark.soak
@@ -58,12 +70,9 @@ def start(
         yield begin
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("step", UP, ids=lambda step: step.name)
+@pytest.mark.parametrize(("kind", "step"), UP, ids=lambda value: getattr(value, "name", value))
 def test_killed_at_a_step_of_a_migration_it_converges(start: Start, kind: str, step: StepName) -> None:
     """Killed twice at the same step, run again: no gap, no repeat, never a restart from zero."""
-    if step is StepName.FENCE and kind == "plain":
-        step = StepName.SNAPSHOT
     case = start(kind)
     case.tool.killed_at(step, "apply", case.name)
     if step is not StepName.CREATE_TOPIC:
@@ -73,15 +82,20 @@ def test_killed_at_a_step_of_a_migration_it_converges(start: Start, kind: str, s
     case.assert_never_back()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("step", DOWN, ids=lambda step: step.name)
+@pytest.mark.parametrize(("kind", "step"), DOWN, ids=lambda value: getattr(value, "name", value))
 def test_killed_at_a_step_of_a_downgrade_it_converges(start: Start, kind: str, step: StepName) -> None:
     """The same on the way back; and up again."""
     case = start(kind)
     case.migrate()
     case.connect.await_more(case.topic)
+    if step in COPYING:
+        case.connect.stop(case.name)
+        case.shift_global(50)
     case.tool.killed_at(step, "downgrade", case.name)
-    assert case.tool.downgrade(case.name).outcome(case.name) == "done"
+    # One that was stopped before stays so, and shows nothing.
+    expected = "unverifiable" if step in COPYING else "done"
+    assert case.tool.downgrade(case.name).outcome(case.name) == expected
+    case.connect.resume(case.name)
     case.assert_goes_on()
     case.migrate()
     case.assert_goes_on()
