@@ -168,15 +168,19 @@ def test_sample_leaves_out_what_it_likes(spark: SparkSession) -> None:
 
 
 def test_phantom_counts_where_it_is_and_stray_ones_get_a_row(spark: SparkSession) -> None:
-    """A finding without a source partition must not get lost on its way into the table."""
+    """A finding without a source partition, or one that is counted only, must not get lost on its way."""
     inside = audits.partition_result(
-        1, audits.digests(1, 0, 200), findings=[audits.finding(FindingKind.PHANTOM, 1)]
+        1,
+        audits.digests(1, 0, 200),
+        findings=[audits.finding(FindingKind.PHANTOM, 1)],
+        unlisted=[audits.more(FindingKind.PHANTOM, 12, 1), audits.more(FindingKind.LOST, 3, 1)],
     )
     stray = [audits.finding(FindingKind.PHANTOM, 7)]
 
     rows = topics(frames(spark, audits.result([audits.good_partition(0), inside], stray=stray))).collect()
 
-    assert {row["what"]: row["phantom"] for row in rows} == {"orders:0": 0, "orders:1": 1, "orders:7": 1}
+    assert {row["what"]: row["phantom"] for row in rows} == {"orders:0": 0, "orders:1": 13, "orders:7": 1}
+    assert sum(row["lost"] for row in rows) == 3
 
 
 def test_comparison_has_both_sides_in_a_row(spark: SparkSession) -> None:

@@ -13,6 +13,7 @@ from onceover.audit.model import (
     Range,
     Reason,
     Side,
+    Unlisted,
     Unverifiable,
 )
 from onceover.audit.result import Area, AuditResult, Check, PartitionResult
@@ -62,6 +63,7 @@ def partition_result(
     unverifiable: Sequence[Unverifiable] = (),
     verified_to: int = 200,
     complete: bool = True,
+    unlisted: Sequence[Unlisted] = (),
 ) -> PartitionResult:
     """Return what was seen of a partition from offset 0 to ``source_to``."""
     return PartitionResult(
@@ -79,6 +81,7 @@ def partition_result(
         verified_to=verified_to,
         verified_timestamp_ms=STARTED_MS - 60_000 + verified_to,
         complete=complete,
+        unlisted=tuple(unlisted),
     )
 
 
@@ -100,6 +103,11 @@ def finding(kind: FindingKind, partition: int = 0, offset: int = 42) -> Finding:
         field="value" if kind is FindingKind.ALTERED else None,
         detail=f"{kind} by hand",
     )
+
+
+def more(kind: FindingKind, count: int, partition: int = 0) -> Unlisted:
+    """Return findings of a kind that are counted only."""
+    return Unlisted(kind, at(partition), at(partition), count)
 
 
 def stretch(reason: Reason, partition: int, begin: int, end: int) -> Unverifiable:

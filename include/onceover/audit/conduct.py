@@ -220,6 +220,7 @@ def _result(
         verified.source,
         verified.timestamp_ms,
         plan.complete,
+        tuple(each for piece in pieces if isinstance(piece, Opened) for each in piece.unlisted),
     )
     return Conducted(result, verified.target)
 
@@ -266,7 +267,8 @@ def _right(piece: First | Opened) -> bool:
         case Same():
             return piece.agrees
         case Opened():
-            return not piece.findings and all(each.reason in _DECIDED for each in piece.excused)
+            wrong = piece.findings or piece.unlisted
+            return not wrong and all(each.reason in _DECIDED for each in piece.excused)
         case Lapsed():
             return False
 

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator
 from onceover.audit.align import align
 from onceover.audit.claims import part
 from onceover.audit.digest import Running
+from onceover.audit.listing import listing
 from onceover.audit.model import Digest, Range, Reason, Side, Unverifiable
 from onceover.audit.record import Rec
 from onceover.audit.rehandled import Expected, Failed, Rehandling
-from onceover.audit.sides import MAX_FINDINGS, Sides
+from onceover.audit.sides import Sides
 from onceover.audit.sketch import sketch
 from onceover.audit.work import Lapsed, Opened, Same, Task
 from onceover.errors import Fatal
@@ -68,8 +69,8 @@ def open_handled(task: Task, sides: Sides) -> Opened | Lapsed:
         _digest(wanted(), span, Side.SOURCE),
         _digest(_held(task, sides, 0), span, Side.TARGET),
     )
-    findings = tuple(finding for finding, _ in zip(alignment.findings(), range(MAX_FINDINGS), strict=False))
-    return Opened(span, digests, findings, excused)
+    named = listing(span, alignment.findings(), sides.max_findings, alignment.counts)
+    return Opened(span, digests, named.findings, excused, named.unlisted)
 
 
 def _outcomes(task: Task, sides: Sides, span: Range) -> Iterator[Expected | Failed]:

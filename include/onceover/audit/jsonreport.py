@@ -53,7 +53,7 @@ def document(
                 for how in Compared
             },
         },
-        "findings": _findings(result.findings),
+        "findings": _findings(result),
         "unverifiable": _unverifiable(result.unverifiable),
         "partitions": [_partition(each) for each in result.partitions],
         "checks": _checks(result.checks),
@@ -76,7 +76,8 @@ def summary(told: Mapping[str, Any]) -> str:
     if told["verdict"] == FAILED:
         kinds = ", ".join(f"{count} {kind.lower()}" for kind, count in findings["by_kind"].items() if count)
         if findings["total"]:
-            return f"{findings['total']:,} records are not as they should be: {kinds}."
+            more = f" {findings['more']:,} of them are counted only." if findings["more"] else ""
+            return f"{findings['total']:,} records are not as they should be: {kinds}.{more}"
         broken = sorted({each["expected"] for each in told["expectations"] if each["answer"] == FAILED})
         return f"Not so: {'; '.join(broken)}."
     if told["verdict"] == UNVERIFIED:
@@ -91,12 +92,14 @@ def summary(told: Mapping[str, Any]) -> str:
     return f"{records:,} records{part} are the same on both sides, every one and in order."
 
 
-def _findings(findings: Sequence[Finding]) -> dict[str, Any]:
-    counts = Counter(str(each.kind) for each in findings)
+def _findings(result: AuditResult) -> dict[str, Any]:
+    counts = result.by_kind
+    listed = [_without_empty_payload(each) for each in result.findings[:MAX_LISTED]]
     return {
-        "total": len(findings),
+        "total": counts.total(),
         "by_kind": {str(kind): counts[str(kind)] for kind in FindingKind},
-        "listed": [_without_empty_payload(each) for each in findings[:MAX_LISTED]],
+        "listed": listed,
+        "more": counts.total() - len(listed),
     }
 
 
@@ -121,7 +124,7 @@ def _unverifiable(stretches: Sequence[Unverifiable]) -> dict[str, Any]:
 def _partition(result: PartitionResult) -> dict[str, Any]:
     return {
         **result.as_row(),
-        "by_kind": dict(Counter(str(each.kind) for each in result.findings)),
+        "by_kind": dict(result.by_kind),
         "at": sorted({each.source_offset for each in result.findings if each.source_offset is not None})[
             :MAX_LISTED
         ],

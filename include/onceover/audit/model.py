@@ -12,11 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from onceover.model import TopicPartition
 
 Row: TypeAlias = dict[str, Any]
+# How many findings a row of their table stands for.
+COUNT: Final = "findings"
 
 
 class Side(StrEnum):
@@ -229,6 +231,29 @@ class Finding:
             "payload": self.payload,
             **marks,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """Findings of one stretch that are counted, and no longer listed.
+
+    They keep the name that their own stretch gives them: only listed ones are matched with those elsewhere.
+
+    Args:
+        kind: what is wrong.
+        source: partition they are from; ``target`` the one they are, or should be, in.
+        count: how many there are beside the listed ones of this kind.
+    """
+
+    kind: FindingKind
+    source: TopicPartition
+    target: TopicPartition
+    count: int
+
+    def as_row(self) -> Row:
+        """Return them as columns: those of a finding, for the table of both, and how many they are."""
+        nameless = Finding(self.kind, self.source, None, self.target, None, detail="counted only")
+        return {**nameless.as_row(), COUNT: self.count}
 
 
 @dataclass(frozen=True, slots=True)

@@ -90,7 +90,8 @@ def _header(told: Mapping[str, Any]) -> str:
 
 def _sections(told: Mapping[str, Any]) -> Iterator[str]:
     if told["findings"]["total"]:
-        about = f"{parts.kinds(told)}. Each record by name."
+        which = "The first records by name." if told["findings"]["more"] else "Each record by name."
+        about = f"{parts.kinds(told)}. {which}"
         yield _section("What is not as it should be", about, parts.findings(told))
     legend = "".join(f'<span><i class="{kind}"></i>{text}</span>' for kind, text in _LEGEND)
     about = "One bar for each partition, from the first offset in scope to the last."

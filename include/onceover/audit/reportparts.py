@@ -129,7 +129,8 @@ def findings(told: Mapping[str, Any]) -> str:
         for each in listed[:MAX_ROWS]
     ]
     head = "<tr><th>what</th><th>on the source</th><th>on the target</th><th>differs</th><th></th></tr>"
-    return f"<table>{head}{''.join(rows)}</table>{_more(told['findings']['total'], MAX_ROWS, 'findings')}"
+    more = _more(len(listed), MAX_ROWS, "findings") + _counted_only(told["findings"]["more"])
+    return f"<table>{head}{''.join(rows)}</table>{more}"
 
 
 def _place(finding: Mapping[str, Any], side: str) -> str:
@@ -196,6 +197,10 @@ def kinds(told: Mapping[str, Any]) -> str:
 
 def _more(total: int, shown: int, what: str) -> str:
     return f"<p><small>{total - shown:,} more {what} are in the JSON.</small></p>" if total > shown else ""
+
+
+def _counted_only(count: int) -> str:
+    return f"<p><small>{count:,} more findings are counted, and listed nowhere.</small></p>" if count else ""
 
 
 def size_text(value: float) -> str:

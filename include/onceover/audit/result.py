@@ -5,11 +5,12 @@ Invariant: nothing here judges. Tables are plain rows; what they mean is said in
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from onceover.audit.model import Digest, Finding, Mode, Row, Side, Unverifiable
+from onceover.audit.model import COUNT, Digest, Finding, Mode, Row, Side, Unlisted, Unverifiable
 from onceover.model import TopicPartition
 
 
@@ -24,13 +25,14 @@ class PartitionResult:
         source_from: lower bound, fixed at the start; ``source_to`` the upper one, exclusive.
         target_from: lower bound on the target; ``target_to`` the upper one, exclusive.
         digests: two for each range, source first.
-        findings: every record that is not as it should be.
+        findings: every record that is not as it should be, up to a limit.
         unverifiable: what could not be compared.
         verified_before: the verified watermark when the audit began, -1 for none.
         verified_to: source offset up to which everything is proven now, exclusive; -1 for nothing.
             Never below ``verified_before``.
         verified_timestamp_ms: largest timestamp below ``verified_to``, -1 when unknown.
         complete: False when only a sample of the ranges was read.
+        unlisted: how many findings there are beside the listed ones.
     """
 
     source: TopicPartition
@@ -47,6 +49,15 @@ class PartitionResult:
     verified_to: int = -1
     verified_timestamp_ms: int = -1
     complete: bool = True
+    unlisted: tuple[Unlisted, ...] = ()
+
+    @property
+    def by_kind(self) -> Counter[str]:
+        """How many findings there are of each kind, listed or not."""
+        counts = Counter(str(each.kind) for each in self.findings)
+        for each in self.unlisted:
+            counts[str(each.kind)] += each.count
+        return counts
 
     def records(self, side: Side) -> int:
         """Return how many records were compared on ``side``."""
@@ -72,7 +83,7 @@ class PartitionResult:
             "target_records": self.records(Side.TARGET),
             "source_bytes": self.bytes(Side.SOURCE),
             "target_bytes": self.bytes(Side.TARGET),
-            "findings": len(self.findings),
+            "findings": self.by_kind.total(),
             "unverifiable": sum(each.offsets for each in self.unverifiable),
             "verified_before": self.verified_before,
             "verified_to": self.verified_to,
@@ -161,8 +172,16 @@ class AuditResult:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Every finding."""
+        """Every finding that is listed."""
         return tuple(each for result in self.partitions for each in result.findings) + self.stray
+
+    @property
+    def by_kind(self) -> Counter[str]:
+        """How many findings there are of each kind, listed or not."""
+        counts = Counter(str(each.kind) for each in self.stray)
+        for result in self.partitions:
+            counts.update(result.by_kind)
+        return counts
 
     @property
     def unverifiable(self) -> tuple[Unverifiable, ...]:
@@ -174,8 +193,9 @@ class AuditResult:
         return [digest.as_row() for result in self.partitions for digest in result.digests]
 
     def finding_rows(self) -> list[Row]:
-        """Return one row for each finding."""
-        return _rows(self.findings)
+        """Return one row for each finding that is listed, and one for those of a stretch that are counted."""
+        listed = [{**each.as_row(), COUNT: 1} for each in self.findings]
+        return listed + [each.as_row() for result in self.partitions for each in result.unlisted]
 
     def unverifiable_rows(self) -> list[Row]:
         """Return one row for each stretch that could not be compared."""
@@ -190,5 +210,5 @@ class AuditResult:
         return _rows(self.checks)
 
 
-def _rows(items: Iterable[Finding | Unverifiable | PartitionResult | Check]) -> list[Row]:
+def _rows(items: Iterable[Unverifiable | PartitionResult | Check]) -> list[Row]:
     return [item.as_row() for item in items]

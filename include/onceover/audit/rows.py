@@ -13,6 +13,7 @@ from uuid import UUID
 from onceover.audit.claims import Claim
 from onceover.audit.crossmatch import Sighting
 from onceover.audit.model import (
+    COUNT,
     Compared,
     Digest,
     Finding,
@@ -22,6 +23,7 @@ from onceover.audit.model import (
     Reason,
     Row,
     Side,
+    Unlisted,
     Unverifiable,
 )
 from onceover.audit.ranges import Hole
@@ -70,6 +72,16 @@ def finding_of(row: Mapping[str, Any]) -> Finding:
         row["payload"],
         row["source_mark"],
         row["target_mark"],
+    )
+
+
+def unlisted_of(row: Mapping[str, Any]) -> Unlisted:
+    """Return the findings that ``row`` counts."""
+    return Unlisted(
+        FindingKind(row["kind"]),
+        TopicPartition(row["source_topic"], row["source_partition"]),
+        TopicPartition(row["target_topic"], row["target_partition"]),
+        row[COUNT],
     )
 
 
@@ -128,6 +140,7 @@ def answer_row(answer: First) -> Row:
             row["digests"] = [digest.as_row() for digest in answer.digests]
             row["findings"] = [finding.as_row(marked=True) for finding in answer.findings]
             row["excused"] = [each.as_row() for each in answer.excused]
+            row["unlisted"] = [each.as_row() for each in answer.unlisted]
     return row
 
 
@@ -142,7 +155,8 @@ def answer_of(row: Mapping[str, Any]) -> First:
         return Same(span, source, target)
     findings = tuple(finding_of(each) for each in row["findings"])
     excused = tuple(unverifiable_of(each) for each in row["excused"])
-    return Opened(span, (source, target), findings, excused)
+    unlisted = tuple(unlisted_of(each) for each in row["unlisted"])
+    return Opened(span, (source, target), findings, excused, unlisted)
 
 
 def sighting_row(seen: Sighting) -> Row:

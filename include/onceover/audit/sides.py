@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     # Arrow takes a quarter of a second to load, which flows without a handler do not pay.
     from onceover.handlers.load import Handler
 
-# Of one stretch. Whoever copied more wrongly than this needs no longer list: the rest is counted.
+# Of one stretch, so that what a worker hands back is bounded. Whoever copied more wrongly than this needs no
+# longer list: the rest is counted.
 MAX_FINDINGS: Final = 10_000
 
 
@@ -30,11 +31,13 @@ class Sides:
 
     Args:
         handler: the flow's, loaded in this process; None where it has none.
+        max_findings: that are listed of one stretch; more are counted.
     """
 
     source: Cluster
     target: Cluster
     handler: Handler | None = None
+    max_findings: int = MAX_FINDINGS
 
     def cursor(self, task: Task, side: Side, span: Range) -> Cursor:
         """Return one side's records of a span."""

@@ -38,7 +38,7 @@ SCHEMAS: Final[Mapping[str, str]] = {
     "first_timestamp_ms bigint, last_timestamp_ms bigint, compared string",
     FINDINGS: "kind string, source_topic string, source_partition int, source_offset bigint, "
     "target_topic string, target_partition int, target_offset bigint, field string, detail string, "
-    "payload string",
+    "payload string, findings bigint",
     UNVERIFIABLE: "reason string, source_topic string, partition int, offset_from bigint, offset_to bigint, "
     "offsets bigint, message string",
     PARTITIONS: "source_topic string, partition int, target_topic string, target_partition int, mode string, "

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from uuid import UUID
 
 from onceover.audit.claims import Claim
-from onceover.audit.model import Digest, Finding, Range, Reason, Unverifiable
+from onceover.audit.model import Digest, Finding, Range, Reason, Unlisted, Unverifiable
 from onceover.audit.ranges import Hole
 
 # A task reads this much of its source at most: enough to make its start free, little enough that the
@@ -81,14 +81,16 @@ class Opened:
 
     Args:
         digests: of both sides, without what is excused.
-        findings: every record that is not as it should be.
+        findings: every record that is not as it should be, up to a limit.
         excused: records whose absence has a reason.
+        unlisted: how many findings there are beyond the limit.
     """
 
     range: Range
     digests: tuple[Digest, Digest]
     findings: tuple[Finding, ...]
     excused: tuple[Unverifiable, ...] = ()
+    unlisted: tuple[Unlisted, ...] = ()
 
 
 First: TypeAlias = Same | Lapsed | Opened

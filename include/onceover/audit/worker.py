@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
-from itertools import islice
 
 from onceover.audit.align import align
 from onceover.audit.batches import Unreadable
@@ -16,9 +15,10 @@ from onceover.audit.compare import compare
 from onceover.audit.crossmatch import Sighting
 from onceover.audit.digest import Running
 from onceover.audit.latest import LatestValues
+from onceover.audit.listing import listing
 from onceover.audit.model import Digest, Finding, FindingKind, Mode, Range, Reason, Side, Unverifiable
 from onceover.audit.reader import Gone
-from onceover.audit.sides import MAX_FINDINGS, Sides
+from onceover.audit.sides import Sides
 from onceover.audit.sketch import sketch
 from onceover.audit.work import First, Lapsed, Opened, Same, Task
 
@@ -92,7 +92,8 @@ def _opened(task: Task, span: Range, sides: Sides) -> Opened | Lapsed:
         latest = _latest(task, span, sides)
         findings = latest[Side.SOURCE].findings(latest[Side.TARGET], (span.source, span.target))
         digests = latest[Side.SOURCE].digest(span, Side.SOURCE), latest[Side.TARGET].digest(span, Side.TARGET)
-        return Opened(span, digests, tuple(islice(findings, MAX_FINDINGS)))
+        named = listing(span, findings, sides.max_findings)
+        return Opened(span, digests, named.findings, unlisted=named.unlisted)
     timed = not task.untimed
     alignment = align(
         sketch(sides.records(task, Side.SOURCE, span), timed=timed),
@@ -100,13 +101,17 @@ def _opened(task: Task, span: Range, sides: Sides) -> Opened | Lapsed:
         (span.source, span.target),
         aborted=sketch(sides.aborted(task, span), timed=timed),
     )
-    kept, excused = _excuse(task, span, alignment.findings())
+    excused: list[Unverifiable] = []
+    if task.holes or task.dead_letter:
+        named = listing(span, _kept(task, span, alignment.findings(), excused), sides.max_findings)
+    else:
+        named = listing(span, alignment.findings(), sides.max_findings, alignment.counts)
     without = {each.offset_from for each in excused}
     digests = (
         _digest(task, Side.SOURCE, span, sides, without),
         _digest(task, Side.TARGET, span, sides, ()),
     )
-    return Opened(span, digests, tuple(kept), tuple(excused))
+    return Opened(span, digests, named.findings, tuple(excused), named.unlisted)
 
 
 def _digest(task: Task, side: Side, span: Range, sides: Sides, without: Collection[int]) -> Digest:
@@ -117,19 +122,18 @@ def _digest(task: Task, side: Side, span: Range, sides: Sides, without: Collecti
     return running.digest(span, side)
 
 
-def _excuse(task: Task, span: Range, findings: Iterable[Finding]) -> tuple[list[Finding], list[Unverifiable]]:
-    """Part what is wrong from records whose absence was decided by a person or by the flow file."""
-    kept: list[Finding] = []
-    excused: list[Unverifiable] = []
+def _kept(
+    task: Task, span: Range, findings: Iterable[Finding], excused: list[Unverifiable]
+) -> Iterator[Finding]:
+    """Yield what is wrong; add records whose absence was decided by a person or by the flow file."""
     for finding in findings:
         reason, at = _decided(task, finding), finding.source_offset
         if reason is not None and at is not None:
             where = "the flow was told to go past it" if reason is Reason.SKIPPED else "it was diverted"
             text = f"offset {at} is not on the target: {where}"
             excused.append(Unverifiable(reason, span.source, at, at + 1, 1, text))
-        elif len(kept) < MAX_FINDINGS:
-            kept.append(finding)
-    return kept, excused
+        else:
+            yield finding
 
 
 def _decided(task: Task, finding: Finding) -> Reason | None:

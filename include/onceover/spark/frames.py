@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from onceover.audit import suites, tables
-from onceover.audit.model import FindingKind, Side
+from onceover.audit.model import COUNT, FindingKind, Side
 from onceover.audit.result import Area
 
 WHAT: Final = "what"
@@ -53,7 +53,8 @@ def topics(audited: Mapping[str, DataFrame]) -> DataFrame:
     """Return one row for each partition: findings by kind, and the offsets that nobody accounted for."""
     partitions = audited[tables.PARTITIONS]
     kinds: list[Any] = [str(kind) for kind in FindingKind]
-    counted = _placed(audited[tables.FINDINGS], partitions).groupBy(*_PARTITION).pivot("kind", kinds).count()
+    placed = _placed(audited[tables.FINDINGS], partitions)
+    counted = placed.groupBy(*_PARTITION).pivot("kind", kinds).agg(F.sum(COUNT))
     joined = partitions.join(counted, _PARTITION, "full_outer").join(unaccounted(audited), _PARTITION, "left")
     numbers = [F.coalesce(F.col(kind), F.lit(0)).cast("bigint").alias(kind.lower()) for kind in kinds]
     # Of a sample nobody claims that it covers everything: null is not judged.
@@ -100,6 +101,7 @@ def _placed(findings: DataFrame, partitions: DataFrame) -> DataFrame:
         F.coalesce("source_topic", "topic_there", "target_topic").alias("source_topic"),
         F.coalesce("source_partition", "partition_there", "target_partition").alias("partition"),
         "kind",
+        COUNT,
     )
 
 

@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from onceover.audit.bounds import Bounds
 from onceover.audit.conduct import Conducted, Plan, conduct, regions_of, sample
 from onceover.audit.crossmatch import Sighting
-from onceover.audit.model import Digest, Finding, FindingKind, Mode, Range, Reason, Side, Unverifiable
+from onceover.audit.model import (
+    Digest,
+    Finding,
+    FindingKind,
+    Mode,
+    Range,
+    Reason,
+    Side,
+    Unlisted,
+    Unverifiable,
+)
 from onceover.audit.rows import answer_of, answer_row, sighting_of, sighting_row, task_of, task_row
 from onceover.audit.watermark import Watermark
 from onceover.audit.work import First, Lapsed, Opened, Same, Task
@@ -69,7 +79,8 @@ class Scripted:
             both = answer(span, agrees=not self._found)
             findings = tuple(self._found.get(span.source_from, ()))
             excused = Unverifiable(Reason.SKIPPED, span.source, 1, 2, 1) if span.source_from == 90 else None
-            said = Opened(span, (both.source, both.target), findings, (excused,) if excused else ())
+            more = (Unlisted(FindingKind.LOST, *PAIR, 7),) if findings else ()
+            said = Opened(span, (both.source, both.target), findings, (excused,) if excused else (), more)
             assert answer_of(answer_row(said)) == said
             yield said
 
@@ -134,6 +145,7 @@ def test_watermark_stops_before_what_is_wrong_or_was_not_read() -> None:
     """What lies behind is proven only together with what lies before."""
     result, target = conducted(Scripted(wrong=[4], found={30: [finding()]}))
     assert (result.verified_to, target, len(result.findings)) == (30, 60, 1)
+    assert result.by_kind == {"LOST": 8}
     result, target = conducted(Scripted(lapsed=[2]))
     assert (result.verified_to, target) == (20, 40)
     assert [(gap.reason, gap.offset_from, gap.offset_to) for gap in result.unverifiable] == [

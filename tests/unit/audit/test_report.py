@@ -98,6 +98,34 @@ def test_lists_are_cut_and_counts_are_not(monkeypatch: pytest.MonkeyPatch) -> No
 
     assert len(document["findings"]["listed"]) == 3
     assert document["findings"]["total"] == len(FindingKind)
+    assert document["findings"]["more"] == len(FindingKind) - 3
+    assert f"{len(FindingKind) - 3} more findings are counted" in report.page(document)
+
+
+def test_findings_that_are_counted_only_are_in_every_number_and_said_to_be_more() -> None:
+    """A list that was cut where records were read must not pass for all there is."""
+    partition = audits.partition_result(
+        0,
+        audits.digests(0, 0, 200, target_records=99),
+        findings=[audits.finding(FindingKind.LOST), audits.finding(FindingKind.PHANTOM)],
+        unlisted=[audits.more(FindingKind.LOST, 12_000), audits.more(FindingKind.ALTERED, 5)],
+    )
+    document = told(audits.result([partition]), {"topics.lost"})
+
+    found = document["findings"]
+    assert (found["total"], len(found["listed"]), found["more"]) == (12_007, 2, 12_005)
+    assert {kind: count for kind, count in found["by_kind"].items() if count} == {
+        "LOST": 12_001,
+        "ALTERED": 5,
+        "PHANTOM": 1,
+    }
+    assert document["partitions"][0]["findings"] == 12_007
+    assert document["partitions"][0]["by_kind"]["LOST"] == 12_001
+    assert "12,007 records" in jsonreport.summary(document)
+    assert "12,005 of them are counted only." in jsonreport.summary(document)
+    page = report.page(document)
+    assert "12,005 more findings are counted, and listed nowhere." in page
+    assert "The first records by name." in page
 
 
 def test_payload_is_left_out_unless_it_was_asked_for() -> None:

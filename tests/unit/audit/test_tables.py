@@ -14,6 +14,7 @@ _RESULT = audits.result(
             0,
             audits.digests(0, 0, 200),
             findings=[audits.finding(FindingKind.LOST)],
+            unlisted=[audits.more(FindingKind.LOST, 7)],
             unverifiable=[audits.stretch(Reason.RETENTION, 0, 0, 10)],
         )
     ]
