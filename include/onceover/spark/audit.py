@@ -26,7 +26,7 @@ from onceover.audit.rows import answer_of, sighting_of, task_row
 from onceover.audit.survey import Survey
 from onceover.audit.work import First, Lapsed, Opened, Same, Task
 from onceover.config.flowfile import Flow
-from onceover.config.load import load_flow
+from onceover.config.load import load_flow, run_dir
 from onceover.errors import OnceoverError, Retriable
 from onceover.logs import configure
 from onceover.spark.auditwork import (
@@ -47,10 +47,10 @@ from onceover.wiring.audit import (
     audit_content,
     examine_claims,
     keep_verified,
-    new_run,
     prepare,
     show_payload,
 )
+from onceover.wiring.auditruns import FOLDER, run_folder
 from onceover.wiring.flows import open_clusters
 
 log = logging.getLogger(__name__)
@@ -208,9 +208,9 @@ def main(argv: Sequence[str]) -> int:
     exit_code = 1
     try:
         flow = load_flow(args.flow)
-        home = new_run(flow)
         wish = AuditWish(tuple(args.topics), args.since, args.sample, args.show_payload)
-        document, exit_code = _with_spark(Audit(flow, wish, home, args.html or home / "report.html"))
+        with run_folder(run_dir(flow) / FOLDER) as home:
+            document, exit_code = _with_spark(Audit(flow, wish, home, args.html or home / "report.html"))
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
         exit_code = error.exit_code

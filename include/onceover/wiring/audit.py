@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-import secrets
-import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from onceover.audit.bounds import not_taken_in
@@ -38,8 +35,6 @@ from onceover.wiring.treatments import dead_letter_of
 
 WATERMARK: Final = "watermark"
 START: Final = "start"
-FOLDER: Final = "audit"
-_KEEP_RUNS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +113,6 @@ class Content:
     def partitions(self) -> tuple[PartitionResult, ...]:
         """The partitions' results."""
         return tuple(each.result for each in self.conducted)
-
-
-def new_run(flow: Flow) -> Path:
-    """Make a folder for the files of one audit, and remove those of old ones."""
-    folder = run_dir(flow) / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    for old in sorted(path for path in folder.iterdir() if path.is_dir())[: 1 - _KEEP_RUNS]:
-        shutil.rmtree(old)
-    made = folder / f"{stamp}-{secrets.token_hex(3)}"
-    made.mkdir()
-    return made
 
 
 def prepare(flow: Flow, source: Cluster, target: Cluster, wish: AuditWish) -> Prepared:

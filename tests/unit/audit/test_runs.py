@@ -1,0 +1,61 @@
+"""The folders of audits: what is evidence stays, what is empty goes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onceover.wiring.auditruns import run_folder
+
+
+def earlier(runs: Path, count: int) -> list[Path]:
+    """Make the folders of audits of another year, each with a report."""
+    made = [runs / f"20200101T0000{number:02d}Z-abcdef" for number in range(count)]
+    for folder in made:
+        folder.mkdir(parents=True)
+        (folder / "report.html").write_text("evidence")
+    return made
+
+
+def write_and_fail(runs: Path) -> None:
+    """Run an audit that fails late."""
+    with run_folder(runs) as home:
+        (home / "data_docs").mkdir()
+        raise ValueError("late")
+
+
+def test_audit_that_fails_before_it_writes_leaves_nothing(tmp_path: Path) -> None:
+    """However it ends, and however often: the evidence of real ones stays."""
+    kept = earlier(tmp_path, 9)
+    for error in [ValueError, KeyboardInterrupt] * 10:
+        with pytest.raises(error), run_folder(tmp_path):
+            raise error
+    assert sorted(tmp_path.iterdir()) == kept
+
+
+def test_what_was_written_before_a_failure_stays(tmp_path: Path) -> None:
+    """It is what one looks at to find out why."""
+    with pytest.raises(ValueError, match="late"):
+        write_and_fail(tmp_path / "audit")
+    (home,) = (tmp_path / "audit").iterdir()
+    assert [each.name for each in home.iterdir()] == ["data_docs"]
+
+
+def test_ten_audits_are_kept_and_the_oldest_go_first(tmp_path: Path) -> None:
+    """The one that is made now is the tenth."""
+    old = earlier(tmp_path, 12)
+    with run_folder(tmp_path) as home:
+        (home / "report.html").write_text("new")
+    assert sorted(tmp_path.iterdir()) == [*old[3:], home]
+
+
+def test_empty_folder_makes_no_room_and_goes_with_what_is_older_than_all_kept(tmp_path: Path) -> None:
+    """Those of killed audits, old and new, and the one of an audit that runs now."""
+    old = earlier(tmp_path, 10)
+    long_gone, running = tmp_path / "20200101T000000Z-ffffff", tmp_path / "20300101T000000Z-ffffff"
+    long_gone.mkdir()
+    running.mkdir()
+    with run_folder(tmp_path) as home:
+        (home / "report.html").write_text("new")
+    assert sorted(tmp_path.iterdir()) == [*old[1:], home, running]
