@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +253,23 @@ def spark_audit(home: Path, flow: Path, *arguments: str) -> tuple[int, dict[str,
     return run_cli(home, "audit", str(flow), *arguments, timeout_s=2 * START_S)
 
 
+def on_terminal(home: Path, *arguments: str) -> str:
+    """Run a command with a terminal as its standard error; return what that shows."""
+    ours, theirs = os.openpty()
+    command = [sys.executable, "-m", "onceover.cli.main", *arguments]
+    environment = {**os.environ, "ONCEOVER_HOME": str(home)}
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        with subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=theirs) as child:
+            os.close(theirs)
+            shown = b""
+            # Linux tells of the other end's last close with EIO.
+            with suppress(OSError):
+                while part := screen.read(1 << 12):
+                    shown += part
+        assert child.returncode == 0, shown
+    return shown.decode()
+
+
 @pytest.mark.timeout(600)
 def test_command_names_what_is_wrong_since_the_watermark(replica: Replica, tmp_path: Path) -> None:
     """Through spark-submit: FAIL, exit code 1, with the record, the report and the Data Docs."""
@@ -283,6 +304,11 @@ def test_command_passes_everything_and_a_sample_through_spark(replica: Replica, 
     code, document = spark_audit(tmp_path, replica.flow.path, "--full")
     assert (code, document["verdict"], document["complete"]) == (0, "PASS", True), document
     assert document["records"] == {"source": copied.records, "target": copied.records}
+
+    shown = on_terminal(tmp_path, "audit", str(replica.flow.path), "--full")
+    assert "comparing: 0 of 3 ranges" in shown
+    assert "judging" in shown
+    assert list((tmp_path / replica.flow.watch.flow.flow / "log").glob("*.progress")) == []
 
     code, document = spark_audit(tmp_path, replica.flow.path, "--full", "--sample", "2")
     assert (code, document["ranges"]["compared"]) == (0, 3), document

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ from onceover.cli.replicate import job_result
 from onceover.config.load import load_flow, run_dir
 from onceover.embed.processes import ChildProcess
 from onceover.errors import UsageError
+from onceover.spark.auditprogress import progress_line
 from onceover.spark.submit import AuditOptions, SparkJob, audit_job
 
 _EXAMPLES: Final = """examples:
@@ -70,19 +72,60 @@ def run(args: argparse.Namespace) -> CommandResult:
     if args.full and args.since != "watermark":
         raise UsageError("--full and --since exclude each other", seen=f"--since {args.since}")
     flow = load_flow(args.flow)
+    logs = run_dir(flow) / "log"
+    # Quiet in a pipe and for machines.
+    show = sys.stderr.isatty() and not args.json
     options = AuditOptions(
         topics=tuple(args.topics),
         since="start" if args.full else args.since,
         sample=args.sample,
         show_payload=args.show_payload,
         html=args.report,
+        progress=logs / f"audit-{os.getpid()}.progress" if show else None,
     )
-    document = _execute(audit_job(flow, options, master=args.master), run_dir(flow) / "log" / "audit.log")
+    display = _Display(flow.flow, options.progress)
+    document = _execute(audit_job(flow, options, master=args.master), logs / "audit.log", display)
     text = f"{document['verdict']}: {summary(document)}\n  report  {document['report']}"
     return CommandResult(document, text, document["exit"])
 
 
-def _execute(job: SparkJob, log_path: Path) -> dict[str, Any]:
+class _Display:
+    """Shows on a terminal what the driver is doing: one line, which goes at the end.
+
+    Args:
+        flow: its name.
+        progress: where the driver says it; None shows nothing.
+    """
+
+    def __init__(self, flow: str, progress: Path | None) -> None:
+        self._flow = flow
+        self._progress = progress
+        self._shown = ""
+
+    def show(self) -> None:
+        """Show what is new."""
+        if self._progress is None:
+            return
+        line = f"{self._flow}: {progress_line(self._progress) or 'starting Spark'}"
+        if line != self._shown:
+            self._write(line)
+
+    def end(self) -> None:
+        """Leave an empty line, and no file."""
+        if self._progress is not None:
+            self._write("")
+            sys.stderr.write("\r")
+            sys.stderr.flush()
+            for left in (self._progress, self._progress.with_suffix(".new")):
+                left.unlink(missing_ok=True)
+
+    def _write(self, line: str) -> None:
+        sys.stderr.write(f"\r{line.ljust(len(self._shown))}")
+        sys.stderr.flush()
+        self._shown = line
+
+
+def _execute(job: SparkJob, log_path: Path, display: _Display) -> dict[str, Any]:
     log_path.parent.mkdir(parents=True, exist_ok=True)
     job.report.unlink(missing_ok=True)
     child = ChildProcess.start(
@@ -96,8 +139,10 @@ def _execute(job: SparkJob, log_path: Path) -> dict[str, Any]:
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         while child.alive:
+            display.show()
             time.sleep(_POLL_S)
     finally:
         signal.signal(signal.SIGTERM, previous)
         child.stop()
+        display.end()
     return job_result(job.report, child, log_path)

@@ -11,8 +11,9 @@ import json
 import logging
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -29,6 +30,7 @@ from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.errors import OnceoverError, Retriable
 from onceover.logs import configure
+from onceover.spark.auditprogress import Progress
 from onceover.spark.auditwork import (
     ANSWER,
     ANSWER_DDL,
@@ -54,6 +56,11 @@ from onceover.wiring.auditruns import FOLDER, run_folder
 from onceover.wiring.flows import open_clusters
 
 log = logging.getLogger(__name__)
+_DOING: Final = {
+    Step.COMPARE: "comparing",
+    Step.OPEN: "naming what differs",
+    Step.SEEK: "looking for strange records on the source",
+}
 
 
 class SparkWorkers:
@@ -63,14 +70,16 @@ class SparkWorkers:
         spark: a session.
         flow: whose clusters are read.
         survey: whose clusters, by id, are meant.
+        progress: is told how many ranges are done.
 
     Attributes:
         reading: when the first worker began to compare ranges, and when the last one had done so, in ms
             since 1970; empty before.
     """
 
-    def __init__(self, spark: SparkSession, flow: Flow, survey: Survey) -> None:
+    def __init__(self, spark: SparkSession, flow: Flow, survey: Survey, progress: Progress) -> None:
         self.reading: dict[str, int] = {}
+        self._progress = progress
         self._spark = spark
         self._flow = flow
         self._ids = survey.ids
@@ -100,8 +109,11 @@ class SparkWorkers:
     def _rows(self, work: Sequence[Task], job: Job) -> list[SparkRow]:
         rows = [(number, json.dumps(task_row(task))) for number, task in enumerate(work)]
         frame = self._spark.createDataFrame(rows, TASKS_DDL).repartitionById(len(rows), TASK)
-        # Small: one row for each range, which is tens of megabytes of the logs.
-        return frame.mapInArrow(job, ANSWER_DDL).collect()
+        done = self._spark.sparkContext.accumulator(0)
+        total = sum(len(task.ranges) for task in work)
+        with self._progress.counting(_DOING[job.step], total, lambda: done.value):
+            # Small: one row for each range, which is tens of megabytes of the logs.
+            return frame.mapInArrow(replace(job, done=done), ANSWER_DDL).collect()
 
 
 def _answer(row: SparkRow) -> First | Opened:
@@ -116,13 +128,15 @@ class Audit:
         wish: how much of it.
         home: folder of this audit's files.
         html: where the report is written.
+        progress: is told what is being done.
     """
 
-    def __init__(self, flow: Flow, wish: AuditWish, home: Path, html: Path) -> None:
+    def __init__(self, flow: Flow, wish: AuditWish, home: Path, html: Path, progress: Progress) -> None:
         self._flow = flow
         self._wish = wish
         self._home = home
         self._html = html
+        self._progress = progress
 
     def execute(self, spark: SparkSession) -> tuple[dict[str, Any], int]:
         """Compare, judge, report, keep what was proven; return the document and the exit code.
@@ -132,11 +146,13 @@ class Audit:
         """
         source, target = open_clusters(self._flow)
         with source, target:
+            self._progress.tell("fixing the bounds")
             plan = prepare(self._flow, source, target, self._wish)
             log.info("bounds of %d partitions are fixed", len(plan.plans))
-            workers = SparkWorkers(spark, self._flow, plan.survey)
+            workers = SparkWorkers(spark, self._flow, plan.survey, self._progress)
             content = audit_content(plan, workers)
             log.info("content is compared")
+            self._progress.tell("checking what the flow says of its work")
             if self._wish.show_payload:
                 content = show_payload(source, target, content)
             examined = examine_claims(self._flow, source, target, content)
@@ -149,6 +165,7 @@ class Audit:
                 content.partitions + content.beside,
                 examined.checks,
             )
+            self._progress.tell("judging")
             quality = judge(spark, _frames(spark, result), self._home)
             log.info("verdict: %s", quality.verdict)
             # After the verdict: an audit that cannot be judged has proven nothing.
@@ -194,6 +211,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--show-payload", action="store_true")
     parser.add_argument("--report", required=True, type=Path)
     parser.add_argument("--html", type=Path)
+    parser.add_argument("--progress", type=Path)
     return parser
 
 
@@ -210,7 +228,8 @@ def main(argv: Sequence[str]) -> int:
         flow = load_flow(args.flow)
         wish = AuditWish(tuple(args.topics), args.since, args.sample, args.show_payload)
         with run_folder(run_dir(flow) / FOLDER) as home:
-            document, exit_code = _with_spark(Audit(flow, wish, home, args.html or home / "report.html"))
+            html, progress = args.html or home / "report.html", Progress(args.progress)
+            document, exit_code = _with_spark(Audit(flow, wish, home, html, progress))
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
         exit_code = error.exit_code

@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final
 
 import pyarrow as pa
+from pyspark.accumulators import Accumulator
 
 from onceover.audit.model import Row
 from onceover.audit.rows import answer_row, sighting_row, task_of
@@ -52,12 +53,14 @@ class Job:
         ids: the cluster ids of source and target; others are refused.
         step: what is done with each task.
         contents: what is looked for.
+        done: counts the ranges of the tasks that are done.
     """
 
     flow: Flow
     ids: tuple[str, str]
     step: Step
     contents: frozenset[int] = frozenset()
+    done: Accumulator[int] | None = None
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work through the tasks of one Spark partition; yield an answer as soon as it is known."""
@@ -68,10 +71,12 @@ class Job:
         with source, target:
             for batch in batches:
                 for text in batch.column(WORK).to_pylist():
-                    began_ms = _now_ms()
-                    for row in self._answers(task_of(json.loads(text)), sides):
+                    task, began_ms = task_of(json.loads(text)), _now_ms()
+                    for row in self._answers(task, sides):
                         answer = {ANSWER: json.dumps(row), BEGAN_MS: began_ms, ENDED_MS: _now_ms()}
                         yield pa.RecordBatch.from_pylist([answer], _ANSWER)
+                    if self.done is not None:
+                        self.done.add(len(task.ranges))
 
     def _answers(self, task: Task, sides: Sides) -> Iterator[Row]:
         match self.step:

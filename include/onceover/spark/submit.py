@@ -94,6 +94,7 @@ class AuditOptions:
         sample: how many ranges to read; None for all.
         show_payload: findings carry keys and values.
         html: where the report goes; None for the audit's own folder.
+        progress: where the driver says how far it is; None when nobody looks.
     """
 
     topics: Sequence[str] = ()
@@ -101,6 +102,7 @@ class AuditOptions:
     sample: int | None = None
     show_payload: bool = False
     html: Path | None = None
+    progress: Path | None = None
 
     def arguments(self) -> list[str]:
         """Return them as the application's arguments."""
@@ -109,6 +111,7 @@ class AuditOptions:
         found += [] if self.sample is None else ["--sample", str(self.sample)]
         found += ["--show-payload"] if self.show_payload else []
         found += [] if self.html is None else ["--html", str(self.html.absolute())]
+        found += [] if self.progress is None else ["--progress", str(self.progress.absolute())]
         return found
 
 
