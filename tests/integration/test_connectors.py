@@ -50,7 +50,7 @@ def test_a_migrated_connector_goes_on_where_it_was(start: Start, kind: str) -> N
     planned = case.tool.plan(case.name)
     assert planned.code == 0 and planned.document["changes"]
     assert "offsets.storage.topic" not in case.connect.config(case.name)
-    keys = set(case.connect.offsets(case.name).values)
+    keys = set(case.connect.await_offsets(case.name).values)
     assert all(list(json.loads(key)[1]) == FIELDS[kind].split(",") for key in keys)
 
     assert case.migrate().code == 0
@@ -67,7 +67,13 @@ def test_a_migrated_connector_goes_on_where_it_was(start: Start, kind: str) -> N
     assert case.tool.verify(case.name).code == 0
 
 
-@pytest.mark.parametrize("step", [StepName.COPY_COMMIT, StepName.CONFIGURED], ids=lambda step: step.name)
+@pytest.mark.parametrize(
+    "step",
+    [
+        pytest.param(StepName.COPY_COMMIT, id="COPY_COMMIT"),
+        pytest.param(StepName.CONFIGURED, id="CONFIGURED", marks=pytest.mark.soak),
+    ],
+)
 def test_killed_in_the_middle_it_converges(start: Start, step: StepName) -> None:
     """Before the copy is committed, and before the resume: the next run ends what it began."""
     case = start()

@@ -112,6 +112,7 @@ def test_everything_that_can_be_wrong_is_named_with_its_numbers(spark: SparkSess
     assert found["groups.skipped"].numbers[0]["skipped"] == 3
 
 
+@pytest.mark.soak
 def test_nothing_and_what_cannot_be_evaluated_are_unverifiable(spark: SparkSession, tmp_path: Path) -> None:
     """Empty tables meet every expectation about rows; a rule that raises an exception was not met."""
     given = frames(spark, audits.result([], []))

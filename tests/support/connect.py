@@ -253,6 +253,16 @@ class Connect:
 
         return wait_until(enough, TIMEOUT_S, f"{least} records in each partition of {topic}", poll_s=0.3)
 
+    def await_offsets(self, connector: str, partitions: int = 2) -> Offsets:
+        """Wait until every partition has an offset in the global topic: without exactly-once they are
+        written behind the records, once an ``offset.flush.interval.ms``."""
+
+        def flushed() -> Offsets | None:
+            offsets = self.offsets(connector)
+            return offsets if len(offsets.values) >= partitions else None
+
+        return wait_until(flushed, TIMEOUT_S, f"{partitions} offsets of {connector}", poll_s=0.3)
+
     def await_more(self, topic: str, more: int = 20, partitions: int = 2) -> dict[int, list[int]]:
         """Wait until every partition holds ``more`` records than now."""
         now = self.numbers(topic, partitions)
