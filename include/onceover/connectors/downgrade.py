@@ -42,7 +42,7 @@ class HardRun(OnwardRun):
             self._take_snapshot()
             self.tell(f"writing {len(self.manifest.values)} offsets to {self.landing.topic}")
             self.overwrite(self.context.access.return_sites(self.view.state.config), self.manifest.values)
-            self.note("copy", "overwrite offsets", "remove offsets")
+            self.note_landing("copy", "overwrite offsets", "remove offsets")
             self.check_unchanged(self.own, self.context.access.rest.config(self.name))
             self.tell("configuring the global topic")
             self.configure(None)
@@ -86,7 +86,7 @@ class SoftRun(OnwardRun):
         self.note("snapshot")
         reached(StepName.SETTLE)
         self.overwrite([self.landing], self.manifest.values)
-        self.note("settle", "settle offsets")
+        self.note_landing("settle", "settle offsets")
         return ConnectorOutcome(
             self.name,
             Outcome.DONE,

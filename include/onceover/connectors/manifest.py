@@ -43,6 +43,8 @@ class Manifest:
         offsets: the raw values by key; None before the snapshot. Stale keys have the value None.
         end_offsets: how far each partition was read for it.
         isolation: how.
+        landed: the end of each partition of the topic that the connector goes on in, when the offsets were
+            there: what it writes itself comes after it. Empty before.
         steps: what was done, with the time of each.
         finished: nothing is left to do.
     """
@@ -61,6 +63,7 @@ class Manifest:
     offsets: Mapping[bytes, bytes | None] | None = None
     end_offsets: Mapping[int, int] = field(default_factory=dict)
     isolation: str = ""
+    landed: Mapping[int, int] = field(default_factory=dict)
     steps: tuple[tuple[str, int], ...] = ()
     finished: bool = False
 
@@ -120,6 +123,14 @@ class Manifest:
             isolation=str(snapshot.isolation),
         )
 
+    def with_landing(self, ends: Mapping[int, int]) -> Manifest:
+        """Return it with where the connector's own records will begin."""
+        return replace(self, landed=dict(ends))
+
+    def has_step(self, step: str) -> bool:
+        """Tell whether a step was done."""
+        return any(name == step for name, _ in self.steps)
+
     def with_step(self, step: str, *, finished: bool = False) -> Manifest:
         """Return it with one more step done."""
         return replace(self, steps=(*self.steps, (step, now_ms())), finished=finished)
@@ -145,7 +156,8 @@ class Manifest:
             if version != _VERSION:
                 raise ValueError(f"version {version} is not known")
             pairs = document.pop("offsets")
-            document["end_offsets"] = {int(k): v for k, v in document["end_offsets"].items()}
+            for name in ("end_offsets", "landed"):
+                document[name] = {int(k): v for k, v in document.get(name, {}).items()}
             document["steps"] = tuple((name, at_ms) for name, at_ms in document["steps"])
             found = cls(**document, offsets=None if pairs is None else dict(map(_unpair, pairs)))
         except (KeyError, TypeError, AttributeError) as error:
@@ -188,6 +200,15 @@ class ManifestStore:
                 where=str(path),
                 resolve="move the file away: the next run begins anew from what is on the clusters",
             ) from error
+
+    def owes(self, connector: str, operation: str) -> bool:
+        """Tell whether the newest run has not come to its end; one whose manifest is damaged may not have."""
+        try:
+            found = self.load(connector, operation)
+        except NeedsOperator:
+            # Whoever goes on with this connector is told; the others are not kept from it.
+            return True
+        return found is not None and not found.finished
 
     def save(self, manifest: Manifest) -> None:
         """Write a manifest durably in place of the same run's; another run's is kept beside it.

@@ -102,6 +102,7 @@ class MigrationRun(OnwardRun):
     def _verify(self) -> None:
         view = self.context.observer.topic_view(self.own, OWN_PATIENCE_S)
         check_copy(self.manifest.values, view.scan, self.name, view.policy)
+        self.note_landing("verify")
 
 
 def migration_manifest(view: ConnectorView, found: Manifest | None) -> Manifest:

@@ -8,9 +8,9 @@ from onceover.connectors.access import Site
 from onceover.connectors.lifecycle import TaskFailed
 from onceover.connectors.model import ConnectorOutcome, Outcome
 from onceover.connectors.planning import named
-from onceover.connectors.restore import restore
+from onceover.connectors.restore import WENT_ON, restore
 from onceover.connectors.run import Run
-from onceover.connectors.watching import Progress
+from onceover.connectors.watching import Course, Progress
 
 
 class OnwardRun(Run):
@@ -29,33 +29,45 @@ class OnwardRun(Run):
             NeedsOperator: WENT_ON_ELSEWHERE, it went back and forth; it is stopped.
             Retriable: the workers did not resume it in time.
         """
-        if self._is_stopped():
+        # Of a killed run that was writing offsets back.
+        self.end_own_transactions(self.landing)
+        stopped = self._is_stopped()
+        course = self._course(stopped=stopped)
+        if stopped:
             # Of an interrupted run: whatever happened since, nothing may have gone back.
-            before = self._progress()
+            before = course.look()
             if before.back:
                 return restore(self, before)
         try:
-            progress = self._resumed()
+            progress = self._resumed(course)
         except TaskFailed:
             self.tell("it has failed: stopping it")
             self.lifecycle.stop(self.name)
-            progress = self._progress()
+            progress = course.look()
             if not progress.back:
                 raise
         return self._judge(progress)
 
-    def _resumed(self) -> Progress | None:
+    def _course(self, *, stopped: bool) -> Course:
+        site = self.landing
+        if self.manifest.has_step(WENT_ON) and not stopped:
+            # Only a person has resumed it since: where it went on from then is what the person decided.
+            decided = self.context.access.scan(site)
+            return self.course(site, decided.snapshot(self.name).offsets, decided.end_offsets)
+        return self.course(site, self.manifest.values, self.manifest.landed)
+
+    def note_landing(self, step: str, *kinds: str) -> None:
+        """Write down as done that the offsets are where the connector goes on, and where it will write."""
+        self.manifest = self.manifest.with_landing(self.context.access.scan(self.landing).end_offsets)
+        self.note(step, *kinds)
+
+    def _resumed(self, course: Course) -> Progress | None:
         if self._is_stopped() and not self.resume():
             return None
-        return self.watch(self.landing)
+        return self.watch(course)
 
     def _is_stopped(self) -> bool:
         return self.context.access.rest.state(self.name).is_stopped
-
-    def _progress(self) -> Progress:
-        site = self.landing
-        scan = self.context.access.scan(site)
-        return Progress.between(self.manifest.values, scan.snapshot(self.name))
 
     def _judge(self, progress: Progress | None) -> ConnectorOutcome:
         where = f"its offsets are in {self.landing.topic}"

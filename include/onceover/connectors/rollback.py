@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from onceover.connectors.access import ConnectAccess, Site
 from onceover.connectors.model import RUNNING, ConnectorOutcome, Outcome
-from onceover.connectors.run import Run
+from onceover.connectors.run import MIGRATE, Run
 from onceover.connectors.steps import StepName, reached
 
 
@@ -16,7 +17,9 @@ class RollbackRun(Run):
         Raises:
             OnceoverError: what ended it; run again.
         """
-        rest, former = self.context.access.rest, self.manifest.former
+        access, former = self.context.access, self.manifest.former
+        rest = access.rest
+        self.end_own_transactions(*self._written(access))
         if rest.state(self.name).offsets_topic != former:
             reached(StepName.ROLLBACK)
             self.tell(f"configuring {former or 'the global topic'}")
@@ -25,3 +28,9 @@ class RollbackRun(Run):
         runs = resumed or rest.state(self.name).state == RUNNING
         doing = "runs" if runs else f"is {self.manifest.initial_state}"
         return self.finish(Outcome.DONE, f"as before the run: it {doing}, with its former configuration")
+
+    def _written(self, access: ConnectAccess) -> list[Site]:
+        """Return where the run may have left a transaction open, at which the tasks' start would stumble."""
+        config = self.view.state.config
+        own = access.own_site(config, self.view.topic)
+        return [own] if self.manifest.operation == MIGRATE else [own, *access.return_sites(config)]

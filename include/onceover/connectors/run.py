@@ -20,15 +20,14 @@ from onceover.connectors.model import (
     ConnectorState,
     Isolation,
     Outcome,
-    Snapshot,
     WorkerFacts,
 )
 from onceover.connectors.rights import needing
-from onceover.connectors.scan import Scan
+from onceover.connectors.scan import Scan, records_since
 from onceover.connectors.settings import Wish
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.view import ConnectorView, Observer
-from onceover.connectors.watching import Progress, watch
+from onceover.connectors.watching import Course, Progress, watch
 from onceover.connectors.write import write_in_transaction, write_plainly
 from onceover.engine.leader import fence
 from onceover.errors import NeedsOperator
@@ -131,6 +130,8 @@ class Run:
             NeedsOperator: somebody writes although it is stopped, and nothing can fence it.
             UsageError: a right is missing.
         """
+        config = self.view.state.config
+        self.end_own_transactions(self.context.access.own_site(config, self.view.topic))
         self.tell("stopping")
         self.lifecycle.stop(self.name, self._fence if self.view.fence_ids else None)
         self.note("stop", "stop")
@@ -145,6 +146,18 @@ class Run:
             reached(StepName.FENCE)
             with needing(cluster.config, "WRITE", f"transactional id {transactional_id}"):
                 fence(cluster, transactional_id)
+
+    def end_own_transactions(self, *sites: Site) -> None:
+        """Abort what a killed run of ours left open where these are; one that still lives is fenced.
+
+        Whoever reads to the end would wait for it until the broker aborts it, a minute later; tasks that
+        start meanwhile would begin at zero. Readers of uncommitted records wait for nothing.
+        """
+        own_id = self.context.access.own_id(self.name)
+        waiting = [site.cluster for site in sites if site.isolation is Isolation.READ_COMMITTED]
+        for cluster in {id(each): each for each in waiting}.values():
+            with needing(cluster.config, "WRITE", f"transactional id {own_id}"):
+                fence(cluster, own_id)
 
     def settled_scan(self, site: Site) -> Scan:
         """Read a topic once nobody can write a connector's offsets any more.
@@ -206,6 +219,7 @@ class Run:
         """
         access = self.context.access
         for site in sites:
+            self.end_own_transactions(site)
             scan = self.context.access.scan(site)
             entries = overwrite_entries(values, scan, self.name)
             if entries:
@@ -244,15 +258,21 @@ class Run:
         self.note("resume", "resume")
         return initial == RUNNING
 
-    def watch(self, site: Site) -> Progress:
-        """Compare the connector's offsets with the manifest's for some time."""
+    def course(self, site: Site, values: Mapping[bytes, bytes], since: Mapping[int, int]) -> Course:
+        """Return the course of the connector's offsets from ``values`` at ``since`` on."""
+        return Course(
+            self.name,
+            values,
+            lambda: self.context.access.scan(site),
+            lambda starts, scan: records_since(site.cluster, starts, scan),
+            since,
+        )
+
+    def watch(self, course: Course) -> Progress:
+        """Follow the connector's offsets for some time."""
         seconds = self.context.watch_s
         self.tell(f"watching its offsets for at most {seconds:g} s")
-
-        def look() -> Snapshot:
-            return self.context.access.scan(site).snapshot(self.name)
-
-        return watch(self.manifest.values, look, self._states, seconds)
+        return watch(course.look, self._states, seconds)
 
     def _states(self) -> list[ConnectorState]:
         states = self.lifecycle.states(self.name)

@@ -152,6 +152,18 @@ def scan_topic(
     )
 
 
+def records_since(cluster: Cluster, starts: Mapping[int, int], scan: Scan) -> Iterator[RawOffset]:
+    """Yield every record from ``starts`` to the end of a scan, as its reader sees it, partition by partition.
+
+    Raises:
+        Retriable: a broker is away.
+    """
+    ends = {TopicPartition(scan.topic, number): end for number, end in scan.end_offsets.items()}
+    earliest = cluster.retry(lambda: cluster.list_offsets(list(ends), calls.EARLIEST))
+    later = {tp: max(earliest[tp], starts.get(tp.partition, 0)) for tp in ends}
+    return _records(cluster, later, ends, scan.isolation)
+
+
 def _continues(since: Scan, info: TopicInfo, ends: Mapping[TopicPartition, int]) -> bool:
     """Tell whether a scan is of the same log, and this log has not become shorter."""
     return since.topic_id == info.topic_id and all(

@@ -1,14 +1,19 @@
-"""Whether a connector goes on where it was: its offsets, compared with those of the manifest."""
+"""Whether a connector goes on where it was: every offset that it writes, compared with the one before.
+
+Invariant: the last values alone never prove it. A connector that begins at zero and is quick has overtaken
+its old offset by the next look; among the records that it wrote the lower ones are still there.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onceover.connectors.keys import Moved, compare
-from onceover.connectors.model import ConnectorState, Snapshot
+from onceover.connectors.keys import Moved, compare, parse_key
+from onceover.connectors.model import ConnectorState, RawOffset, Snapshot
+from onceover.connectors.scan import Scan
 from onceover.connectors.steps import StepName, reached
 from onceover.errors import Retriable
 from onceover.kafka.backoff import Deadline
@@ -23,19 +28,22 @@ class Progress:
     Args:
         moved: by key of the manifest.
         fresh: keys that the manifest does not have.
+        fallen: keys, of the manifest or fresh, that went back on the way to what they are now.
     """
 
     moved: Mapping[bytes, Moved]
     fresh: frozenset[bytes]
+    fallen: frozenset[bytes] = frozenset()
 
     @classmethod
-    def between(cls, values: Mapping[bytes, bytes], now: Snapshot) -> Progress:
+    def between(
+        cls, values: Mapping[bytes, bytes], now: Snapshot, fallen: frozenset[bytes] = frozenset()
+    ) -> Progress:
         """Compare what was copied with what is there now."""
         offsets = now.offsets
-        return cls(
-            {key: compare(value, offsets.get(key)) for key, value in values.items()},
-            frozenset(offsets.keys() - values.keys()),
-        )
+        moved = {key: compare(value, offsets.get(key)) for key, value in values.items()}
+        back = {key: Moved.BACK for key in fallen & values.keys()}
+        return cls({**moved, **back}, frozenset(offsets.keys() - values.keys()), fallen)
 
     def keys(self, *kinds: Moved) -> list[bytes]:
         """Return the keys that have moved in one of these ways."""
@@ -43,8 +51,8 @@ class Progress:
 
     @property
     def back(self) -> list[bytes]:
-        """Keys that went back."""
-        return self.keys(Moved.BACK)
+        """Keys that went back, also those that have overtaken their old offset since."""
+        return sorted({*self.keys(Moved.BACK), *self.fallen})
 
     @property
     def onward(self) -> list[bytes]:
@@ -66,21 +74,94 @@ class Progress:
 
     def facts(self) -> dict[str, Any]:
         """Return what is counted in a report."""
-        counts = {str(kind): len(self.keys(kind)) for kind in Moved}
+        counts = {str(kind): len(self.keys(kind)) for kind in Moved} | {str(Moved.BACK): len(self.back)}
         return {"offsets": len(self.moved), **counts, "new": len(self.fresh)}
 
 
-def watch(
-    values: Mapping[bytes, bytes],
-    look: Callable[[], Snapshot],
-    check: Callable[[], list[ConnectorState]],
-    seconds: float,
-) -> Progress:
-    """Compare until a key goes back, every key has gone on, or the time is over.
+class Trail:
+    """Every offset of one connector, in the order in which it was written.
+
+    Pure: it is told of records, each of them once.
 
     Args:
-        values: of the manifest.
-        look: reads the offsets as the workers do.
+        connector: whose; records of others are passed over.
+        values: what each key had before the first record.
+    """
+
+    def __init__(self, connector: str, values: Mapping[bytes, bytes]) -> None:
+        self._connector = connector
+        self._values = values
+        self._last: dict[tuple[bytes, int], bytes | None] = {}
+        self._fallen: set[bytes] = set()
+
+    @property
+    def fallen(self) -> frozenset[bytes]:
+        """Keys with a record that was lower than the one before it, or a tombstone."""
+        return frozenset(self._fallen)
+
+    def follow(self, records: Iterable[RawOffset]) -> None:
+        """Judge the next records; those of one partition in the order of their offsets."""
+        for record in records:
+            parsed = parse_key(record.key)
+            if parsed is None or parsed.connector != self._connector or parsed.is_sentinel:
+                continue
+            # Partitions have no order among each other: a key in two of them has two courses.
+            place = record.key, record.partition
+            before = self._last.get(place, self._values.get(record.key))
+            if before is not None and compare(before, record.value) is Moved.BACK:
+                self._fallen.add(record.key)
+            self._last[place] = record.value
+
+
+class Course:
+    """What a connector does to its offsets from a position on: each look takes up where the last one ended.
+
+    Limit: what compaction takes away between two looks is not seen. It spares the active segment.
+
+    Args:
+        connector: whose.
+        values: what it begins with.
+        scan: reads the topic as the workers do.
+        read: returns every record from the given offsets to the end of a scan.
+        since: next offset of each partition; where it lacks one, the course begins at the first look.
+    """
+
+    def __init__(
+        self,
+        connector: str,
+        values: Mapping[bytes, bytes],
+        scan: Callable[[], Scan],
+        read: Callable[[Mapping[int, int], Scan], Iterable[RawOffset]],
+        since: Mapping[int, int],
+    ) -> None:
+        self._connector = connector
+        self._values = values
+        self._trail = Trail(connector, values)
+        self._scan = scan
+        self._read = read
+        self._since = since
+
+    def look(self) -> Progress:
+        """Read on and judge.
+
+        Raises:
+            Retriable: a broker is away, or a transaction stays open; the next look begins where this one did.
+        """
+        scan = self._scan()
+        # All of them, before one is judged: a look that fails half way is repeated.
+        records = list(self._read({**scan.end_offsets, **self._since}, scan))
+        self._trail.follow(records)
+        self._since = scan.end_offsets
+        return Progress.between(self._values, scan.snapshot(self._connector), self._trail.fallen)
+
+
+def watch(
+    look: Callable[[], Progress], check: Callable[[], list[ConnectorState]], seconds: float
+) -> Progress:
+    """Look until a key goes back, every key has gone on, or the time is over.
+
+    Args:
+        look: of the connector's course.
         check: asks the workers for the connector's state; raises when it has failed.
         seconds: how long at most.
     """
@@ -89,7 +170,7 @@ def watch(
     progress: Progress | None = None
     while True:
         try:
-            progress = Progress.between(values, look())
+            progress = look()
         except Retriable:
             # A transaction of the running connector, or a broker that moves; what counts is the last look.
             if deadline.passed and progress is None:

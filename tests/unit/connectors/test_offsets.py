@@ -1,4 +1,4 @@
-"""Reading, copying, checking and watching offsets, without brokers."""
+"""Reading, copying and checking offsets, without brokers."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from onceover.connectors.copying import (
     overwrite_entries,
 )
 from onceover.connectors.keys import SENTINEL_VALUE, partition_of, sentinel_key
-from onceover.connectors.model import ConnectorState, Snapshot
-from onceover.connectors.watching import Progress, watch
 from onceover.connectors.write import Entry
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator
 from tests.unit.connectors.views import KEY, OTHER, OWN, PARTITIONS, Records, placed, scan
 
 RIGHT = partition_of(KEY, PARTITIONS)
@@ -160,65 +158,3 @@ def test_fence_is_as_wide_as_the_widest_record(
 ) -> None:
     """A stop commits 0 tasks and leaves the count of those that were fenced."""
     assert ConfigRecords(found, {}).fence_count("c", config) == expected
-
-
-# ---- watching
-
-
-def snapshot(offsets: dict[bytes, bytes | None]) -> Snapshot:
-    """Return what a look finds."""
-    return scan(placed(offsets)).snapshot("c")
-
-
-def watched(looks: list[dict[bytes, bytes | None]], seconds: float = 30.0) -> Progress:
-    """Watch offsets that begin at ``VALUES`` and then are as in ``looks``; the last look stays."""
-    left = iter(looks)
-    last: list[dict[bytes, bytes | None]] = [{}]
-
-    def look() -> Snapshot:
-        last[0] = next(left, last[0])
-        return snapshot(last[0])
-
-    def check() -> list[ConnectorState]:
-        return []
-
-    return watch(dict(VALUES), look, check, seconds)
-
-
-def test_watch_ends_at_the_first_step_back() -> None:
-    """Before the connector goes further."""
-    assert watched([dict(VALUES), {KEY: b'{"n":0}', OTHER: TWO}, {}]).back == [KEY]
-
-
-def test_watch_ends_when_every_offset_has_gone_on() -> None:
-    """There is nothing more to wait for."""
-    progress = watched([{KEY: TWO, OTHER: TWO}, {KEY: TWO, OTHER: b'{"n":3}'}, {}])
-    assert (progress.went_on, progress.complete, progress.back) == (True, True, [])
-
-
-def test_watch_without_any_write_shows_nothing() -> None:
-    """Byte-equal all the time is no proof."""
-    assert not watched([dict(VALUES)], seconds=0.0).went_on
-
-
-def test_new_keys_beside_standing_ones_prove_nothing() -> None:
-    """The connector may have begun anew under other keys."""
-    assert not watched([{**VALUES, b'["c",{"q":0}]': ONE}], seconds=0.0).went_on
-
-
-def test_first_offset_of_a_connector_without_any_is_progress() -> None:
-    """After a sentinel."""
-    assert Progress.between({}, snapshot({KEY: ONE})).complete
-
-
-def test_watch_survives_a_look_that_fails_for_the_moment() -> None:
-    """A transaction of the running connector is open."""
-    answers: list[dict[bytes, bytes | None] | None] = [None, {KEY: TWO, OTHER: b'{"n":9}'}]
-
-    def look() -> Snapshot:
-        found = answers.pop(0)
-        if found is None:
-            raise Retriable("a transaction is open")
-        return snapshot(found)
-
-    assert watch(dict(VALUES), look, list, 30.0).complete
