@@ -142,7 +142,7 @@ def apply(args: argparse.Namespace) -> CommandResult:
 def verify(args: argparse.Namespace) -> CommandResult:
     """Look whether migrated connectors are as they should be."""
     file = load_connect(args.connect)
-    return _done(runs.verify_connectors(file, _wish(args, file, migrated=True)))
+    return _done(runs.verify_connectors(file, _wish(args, file, runs.All.MIGRATED)))
 
 
 def rollback(args: argparse.Namespace) -> CommandResult:
@@ -159,7 +159,8 @@ def downgrade(args: argparse.Namespace) -> CommandResult:
     """Say what going back would do, or do it."""
     file, mode = load_connect(args.connect), DowngradeMode(args.mode)
     # Soft concerns what the shared topic holds, hard what is in topics of connectors' own.
-    wish = _wish(args, file, migrated=mode is DowngradeMode.HARD)
+    meant = runs.All.RETURNING if mode is DowngradeMode.HARD else runs.All.SOURCES
+    wish = _wish(args, file, meant)
     if not args.apply:
         return _planned(args, runs.plan_downgrade(file, wish, mode), "downgrade", f"--mode {mode} --apply")
     with _explained_interrupt():
@@ -216,10 +217,10 @@ def _tell(args: argparse.Namespace) -> Callable[[str], None]:
     return say
 
 
-def _wish(args: argparse.Namespace, file: ConnectFile, *, migrated: bool = False) -> Wish:
-    """Return what is asked for; ``migrated``: --all means those with a topic of their own."""
+def _wish(args: argparse.Namespace, file: ConnectFile, meant: runs.All = runs.All.SOURCES) -> Wish:
+    """Return what is asked for; ``meant``: by --all."""
     topic, watch_s = getattr(args, "topic", None), _seconds(getattr(args, "watch", None))
-    return Wish(runs.pick_connectors(file, args.connector, migrated=migrated), topic, watch_s)
+    return Wish(runs.pick_connectors(file, args.connector, meant), topic, watch_s)
 
 
 def _seconds(text: str | None) -> float | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import Enum
 
 from onceover.config.connectclients import (
     ADMIN,
@@ -19,16 +20,29 @@ from onceover.config.connectfile import ConnectFile, connect_home
 from onceover.config.workerfile import client_of, principal_of, role_properties
 from onceover.connectors.acltable import WORKERS_CLUSTER, AclWish, Grant, OwnTopic, Role, grants
 from onceover.connectors.listing import Listing
+from onceover.connectors.manifest import ManifestStore
 from onceover.connectors.migration import Announce, Migration
 from onceover.connectors.model import ConnectorState, MigrationPlan, Report
 from onceover.connectors.planning import default_topic
 from onceover.connectors.rest import ConnectRest
-from onceover.connectors.run import Tell
+from onceover.connectors.run import HARD, Tell
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, Wish
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings
 
 _CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: ADMIN}
+
+
+class All(Enum):
+    """Which connectors ``--all`` means, in words for an error.
+
+    Those that go back are the migrated ones, and those whose way back was interrupted when they had lost
+    their own topic already: nobody else would resume them.
+    """
+
+    SOURCES = "source connector"
+    MIGRATED = "source connector with offsets in a topic of its own"
+    RETURNING = "source connector with offsets in a topic of its own, or on its way back from there"
 
 
 @dataclass(frozen=True)
@@ -73,12 +87,12 @@ def list_connectors(file: ConnectFile) -> Listing:
         return _listing(access, rest)
 
 
-def pick_connectors(file: ConnectFile, names: Sequence[str], *, migrated: bool) -> tuple[str, ...]:
+def pick_connectors(file: ConnectFile, names: Sequence[str], meant: All) -> tuple[str, ...]:
     """Return the source connectors that are meant, as the live cluster has them.
 
     Args:
         names: in the order in which they are done; empty for all.
-        migrated: all are those with a topic of their own.
+        meant: when none is named.
 
     Raises:
         Retriable: no worker answers.
@@ -86,15 +100,23 @@ def pick_connectors(file: ConnectFile, names: Sequence[str], *, migrated: bool) 
     """
     listing = list_connectors(file)
     listing.check(names)
-    found = tuple(names or (listing.migrated if migrated else listing.sources))
+    found = tuple(names or _all(file, listing, meant))
     if not found:
-        kind = "source connector with offsets in a topic of its own" if migrated else "source connector"
         raise UsageError(
-            f"Connect cluster {file.connect} has no {kind}",
+            f"Connect cluster {file.connect} has no {meant.value}",
             code="NO_CONNECTOR",
             resolve=f"see `onceover connectors list {file.connect}`",
         )
     return found
+
+
+def _all(file: ConnectFile, listing: Listing, meant: All) -> list[str]:
+    if meant is All.SOURCES:
+        return listing.sources
+    if meant is All.MIGRATED:
+        return listing.migrated
+    store, own = ManifestStore(connect_home(file)), set(listing.migrated)
+    return [name for name in listing.sources if name in own or store.owes(name, HARD)]
 
 
 def plan_connectors(file: ConnectFile, wish: Wish) -> MigrationPlan:

@@ -13,10 +13,12 @@ import pytest
 import yaml
 
 from onceover.cli.main import build_parser, main
-from onceover.config.connectfile import load_connect
+from onceover.config.connectfile import connect_home, load_connect
+from onceover.connectors.manifest import Manifest, ManifestStore
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.settings import RestSettings
 from onceover.wiring import connectors as runs
+from onceover.wiring.connectors import All
 
 SECRET = "hunter2-planted"
 CONNECTORS = {
@@ -169,9 +171,43 @@ def test_all_means_those_to_which_the_command_applies(workers: Workers) -> None:
     """Every source connector to migrate; to go back, those with a topic of their own."""
     workers(workers_answer)
     file = load_connect("flights")
-    assert runs.pick_connectors(file, [], migrated=False) == ("orders", "users")
-    assert runs.pick_connectors(file, [], migrated=True) == ("users",)
-    assert runs.pick_connectors(file, ["users", "orders"], migrated=True) == ("users", "orders")
+    assert runs.pick_connectors(file, [], All.SOURCES) == ("orders", "users")
+    assert runs.pick_connectors(file, [], All.MIGRATED) == ("users",)
+    assert runs.pick_connectors(file, [], All.RETURNING) == ("users",)
+    assert runs.pick_connectors(file, ["users", "orders"], All.MIGRATED) == ("users", "orders")
+
+
+@pytest.mark.parametrize(
+    ("operation", "finished", "expected"),
+    [
+        ("downgrade-hard", False, ("orders", "users")),
+        ("downgrade-hard", True, ("users",)),
+        ("migrate", False, ("users",)),
+    ],
+)
+def test_all_go_back_with_those_that_were_interrupted_on_the_way(
+    workers: Workers, operation: str, finished: bool, expected: tuple[str, ...]
+) -> None:
+    """One that has lost its own topic already, and was not resumed, would stay stopped otherwise."""
+    workers(workers_answer)
+    file = load_connect("flights")
+    manifest = Manifest.begin(
+        operation, "orders", ("own", "connect-offsets"), "RUNNING", {}, {}, exactly_once=True
+    )
+    store = ManifestStore(connect_home(file))
+    store.save(manifest.with_step("configure", finished=finished))
+    assert runs.pick_connectors(file, [], All.RETURNING) == expected
+    assert runs.pick_connectors(file, [], All.MIGRATED) == ("users",)
+
+
+def test_all_go_back_with_one_whose_manifest_is_damaged(workers: Workers) -> None:
+    """It is refused by itself, and the others are not kept from it."""
+    workers(workers_answer)
+    file = load_connect("flights")
+    path = ManifestStore(connect_home(file)).path("orders", "downgrade-hard")
+    path.parent.mkdir(parents=True)
+    path.write_text("{")
+    assert runs.pick_connectors(file, [], All.RETURNING) == ("orders", "users")
 
 
 @pytest.mark.parametrize("text", ["soon", "0s", "5"])
