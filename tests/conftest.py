@@ -16,7 +16,7 @@ import pytest
 from tests.support.clusters import ClusterFactory, SharedCluster, make_session_directory, shared_clusters
 from tests.support.connect import Workers, connect_workers
 from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
-from tests.support.scheduling import OneAirflow, in_order, make_scheduler
+from tests.support.scheduling import SharedSystems, in_order, make_scheduler
 from tests.support.wait import wait_until
 
 # Airflow reads its home when it is imported, and creates files there: this has to come before any
@@ -38,7 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> OneAirflow:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SharedSystems:
     """Keep together what shares expensive fixtures."""
     return make_scheduler(config, log)
 
