@@ -28,7 +28,7 @@ def begun() -> Manifest:
 @given(st.dictionaries(st.binary(max_size=20), st.one_of(st.none(), st.binary(max_size=20))))
 def test_manifest_survives_its_file_byte_for_byte(offsets: dict[bytes, bytes | None]) -> None:
     """Keys and values are bytes, also those that are no text."""
-    written = replace(begun(), offsets=offsets, end_offsets={0: 5}).with_step("stop")
+    written = replace(begun(), offsets=offsets, end_offsets={0: 5}).with_step("stop").with_landing({1: 7})
     assert Manifest.decode(written.encode()) == written
 
 

@@ -100,7 +100,7 @@ def test_overtaken_offset_went_back_all_the_same() -> None:
 def test_new_offset_that_fell_went_back_too() -> None:
     """There is no value of the manifest that could tell."""
     progress = Progress.between(VALUES, snapshot({**VALUES, NEW: TWO}), frozenset({NEW}))
-    assert (progress.back, progress.fresh) == ([NEW], {NEW})
+    assert (progress.back, progress.fresh) == ([NEW], frozenset({NEW}))
 
 
 # ---- looks
