@@ -46,6 +46,7 @@ class Bounds:
     Args:
         ids: topic ids of source and target: only these topics are meant.
         watermark: what was proven before, about these very topics; None for nothing.
+        begin: first source offset of the copy: what is proven is proven from there on.
     """
 
     source: TopicPartition
@@ -58,6 +59,7 @@ class Bounds:
     target_to: int
     unverifiable: tuple[Unverifiable, ...] = ()
     watermark: Watermark | None = None
+    begin: int = 0
 
     @property
     def empty(self) -> bool:
@@ -197,7 +199,7 @@ class _Bounding:
     def _made(self, mode: Mode, source: tuple[int, int], target: tuple[int, int]) -> Bounds:
         seen = self.seen
         pair = seen.source, seen.target, seen.enrolled
-        return Bounds(*pair, mode, *source, *target, tuple(self._gaps), self._mark)
+        return Bounds(*pair, mode, *source, *target, tuple(self._gaps), self._mark, seen.start)
 
     def _mode(self, here: Log, there: Log) -> Mode:
         if self.handled:

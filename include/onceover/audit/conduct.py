@@ -131,9 +131,13 @@ def conduct(plans: Sequence[Plan], workers: Workers, task_ranges: int) -> list[C
     """
     work = [task for plan in plans for task in plan.work(plan.ranges, task_ranges)]
     first = {each.range: each for each in workers.compare(work)} if work else {}
-    regions = {plan.bounds.source: list(regions_of(plan.ranges, first)) for plan in plans}
+    # By plan: with a handler, source partition n has a plan, and what nobody claims of target partition n.
+    regions = [list(regions_of(plan.ranges, first)) for plan in plans]
     again = [
-        task for plan in plans for region in regions[plan.bounds.source] for task in plan.work([region], 1)
+        task
+        for plan, parts in zip(plans, regions, strict=True)
+        for region in parts
+        for task in plan.work([region], 1)
     ]
     opened = {each.range: each for each in workers.open(again)} if again else {}
     found = [finding for each in opened.values() if isinstance(each, Opened) for finding in each.findings]
@@ -142,8 +146,8 @@ def conduct(plans: Sequence[Plan], workers: Workers, task_ranges: int) -> list[C
     seen = workers.seek(everything, contents) if everything else ()
     named = _by_partition(plans, crossmatch(found, seen))
     return [
-        _result(plan, first, [opened[region] for region in regions[plan.bounds.source]], named)
-        for plan in plans
+        _result(plan, first, [opened[region] for region in parts], tuple(named.pop(plan.bounds.source, ())))
+        for plan, parts in zip(plans, regions, strict=True)
     ]
 
 
@@ -198,11 +202,10 @@ def _result(
     plan: Plan,
     first: Mapping[Range, First],
     opened: Sequence[Opened | Lapsed],
-    named: Mapping[TopicPartition, Sequence[Finding]],
+    findings: tuple[Finding, ...],
 ) -> Conducted:
     bounds = plan.bounds
     pieces = sorted(_pieces(plan, first, opened), key=lambda each: each.range.source_from)
-    findings = tuple(named.get(bounds.source, ()))
     verified = _verified(plan, pieces)
     before = -1 if bounds.watermark is None else bounds.watermark.offset
     result = PartitionResult(
@@ -278,8 +281,9 @@ def _verified(plan: Plan, pieces: Sequence[First | Opened]) -> _Verified:
     best = _Verified(-1, -1, -1)
     if mark is not None:
         best = _Verified(mark.offset, mark.target_offset, mark.timestamp_ms)
-        if bounds.source_from > mark.offset and not _accounted(bounds, mark.offset):
-            return best
+    # What nobody looked at, because only what came later was asked for, is not proven by what came later.
+    if not _accounted(bounds, bounds.begin if mark is None else mark.offset):
+        return best
     if bounds.mode is Mode.HANDLER and not all(map(_right, pieces)):
         return best
     source, target, timestamp_ms = bounds.source_from, bounds.target_from, best.timestamp_ms
@@ -292,10 +296,11 @@ def _verified(plan: Plan, pieces: Sequence[First | Opened]) -> _Verified:
 
 
 def _accounted(bounds: Bounds, offset: int) -> bool:
-    """Tell whether what lies between ``offset`` and the bounds is gone, and said to be."""
-    return any(
-        gap.offset_from <= offset and gap.offset_to >= bounds.source_from for gap in bounds.unverifiable
-    )
+    """Tell whether all that lies between ``offset`` and the bounds is gone, and said to be."""
+    for gap in sorted(bounds.unverifiable, key=lambda each: each.offset_from):
+        if gap.offset_from <= offset:
+            offset = max(offset, gap.offset_to)
+    return offset >= bounds.source_from
 
 
 def _by_partition(plans: Sequence[Plan], findings: Iterable[Finding]) -> dict[TopicPartition, list[Finding]]:

@@ -2,7 +2,8 @@
 
 A comparer that sees one stretch calls a record LOST where it should be and PHANTOM where it is. Put side by
 side by content, such a pair is one record in another partition (MISROUTED) or elsewhere in its own
-(REORDERED), and a PHANTOM that the source does hold is a copy too many (REPEATED).
+(REORDERED), and a PHANTOM that the source does hold is a copy too many (REPEATED), or LEAKED when its
+transaction was aborted there.
 
 Invariant: a finding changes its name only for a record of equal content, or for one that differs in a
 single field where nothing else is like it; each side of each finding is used at most once, and none
@@ -33,11 +34,12 @@ _EXPLAINED = (
 
 
 class Sighting(NamedTuple):
-    """A record of the source whose content a finding asked for."""
+    """A record of the source whose content a finding asked for; ``aborted`` when no reader sees it."""
 
     content: int
     source: TopicPartition
     offset: int
+    aborted: bool = False
 
 
 @dataclass(eq=False)
@@ -213,18 +215,22 @@ def _without_source(finding: Finding) -> Finding:
 
 
 def _strange(finding: Finding, mark: Mark | None, places: Mapping[int, list[Sighting]]) -> Finding:
-    """Return a PHANTOM, or the REPEATED that it is when the source holds such a record."""
+    """Return a PHANTOM, or the REPEATED or LEAKED that it is when the source holds such a record."""
     found = places.get(mark.content) if mark is not None else None
     if not found:
         return finding
-    place = next((each for each in found if each.source == finding.source), found[0])
+    # What a reader sees explains more than what none does; then what is nearer.
+    place = min(found, key=lambda each: (each.aborted, each.source != finding.source))
     elsewhere = "" if place.source == finding.source else ", in another partition"
+    what = "a copy of a record that is on the source"
+    if place.aborted:
+        what = "its transaction was aborted on the source"
     return replace(
         finding,
-        kind=FindingKind.REPEATED,
+        kind=FindingKind.LEAKED if place.aborted else FindingKind.REPEATED,
         source=place.source,
         source_offset=place.offset,
-        detail=f"a copy of a record that is on the source{elsewhere}",
+        detail=f"{what}{elsewhere}",
     )
 
 

@@ -161,12 +161,17 @@ def answer_of(row: Mapping[str, Any]) -> First:
 
 def sighting_row(seen: Sighting) -> Row:
     """Return a sighting as JSON has it; contents are wider than JSON's numbers."""
-    return {"content": f"{seen.content:032x}", "source": list(seen.source), "offset": seen.offset}
+    return {
+        "content": f"{seen.content:032x}",
+        "source": list(seen.source),
+        "offset": seen.offset,
+        "aborted": seen.aborted,
+    }
 
 
 def sighting_of(row: Mapping[str, Any]) -> Sighting:
     """Return the sighting of ``row``."""
-    return Sighting(int(row["content"], 16), TopicPartition(*row["source"]), row["offset"])
+    return Sighting(int(row["content"], 16), TopicPartition(*row["source"]), row["offset"], row["aborted"])
 
 
 def _partition(topic: str | None, partition: int | None) -> TopicPartition | None:

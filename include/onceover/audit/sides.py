@@ -58,6 +58,13 @@ class Sides:
             if read.aborted:
                 yield from read.batch.decode(timed=not task.untimed)
 
+    def everything(self, task: Task, span: Range) -> Iterator[tuple[Rec, bool]]:
+        """Yield all records of a span of the source, and whether their transactions were aborted."""
+        for read in self.reads(task, Side.SOURCE, span):
+            for rec in read.batch.decode(timed=not task.untimed):
+                if span.source_from <= rec.offset < span.source_to:
+                    yield rec, read.aborted
+
     def reads(self, task: Task, side: Side, span: Range) -> Generator[Read]:
         """Yield one side's batches of a span."""
         cluster = self.source if side is Side.SOURCE else self.target

@@ -150,12 +150,12 @@ def _decided(task: Task, finding: Finding) -> Reason | None:
 
 
 def seek_task(task: Task, sides: Sides, contents: Collection[int]) -> Iterator[Sighting]:
-    """Yield where the source's part of the task's ranges holds records of these contents."""
+    """Yield where the task's ranges of the source hold records of these contents, aborted ones too."""
     for span in task.ranges:
         try:
-            for rec in sides.records(task, Side.SOURCE, span):
+            for rec, aborted in sides.everything(task, span):
                 content = int.from_bytes(rec.hash, "big")
                 if content in contents:
-                    yield Sighting(content, span.source, rec.offset)
+                    yield Sighting(content, span.source, rec.offset, aborted)
         except (Gone, Unreadable):
             continue

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -49,6 +50,7 @@ class Scripted:
     Args:
         wrong: numbers of ranges that differ; ``lapsed`` of those that cannot be read.
         found: what opening a stretch finds, by its first source offset.
+        aborted: whether what is sought is of an aborted transaction.
     """
 
     def __init__(
@@ -56,7 +58,10 @@ class Scripted:
         wrong: Iterable[int] = (),
         lapsed: Iterable[int] = (),
         found: dict[int, list[Finding]] | None = None,
+        *,
+        aborted: bool = False,
     ) -> None:
+        self._aborted = aborted
         self.opened: list[Range] = []
         self.sought: list[Range] = []
         self._wrong, self._lapsed, self._found = set(wrong), set(lapsed), found or {}
@@ -86,7 +91,7 @@ class Scripted:
 
     def seek(self, work: Sequence[Task], contents: frozenset[int]) -> Iterable[Sighting]:
         self.sought += [span for task in work for span in task.ranges]
-        seen = Sighting(min(contents), PAIR[0], 3)
+        seen = Sighting(min(contents), PAIR[0], 3, self._aborted)
         assert sighting_of(sighting_row(seen)) == seen
         yield seen
 
@@ -157,7 +162,7 @@ def test_what_a_person_decided_is_told_and_passed() -> None:
     """A skipped record would otherwise hold the watermark for ever."""
     (found,) = conduct([Plan(WHOLE, RANGES[9:])], Scripted(wrong=[9]), 3)
     assert [gap.reason for gap in found.result.unverifiable] == [Reason.SKIPPED]
-    plan = Plan(replace(WHOLE, source_from=90, target_from=180), RANGES[9:])
+    plan = Plan(replace(WHOLE, begin=90, source_from=90, target_from=180), RANGES[9:])
     assert conducted(Scripted(wrong=[9]), plan).result.verified_to == 100
 
 
@@ -175,15 +180,44 @@ def test_watermark_of_before_is_kept_unless_the_audit_joins_it() -> None:
     assert conducted(Scripted(), Plan(gone, RANGES[8:])).result.verified_to == 100
 
 
-def test_strange_records_are_sought_on_the_whole_source() -> None:
+@pytest.mark.parametrize(
+    ("aborted", "kind"), [(False, FindingKind.REPEATED), (True, FindingKind.LEAKED)], ids=["seen", "aborted"]
+)
+def test_strange_records_are_sought_on_the_whole_source(aborted: bool, kind: FindingKind) -> None:
     """Also in what an incremental audit does not compare."""
     mark = "0" * 31 + "7:" + ":".join(["0" * 16] * 3) + ":1"
     phantom = finding(FindingKind.PHANTOM, target_mark=mark)
-    workers = Scripted(wrong=[9], found={80: [replace(phantom, source_offset=None, target_offset=170)]})
+    strange = replace(phantom, source_offset=None, target_offset=170)
+    workers = Scripted(wrong=[9], found={80: [strange]}, aborted=aborted)
     plan = Plan(replace(WHOLE, source_from=80, target_from=160), RANGES[8:], log_start=5)
     result = conducted(workers, plan).result
     assert [(span.source_from, span.source_to) for span in workers.sought] == [(5, 80), (80, 90), (90, 100)]
-    assert [each.kind for each in result.findings] == [FindingKind.REPEATED]
+    assert [(each.kind, each.source_offset) for each in result.findings] == [(kind, 3)]
+
+
+def test_plans_of_one_source_partition_keep_their_ranges_apart() -> None:
+    """With a handler: what source partition 0 becomes, and what nobody claims of target partition 0."""
+    strange = replace(WHOLE, source_to=0, target_to=40)
+    beside = (Range(PAIR[0], 0, 0, PAIR[1], 0, 40),)
+    workers = Scripted(wrong=[4], found={30: [finding()]})
+
+    real, other = conduct([Plan(WHOLE, RANGES), Plan(strange, beside)], workers, 3)
+
+    assert numbers(workers.opened) == [(3, 6)]
+    assert (len(real.result.findings), len(other.result.findings)) == (1, 0)
+    assert [d.range for d in other.result.digests] == [*beside, *beside]
+
+
+def test_what_was_not_asked_for_is_not_proven() -> None:
+    """An audit since a time, without one before it: the watermark would speak of the beginning, too."""
+    late = replace(WHOLE, source_from=80, target_from=160)
+    assert conducted(Scripted(), Plan(late, RANGES[8:])).result.verified_to == -1
+    assert conducted(Scripted(), Plan(replace(late, begin=80), RANGES[8:])).result.verified_to == 100
+    gaps = [Unverifiable(Reason.RETENTION, PAIR[0], *each, 1) for each in ((30, 80), (0, 30))]
+    gone = replace(late, unverifiable=tuple(gaps))
+    assert conducted(Scripted(), Plan(gone, RANGES[8:])).result.verified_to == 100
+    part = replace(late, unverifiable=tuple(gaps[:1]))
+    assert conducted(Scripted(), Plan(part, RANGES[8:])).result.verified_to == -1
 
 
 @given(st.sets(st.integers(0, 9)), st.sets(st.integers(0, 9)))

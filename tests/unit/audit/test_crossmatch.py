@@ -75,6 +75,18 @@ def test_a_strange_record_that_the_source_holds_is_a_repeat() -> None:
     assert "in another partition" in finding.detail
 
 
+def test_strange_record_of_an_aborted_transaction_is_a_leak() -> None:
+    """Unless a reader sees its like somewhere: a retry after an abort is written twice, and copied once."""
+    strange = _phantom(CONTENTS[0], 1)
+    (content,) = wanted([strange])
+    near, far = Sighting(content, partition_of(1), 5, True), Sighting(content, partition_of(0), 2, True)
+    (finding,) = crossmatch([strange], [far, near])
+    assert (finding.kind, finding.source, finding.source_offset) == (FindingKind.LEAKED, partition_of(1), 5)
+    assert finding.detail == "its transaction was aborted on the source"
+    (finding,) = crossmatch([strange], [near, Sighting(content, partition_of(0), 9)])
+    assert (finding.kind, finding.source_offset) == (FindingKind.REPEATED, 9)
+
+
 def test_only_strange_records_are_asked_for() -> None:
     """Everything else is explained by its own stretch."""
     findings = _findings(CONTENTS[:9], CONTENTS[1:9] + CONTENTS[3:4] + [Content(b"x", b"y", (), 1)])
