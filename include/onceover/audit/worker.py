@@ -21,6 +21,7 @@ from onceover.audit.reader import Gone
 from onceover.audit.sides import Sides
 from onceover.audit.sketch import sketch
 from onceover.audit.work import First, Lapsed, Opened, Same, Task
+from onceover.model import TopicPartition
 
 
 def compare_task(task: Task, sides: Sides) -> Iterator[First]:
@@ -106,7 +107,7 @@ def _opened(task: Task, span: Range, sides: Sides) -> Opened | Lapsed:
         named = listing(span, _kept(task, span, alignment.findings(), excused), sides.max_findings)
     else:
         named = listing(span, alignment.findings(), sides.max_findings, alignment.counts)
-    without = {each.offset_from for each in excused}
+    without = {offset for each in excused for offset in range(each.offset_from, each.offset_to)}
     digests = (
         _digest(task, Side.SOURCE, span, sides, without),
         _digest(task, Side.TARGET, span, sides, ()),
@@ -129,11 +130,18 @@ def _kept(
     for finding in findings:
         reason, at = _decided(task, finding), finding.source_offset
         if reason is not None and at is not None:
-            where = "the flow was told to go past it" if reason is Reason.SKIPPED else "it was diverted"
-            text = f"offset {at} is not on the target: {where}"
-            excused.append(Unverifiable(reason, span.source, at, at + 1, 1, text))
+            # Neighbours as one: an operator may skip millions.
+            joins = excused and (excused[-1].reason, excused[-1].offset_to) == (reason, at)
+            start = excused.pop().offset_from if joins else at
+            excused.append(_excused(reason, span.source, start, at + 1))
         else:
             yield finding
+
+
+def _excused(reason: Reason, source: TopicPartition, start: int, end: int) -> Unverifiable:
+    where = "the flow was told to go past them" if reason is Reason.SKIPPED else "they were diverted"
+    text = f"offsets [{start}, {end}) are not on the target: {where}"
+    return Unverifiable(reason, source, start, end, end - start, text)
 
 
 def _decided(task: Task, finding: Finding) -> Reason | None:
