@@ -46,7 +46,7 @@ def restore(run: Run, seen: Progress) -> ConnectorOutcome:
             expected="no offset lower than the one before it",
             seen=f"{len(seen.back)} lower, {len(onward)} newer",
             resolve="it is stopped: decide for each source partition which offset is right (the manifest has "
-            "those before), write it raw, then resume it",
+            "those before), write it raw, resume it, then run again: it is judged from there on",
         )
     for site in sites:
         run.overwrite([site], values)
