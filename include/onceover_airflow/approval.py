@@ -6,7 +6,7 @@ may cost records; a plan that changed between its task and the question fails in
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -72,17 +72,28 @@ class ApprovePlanOperator(FlowApprovalOperator):
         return super().execute(context)
 
 
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], plan_task: str) -> list[str]:
+    """Return a Markdown table as lines: the first rows, and where the others are.
+
+    Args:
+        plan_task: the task whose log has all of them.
+    """
+    lines = [_row(columns), "|" + "---|" * len(columns), *map(_row, rows[:MAX_LISTED]), ""]
+    if len(rows) > MAX_LISTED:
+        lines.append(f"and {len(rows) - MAX_LISTED} more: see the log of `{plan_task}`.")
+    return lines
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
 def question(planned: SyncPlan) -> str:
     """Return the changes that may cost records, as Markdown."""
     changes = planned.risky.changes
-    rows = [
-        f"| {change.what} | `{change.object}` | {_cell(change.from_)} | {_cell(change.to)} | {change.risk} |"
-        for change in changes[:MAX_LISTED]
-    ]
+    rows = [(c.what, f"`{c.object}`", _cell(c.from_), _cell(c.to), c.risk) for c in changes]
     others = len(planned.plan.changes) - len(changes)
-    lines = ["| change | of | from | to | risk |", "|---|---|---|---|---|", *rows, ""]
-    if len(changes) > MAX_LISTED:
-        lines.append(f"and {len(changes) - MAX_LISTED} more: see the log of `{PLAN_TASK}`.")
+    lines = table(("change", "of", "from", "to", "risk"), rows, PLAN_TASK)
     lines.append(f"{others} other changes cost nothing. **Reject** changes nothing at all.")
     return "\n".join(lines)
 

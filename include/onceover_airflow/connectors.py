@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.config.connectfile import find_connect_files
 from onceover.logs import quiet_libraries
-from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED
+from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED, table
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours, log_text
 from onceover_airflow.secrets import environment
@@ -331,13 +331,8 @@ class ApproveMigrationOperator(ApprovalOperator):
 
 def question(planned: MigrationPlan) -> str:
     """Return the plan as Markdown: every change in its order, what is refused, what deserves a look."""
-    rows = [
-        f"| {c.what} | `{c.object}` | {_cell(c.from_)} | {_cell(c.to)} | {c.reason} |"
-        for c in planned.changes[:MAX_LISTED]
-    ]
-    lines = ["| change | of | from | to | why |", "|---|---|---|---|---|", *rows, ""]
-    if len(planned.changes) > MAX_LISTED:
-        lines.append(f"and {len(planned.changes) - MAX_LISTED} more: see the log of `{PLAN_TASK}`.")
+    rows = [(c.what, f"`{c.object}`", _cell(c.from_), _cell(c.to), c.reason) for c in planned.changes]
+    lines = table(("change", "of", "from", "to", "why"), rows, PLAN_TASK)
     lines += _listed("Refused", [f"`{r.object}`: {r.message}" for r in planned.refused])
     warnings = [f"`{plan.name}`: {text}" for plan in planned.connectors for text in plan.warnings]
     lines += _listed("Look at", warnings)

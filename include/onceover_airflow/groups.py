@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator
+from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, table
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 
@@ -172,12 +172,9 @@ def question(risky: Collection[Row]) -> str:
     """Return the moves that may skip or repeat records, as Markdown."""
     changes = [row.change for row in risky]
     rows = [
-        f"| {c.what} | `{c.object}` | {c.from_} | {c.to} | {c.risk} {_count(c.records)} |"
-        for c in changes[:MAX_LISTED]
+        (c.what, f"`{c.object}`", str(c.from_), str(c.to), f"{c.risk} {_count(c.records)}") for c in changes
     ]
-    lines = ["| change | of | from | to | offsets |", "|---|---|---|---|---|", *rows, ""]
-    if len(changes) > MAX_LISTED:
-        lines.append(f"and {len(changes) - MAX_LISTED} more: see the log of `{PLAN_TASK}`.")
+    lines = table(("change", "of", "from", "to", "offsets"), rows, PLAN_TASK)
     lines.append("Offsets are as of now; groups move. **Reject** writes nothing at all, for no group.")
     return "\n".join(lines)
 

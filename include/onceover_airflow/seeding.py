@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator
+from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, table
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 
 if TYPE_CHECKING:
@@ -233,14 +233,10 @@ class ApprovePositionsOperator(FlowApprovalOperator):
 
 def question(planned: SeedPlan) -> str:
     """Return the plan as Markdown: what is repeated or skipped, and why each position is the right one."""
-    changes = planned.changes
     rows = [
-        f"| {c.what} | `{c.object}` | {_cell(c.from_)} | {_cell(c.to)} | {_risk(c)} | {c.reason} |"
-        for c in changes[:MAX_LISTED]
+        (c.what, f"`{c.object}`", _cell(c.from_), _cell(c.to), _risk(c), c.reason) for c in planned.changes
     ]
-    lines = ["| change | of | from | to | offsets | why |", "|---|---|---|---|---|---|", *rows, ""]
-    if len(changes) > MAX_LISTED:
-        lines.append(f"and {len(changes) - MAX_LISTED} more: see the log of `{PLAN_TASK}`.")
+    lines = table(("change", "of", "from", "to", "offsets", "why"), rows, PLAN_TASK)
     lines += [f"**Refused** `{r.object}`: {r.message}" for r in planned.refused[:MAX_LISTED]]
     lines.append(
         "A running copy of the flow is fenced and has to be started again. **Reject** changes nothing at all."
