@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.cli.output import CommandResult, Subparsers
-from onceover.cli.replicate import job_result
+from onceover.cli.sparkjob import job_result, start_job
 from onceover.config.load import load_flow, run_dir
-from onceover.embed.processes import ChildProcess
 from onceover.errors import UsageError
 from onceover.spark.auditprogress import progress_line
 from onceover.spark.submit import AuditOptions, SparkJob, audit_job
@@ -126,15 +125,7 @@ class _Display:
 
 
 def _execute(job: SparkJob, log_path: Path, display: _Display) -> dict[str, Any]:
-    log_path.parent.mkdir(parents=True, exist_ok=True)
-    job.report.unlink(missing_ok=True)
-    child = ChildProcess.start(
-        job.command(),
-        name="audit",
-        log_path=log_path,
-        env={**os.environ, **job.environment},
-        death_signal=signal.SIGTERM,
-    )
+    child = start_job(job, "audit", log_path)
     # Ends like Ctrl-C: the job leaves nothing undone on the clusters, and its processes have to go.
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:

@@ -11,18 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from types import FrameType
 from typing import Any, Final
 
 import psutil
 
 from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.sparkjob import job_result, start_job
 from onceover.cli.status import read_status
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.embed.processes import ChildProcess
-from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.errors import OnceoverError, UsageError
 from onceover.spark.submit import SparkJob, replicate_job
 
 _EXAMPLES: Final = """examples:
@@ -88,15 +88,7 @@ def describe(document: Mapping[str, Any]) -> str:
 
 def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
     log_path = job.report.parent / "driver.log"
-    log_path.parent.mkdir(parents=True, exist_ok=True)
-    job.report.unlink(missing_ok=True)
-    child = ChildProcess.start(
-        job.command(),
-        name=f"replicate {flow.flow}",
-        log_path=log_path,
-        env={**os.environ, **job.environment},
-        death_signal=signal.SIGTERM,
-    )
+    child = start_job(job, f"replicate {flow.flow}", log_path)
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -146,36 +138,3 @@ def _show_progress(flow: Flow) -> None:
         f"oldest missing {status['oldest_missing_s']:.1f} s   "
     )
     sys.stderr.flush()
-
-
-def job_result(report: Path, child: ChildProcess, log_path: Path) -> dict[str, Any]:
-    """Return the document that a Spark job's driver has written.
-
-    Raises:
-        OnceoverError: what the driver says it failed with; ``Retriable`` when it was killed.
-    """
-    try:
-        document: dict[str, Any] = json.loads(report.read_text())
-    except (OSError, ValueError) as error:
-        raise Retriable(
-            f"the driver ended with code {child.returncode} and without a report",
-            code="DRIVER_KILLED",
-            where=str(log_path),
-            resolve="run it again: it resumes where it was; the log says more",
-        ) from error
-    failure = document.get("error")
-    if failure is not None:
-        raise _reported(document["exit"], failure)
-    return document
-
-
-class _Reported(OnceoverError):
-    """An error that the driver has reported, with its exit code."""
-
-
-def _reported(exit_code: int, failure: dict[str, Any]) -> OnceoverError:
-    kind = type(_Reported.__name__, (_Reported,), {"exit_code": exit_code})
-    error: OnceoverError = kind(
-        failure["message"], **{k: failure[k] for k in ("code", "where", "expected", "seen", "resolve")}
-    )
-    return error
