@@ -7,18 +7,19 @@ run's first task tells what is wrong with it.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import yaml
 from airflow.sdk import Param
 
 from onceover.config import values
 from onceover.config.faults import Invalid
 from onceover.config.flowfile import SchedulesSpec
-from onceover.config.load import find_flow_files
+from onceover.config.load import find_flow_files, read_keys
+from onceover.errors import OnceoverError
 
 log = logging.getLogger(__name__)
 
@@ -46,29 +47,47 @@ class ScheduledFlow:
 
 def flow_names() -> list[str]:
     """Return the names a person can pick from."""
-    return sorted(path.stem for path in find_flow_files())
+    return sorted({path.stem for path in find_flow_files()})
 
 
 def scheduled_flows(key: str) -> list[ScheduledFlow]:
-    """Return the flows with a schedule under ``schedules.<key>``, their own or by default."""
+    """Return the flows with a schedule under ``schedules.<key>``, their own or by default.
+
+    Whatever is wrong with one file is said in the log, and costs that flow its scheduled DAG alone.
+    """
     return list(_scheduled(find_flow_files(), key, getattr(SchedulesSpec(), key)))
 
 
 def _scheduled(files: Sequence[Path], key: str, default: str | None) -> Iterator[ScheduledFlow]:
+    stems = Counter(path.stem for path in files)
     for path in files:
         try:
-            document = yaml.safe_load(path.read_text(encoding="utf-8"))
-            if not isinstance(document, dict):
+            schedule = _schedule_in(path, key, default)
+            if schedule is None:
                 continue
-            schedules = document.get("schedules") or {}
-            schedule = schedules.get(key, default) if isinstance(schedules, dict) else None
-            if schedule is not None:
-                yield ScheduledFlow(values.flow_name(path.stem), values.schedule(schedule))
-        except (yaml.YAMLError, OSError, UnicodeDecodeError, Invalid) as error:
-            # Neither YAML's message nor the value: both may quote the file, which may hold a secret.
-            log.warning(
-                "flow file %s gives no schedule (%s): onceover flow check", path.name, type(error).__name__
-            )
+            flow = ScheduledFlow(values.flow_name(path.stem), values.schedule(schedule))
+        except (OnceoverError, Invalid) as error:
+            # Not the message nor the value: both may quote the file, which may hold a secret.
+            _say_broken(path, type(error).__name__)
+            continue
+        if stems[path.stem] == 1:
+            yield flow
+        else:
+            _say_broken(path, "another file has the same name")
+
+
+def _schedule_in(path: Path, key: str, default: str | None) -> object:
+    """Return what the file says under ``schedules.<key>``; its other keys are not looked at.
+
+    Raises:
+        OnceoverError: it cannot be read, or is no YAML for configuration (too deep, anchors).
+    """
+    schedules = read_keys(path).get("schedules") or {}
+    return schedules.get(key, default) if isinstance(schedules, dict) else None
+
+
+def _say_broken(path: Path, why: str) -> None:
+    log.warning("flow file %s gives no schedule (%s): onceover flow check %s", path.name, why, path.stem)
 
 
 def flow_param(names: Sequence[str]) -> Param:

@@ -205,3 +205,40 @@ def test_audits_are_by_hand_and_scheduled_and_reported_in_any_case(dags: dict[st
         "full": False,
         "master": "",
     }
+
+
+# What a careless or hostile hand can put into one flow file.
+BROKEN = {
+    "minute-61": b'schedules: {replicate: "61 * * * *", sync_group_offsets: "0 0 30 2 *", audit: "9"}',
+    "drawn": b'schedules: {replicate: "H H * * *", audit: "R R * * *"}',
+    "Not A Name": b'schedules: {replicate: "@daily", audit: "@daily"}',
+    "bomb": b"a: &a [x, x]\nb: &b [*a, *a]\nschedules: {audit: *b}",
+    "deep": b"schedules: " + b"{a: " * 5000 + b"1" + b"}" * 5000,
+    "latin": "schedules: {audit: \u00e4}".encode("latin-1"),
+    "half": b"schedules: {replicate: [",
+    "large": b"#" * (2 << 20),
+    "date": b"schedules: {replicate: 2026-99-99}",
+}
+
+
+def test_fault_of_one_flow_file_reaches_no_other_flow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every DAG file is imported, and the flow that is in order has its DAGs."""
+    for name, content in BROKEN.items():
+        (tmp_path / f"{name}.yaml").write_bytes(content)
+    (tmp_path / "twice.yaml").write_text('schedules: {replicate: "@daily"}')
+    (tmp_path / "twice.yml").write_text('schedules: {replicate: "@hourly"}')
+    (tmp_path / "gone.yaml").symlink_to(tmp_path / "nowhere.yaml")
+    (tmp_path / "good.yaml").write_text(
+        'schedules: {replicate: "0 3 * * MON-FRI", sync_group_offsets: "@hourly"}'
+    )
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
+    bag = DagBag(DAGS, collect_dags=True)
+    assert bag.import_errors == {}
+    assert {name for name in bag.dags if "_" in name and name.endswith(("good", "twice", *BROKEN))} == {
+        "replicate_good",
+        "sync_group_offsets_good",
+        "audit_good",
+        *("audit_" + name for name in ("date",)),
+    }

@@ -49,12 +49,14 @@ class ConfigKind:
         """Return the file that ``ref`` names: a stem, or a path.
 
         Raises:
-            UsageError: the directory holds no such file; names the nearest one.
+            UsageError: the directory holds no such file (names the nearest one), or two of that name.
         """
         if isinstance(ref, Path) or os.sep in ref or ref.endswith(_SUFFIXES):
             return Path(ref).absolute()
-        files = {path.stem: path for path in self.find(environ)}
+        found = self.find(environ)
+        files = {path.stem: path for path in found}
         if ref in files:
+            self._check_only(ref, [path.name for path in found if path.stem == ref], files[ref])
             return files[ref]
         folder = self.directory(environ)
         fix = (
@@ -63,6 +65,13 @@ class ConfigKind:
             else f"put a {self.noun} there, or set {self.variable} to its directory"
         )
         raise BadConfig([Fault(str(folder), "", f'holds no {self.noun} "{ref}"', fix)])
+
+    def _check_only(self, ref: str, names: list[str], path: Path) -> None:
+        if len(names) > 1:
+            fault = Fault(
+                str(path.parent), "", f'holds "{ref}" twice: {", ".join(names)}', "remove one of them"
+            )
+            raise BadConfig([fault])
 
     def read(self, path: Path) -> tuple[bytes, Document, list[Fault]]:
         """Return the file's bytes, its keys, and duplicate keys as faults.

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from onceover.config.check import check_document
 from onceover.config.document import FLOW_FILE_PAGE
@@ -35,6 +35,15 @@ def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> F
     if faults:
         raise BadConfig(faults)
     return Flow.model_validate({**data, "path": path, "sha256": hashlib.sha256(content).hexdigest()})
+
+
+def read_keys(path: Path) -> dict[str, Any]:
+    """Return a flow file's keys as they are written, unchecked.
+
+    Raises:
+        UsageError: it cannot be read, or is no YAML that a flow file may be.
+    """
+    return _FLOW_FILE.read(path)[1].data
 
 
 def flows_dir(environ: Mapping[str, str] | None = None) -> Path:
