@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from airflow.sdk import DAG, AssetAlias, Param, task
+from airflow.sdk import DAG, AssetAlias, task
 
-from onceover_airflow import audit, flows, tasks
+from onceover_airflow import audit, flows, forms, tasks
 
 DOC = """
 ### Audit
@@ -24,30 +25,29 @@ partition, key, value, headers and timestamp. The same as `onceover audit`. It m
 What was proven is kept on the target (`onceover status` shows how old it is); the next audit goes on there.
 *Full* begins anew.
 """
-# Audits only read, and keep their watermark behind a fence: more than one does no harm.
-MAX_MANUAL_RUNS = 16
 
 
-def build(dag_id: str, *, flow: Param, schedule: str | None = None) -> DAG:
-    """Return the DAG; a scheduled audit never overlaps its own last run."""
+def build(dag_id: str, kind: dict[str, Any], names: list[str]) -> None:
+    """Make the DAG that audits one of the flows."""
     with DAG(
         dag_id,
-        schedule=schedule,
-        catchup=False,
-        max_active_runs=1 if schedule else MAX_MANUAL_RUNS,
-        is_paused_upon_creation=False,
+        **kind,
         doc_md=DOC,
-        tags=["onceover"],
-        params={"flow": flow, **audit.audit_params(), "master": flows.master_param()},
-    ) as dag:
+        params={
+            "flow": forms.flow_param(names),
+            **audit.audit_params(),
+            "master": forms.master_param(),
+        },
+    ):
+        flow = forms.value("flow")
         check = task(task_id="check_flow", retries=0, multiple_outputs=False)(tasks.check_flow)
         compare = audit.AuditOperator(
             task_id=audit.AUDIT_TASK,
-            flow="{{ params.flow }}",
-            topics="{{ params.topics }}",
-            since="{{ params.since }}",
-            full="{{ params.full }}",
-            master="{{ params.master }}",
+            flow=flow,
+            topics=forms.value("topics"),
+            since=forms.value("since"),
+            full=forms.value("full"),
+            master=forms.value("master"),
         )
         report = task(
             task_id="report_audit",
@@ -56,18 +56,13 @@ def build(dag_id: str, *, flow: Param, schedule: str | None = None) -> DAG:
             multiple_outputs=False,
             outlets=[AssetAlias(audit.AUDITED_ALIAS)],
         )(audit.report_audit)
-        checked = check("{{ params.flow }}")
-        reported = report("{{ params.flow }}")
+        checked = check(flow)
+        reported = report(flow)
         # A teardown runs also when the job failed, and leaves the run's state to the job.
         checked.as_setup() >> compare >> reported.as_teardown()
         checked >> reported
-    return dag
 
 
-build("audit", flow=flows.flow_param(flows.flow_names()))
+build("audit", forms.by_hand(), flows.flow_names())
 for planned in flows.scheduled_flows("audit"):
-    build(
-        f"audit_{planned.name}",
-        flow=flows.flow_param([planned.name]),
-        schedule=planned.schedule,
-    )
+    build(f"audit_{planned.name}", forms.on_schedule(planned.name, planned.schedule), [planned.name])

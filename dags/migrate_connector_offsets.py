@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, AssetAlias, TriggerRule, task
 
-from onceover_airflow import connectors
+from onceover_airflow import connectors, forms
 from onceover_airflow.errors import retry_interrupted
 
 DOC = """
@@ -30,15 +30,12 @@ To go back: `onceover connectors rollback` before a connector was resumed, `down
 
 with DAG(
     "migrate_connector_offsets",
-    schedule=None,
-    catchup=False,
-    is_paused_upon_creation=False,
+    **forms.by_hand(),
     doc_md=DOC,
-    tags=["onceover"],
     params=connectors.connect_params(),
 ):
     retried = retry_interrupted()
-    name = "{{ params.connect }}"
+    name = forms.value("connect")
     # Not asked is as good as answered; an answer that was refused, or a failure before, is not.
     unless_failed = {"multiple_outputs": False, "trigger_rule": TriggerRule.NONE_FAILED, **retried}
     listed = task(task_id=connectors.LIST_TASK, multiple_outputs=False, **retried)(connectors.list_connectors)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
-from airflow.sdk import DAG, AssetAlias, Param, task
+from airflow.sdk import DAG, AssetAlias, task
 
-from onceover_airflow import flows, tasks
+from onceover_airflow import flows, forms, tasks
 from onceover_airflow.operators import ReplicateOperator
 
 DOC = """
@@ -25,32 +26,25 @@ Starting a flow that runs already is safe: the newer run takes over, the older o
 """
 
 
-# One run per flow is the rule and fencing keeps it; this only bounds what one mistake can start.
-MAX_MANUAL_RUNS = 16
-
-
-def build(dag_id: str, *, flow: Param, run_length: str, schedule: str | None = None) -> DAG:
-    """Return the DAG; a scheduled flow never overlaps its own last run."""
+def build(dag_id: str, kind: dict[str, Any], names: list[str], run_length: str) -> None:
+    """Make the DAG that copies one of the flows."""
     with DAG(
         dag_id,
-        schedule=schedule,
-        catchup=False,
-        max_active_runs=1 if schedule else MAX_MANUAL_RUNS,
-        is_paused_upon_creation=False,
+        **kind,
         doc_md=DOC,
-        tags=["onceover"],
         params={
-            "flow": flow,
-            "run_length": flows.run_length_param(run_length),
-            "master": flows.master_param(),
+            "flow": forms.flow_param(names),
+            "run_length": forms.run_length_param(run_length),
+            "master": forms.master_param(),
         },
-    ) as dag:
+    ):
+        flow = forms.value("flow")
         check = task(task_id="check_flow", retries=0, multiple_outputs=False)(tasks.check_flow)
         replicate = ReplicateOperator(
             task_id="replicate",
-            flow="{{ params.flow }}",
-            until="{{ params.run_length }}",
-            master="{{ params.master }}",
+            flow=flow,
+            until=forms.value("run_length"),
+            master=forms.value("master"),
         )
         report = task(
             task_id="report_result",
@@ -59,19 +53,14 @@ def build(dag_id: str, *, flow: Param, run_length: str, schedule: str | None = N
             multiple_outputs=False,
             outlets=[AssetAlias(tasks.CAUGHT_UP_ALIAS)],
         )(tasks.report_result)
-        checked = check("{{ params.flow }}")
-        reported = report("{{ params.flow }}")
+        checked = check(flow)
+        reported = report(flow)
         # A teardown runs also when the job failed, and leaves the run's state to the job.
         checked.as_setup() >> replicate >> reported.as_teardown()
         checked >> reported
-    return dag
 
 
-build("replicate", flow=flows.flow_param(flows.flow_names()), run_length=flows.CAUGHT_UP)
+build("replicate", forms.by_hand(), flows.flow_names(), flows.CAUGHT_UP)
 for planned in flows.scheduled_flows("replicate"):
-    build(
-        f"replicate_{planned.name}",
-        flow=flows.flow_param([planned.name]),
-        run_length=planned.run_length,
-        schedule=planned.schedule,
-    )
+    kind = forms.on_schedule(planned.name, planned.schedule)
+    build(f"replicate_{planned.name}", kind, [planned.name], planned.run_length)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, TriggerRule, task
 
-from onceover_airflow import flows, seeding
+from onceover_airflow import flows, forms, seeding
 from onceover_airflow.errors import retry_interrupted
 
 DOC = """
@@ -27,15 +27,12 @@ It acts as a start of the flow: a running copy ends with exit code 4. Start `rep
 
 with DAG(
     "seed_progress",
-    schedule=None,
-    catchup=False,
-    is_paused_upon_creation=False,
+    **forms.by_hand(),
     doc_md=DOC,
-    tags=["onceover"],
-    params={"flow": flows.flow_param(flows.flow_names()), **seeding.seed_params()},
+    params={"flow": forms.flow_param(flows.flow_names()), **seeding.seed_params()},
 ):
     retried = retry_interrupted()
-    name = "{{ params.flow }}"
+    name = forms.value("flow")
     plan = task(task_id=seeding.PLAN_TASK, multiple_outputs=False, **retried)(seeding.plan_progress)
     approve = seeding.ApprovePositionsOperator(task_id="approve_progress", flow=name, **retried)
     # Nothing to approve is no failure: what is refused is told by the last task.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, AssetAlias, Param, TriggerRule, task
+from typing import Any
 
-from onceover_airflow import flows, groups
+from airflow.sdk import DAG, AssetAlias, TriggerRule, task
+
+from onceover_airflow import flows, forms, groups
 from onceover_airflow.errors import retry_interrupted
 
 DOC = """
@@ -25,25 +27,20 @@ as `onceover groups plan`, `apply` and `follow`. *failback* goes from the target
 
 A group with members on the receiving side is never written.
 """
-MAX_MANUAL_RUNS = 16
 # One look after another for so long; then the next run begins, so that Airflow shows progress.
 CONTINUOUS_LENGTH = "1h"
 
 
-def build(dag_id: str, *, flow: Param, until: str, approve: bool, schedule: str | None = None) -> DAG:
-    """Return the DAG; a scheduled flow never overlaps its own last run, and never waits for an answer."""
+def build(dag_id: str, kind: dict[str, Any], names: list[str], *, until: str, approve: bool) -> None:
+    """Make the DAG; on a schedule nobody is there to answer."""
     with DAG(
         dag_id,
-        schedule=schedule,
-        catchup=False,
-        max_active_runs=1 if schedule else MAX_MANUAL_RUNS,
-        is_paused_upon_creation=False,
+        **kind,
         doc_md=DOC,
-        tags=["onceover"],
-        params={"flow": flow, **flows.group_params(until=until, approve=approve)},
-    ) as dag:
+        params={"flow": forms.flow_param(names), **forms.group_params(until=until, approve=approve)},
+    ):
         retried = retry_interrupted()
-        name = "{{ params.flow }}"
+        name = forms.value("flow")
         plan = task(task_id=groups.PLAN_TASK, multiple_outputs=False, **retried)(groups.plan_groups)
         confirm = groups.ApproveMovesOperator(task_id="approve_moves", flow=name, **retried)
         # Not asked is as good as approved: what is risky is checked against the answer again.
@@ -55,15 +52,14 @@ def build(dag_id: str, *, flow: Param, until: str, approve: bool, schedule: str 
             **retried,
         )(groups.apply_groups)
         plan(name) >> confirm >> apply(name)
-    return dag
 
 
-build("sync_group_offsets", flow=flows.flow_param(flows.flow_names()), until=groups.ONCE, approve=True)
+build("sync_group_offsets", forms.by_hand(), flows.flow_names(), until=groups.ONCE, approve=True)
 for planned in flows.scheduled_flows("sync_group_offsets"):
     build(
         f"sync_group_offsets_{planned.name}",
-        flow=flows.flow_param([planned.name]),
+        forms.on_schedule(planned.name, planned.schedule),
+        [planned.name],
         until=CONTINUOUS_LENGTH if planned.schedule == flows.CONTINUOUS else groups.ONCE,
         approve=False,
-        schedule=planned.schedule,
     )

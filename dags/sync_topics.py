@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, AssetAlias, Param, TriggerRule, task
+from airflow.sdk import DAG, AssetAlias, TriggerRule, task
 
-from onceover_airflow import flows, topics
+from onceover_airflow import flows, forms, topics
 from onceover_airflow.approval import ApprovePlanOperator
 from onceover_airflow.errors import retry_interrupted
 
@@ -29,24 +29,17 @@ It never disturbs a running flow.
 
 with DAG(
     "sync_topics",
-    schedule=None,
-    catchup=False,
-    is_paused_upon_creation=False,
+    **forms.by_hand(),
     doc_md=DOC,
-    tags=["onceover"],
     params={
-        "flow": flows.flow_param(flows.flow_names()),
-        "apply": Param(
-            True,
-            type="boolean",
-            title="Apply",
-            description_md="Off: show the plan and change nothing.",
-        ),
+        "flow": forms.flow_param(flows.flow_names()),
+        "apply": forms.apply_param(),
     },
 ):
     retried = retry_interrupted()
+    flow = forms.value("flow")
     plan = task(task_id=topics.PLAN_TASK, multiple_outputs=False, **retried)(topics.plan_topics)
-    approve = ApprovePlanOperator(task_id="approve_changes", flow="{{ params.flow }}", **retried)
+    approve = ApprovePlanOperator(task_id="approve_changes", flow=flow, **retried)
     # Not asked is as good as approved; rejected, or a failure before, is not.
     apply = task(
         task_id="apply_topics", multiple_outputs=False, trigger_rule=TriggerRule.NONE_FAILED, **retried
@@ -58,5 +51,4 @@ with DAG(
         outlets=[AssetAlias(topics.SYNCED_ALIAS)],
         **retried,
     )(topics.report_topics)
-    flow = "{{ params.flow }}"
     plan(flow) >> approve >> apply(flow) >> report(flow)

@@ -1,14 +1,15 @@
-"""Registers Onceover's pages with Airflow; what they do is in ``onceover_airflow``."""
+"""Registers what Onceover adds to Airflow's web server; what it does is in ``onceover_airflow``."""
 
 from __future__ import annotations
 
 from airflow.plugins_manager import AirflowPlugin
 
-from onceover_airflow.pages import registration
+from onceover_airflow import pages, runnames
 
 
 class OnceoverPlugin(AirflowPlugin):
-    """The pages that audits leave."""
+    """The pages that audits leave, and runs by hand that are called after their flow."""
 
     name = "onceover"
-    fastapi_apps = [registration()]  # noqa: RUF012 - Airflow declares it so
+    fastapi_apps = [pages.registration()]  # noqa: RUF012 - Airflow declares it so
+    fastapi_root_middlewares = [runnames.registration()]  # noqa: RUF012 - likewise

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import attrs
 from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Param, get_current_context
 
+from onceover_airflow import forms
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.operators import FlowJobOperator
 from onceover_airflow.pages import page_link
@@ -43,12 +44,7 @@ _COUNTS: Final = ("flow", "verdict", "since", "complete", "seconds", "report", "
 def audit_params() -> dict[str, Param]:
     """Return the form's fields, beside the flow."""
     return {
-        "topics": Param(
-            "",
-            type="string",
-            title="Topics",
-            description_md="Regular expression for whole source topics. Empty: all of the flow.",
-        ),
+        "topics": forms.topic_param(),
         "since": Param(
             "watermark",
             type="string",
@@ -57,11 +53,8 @@ def audit_params() -> dict[str, Param]:
             title="Since",
             description_md="`watermark`: where the last audit ended. `start`: everything. Or a time.",
         ),
-        "full": Param(
-            False,
-            type="boolean",
-            title="Full",
-            description_md="Everything that both sides still hold, whatever was audited before.",
+        "full": forms.switch(
+            "Full", "Everything that both sides still hold, whatever was audited before.", on=False
         ),
     }
 

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.config.connectfile import find_connect_files
 from onceover.logs import quiet_libraries
+from onceover_airflow import forms
 from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED, table
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours, log_text
@@ -44,16 +45,10 @@ _TEMPORARY: Final = 5
 def connect_params() -> dict[str, Param]:
     """Return the form's fields. Which connectors there are is asked of the live cluster, after the start."""
     names = sorted(path.stem for path in find_connect_files())
-    text = "A file in the directory of Connect files, without `.yaml`."
-    fixed: dict[str, Any] = {"type": "string", "title": "Connect cluster"}
-    if not names:
-        connect = Param(**fixed, minLength=1, description_md=f"{text} There is none yet.")
-    elif len(names) == 1:
-        connect = Param(names[0], **fixed, enum=names, description_md=text)
-    else:
-        connect = Param(**fixed, enum=names, description_md=text)
     return {
-        "connect": connect,
+        "connect": forms.pick(
+            "Connect cluster", names, "A file in the directory of Connect files, without `.yaml`."
+        ),
         "connectors": Param(
             [],
             type="array",
@@ -61,15 +56,10 @@ def connect_params() -> dict[str, Param]:
             title="Connectors",
             description_md="One name a line. Empty: the run asks, and shows what the live cluster has.",
         ),
-        "topic": Param(
-            "",
-            type="string",
-            title="Offsets topic",
-            description_md="For all of them. Empty: `<global offsets topic>-<connector>` for each.",
+        "topic": forms.optional(
+            "Offsets topic", "For all of them. Empty: `<global offsets topic>-<connector>` for each."
         ),
-        "apply": Param(
-            True, type="boolean", title="Apply", description_md="Off: show the plan and change nothing."
-        ),
+        "apply": forms.apply_param(),
     }
 
 

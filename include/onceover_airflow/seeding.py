@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from onceover_airflow import forms
 from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, table
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 
@@ -36,7 +37,10 @@ _OTHER_FLOW: Final = "flow:"
 
 
 def seed_params() -> dict[str, Param]:
-    """Return the form's fields."""
+    """Return the form's fields.
+
+    Untouched it seeds from the flow's own map, which is exact and writes nothing where nothing is lost.
+    """
     return {
         "kind": Param(
             SEED,
@@ -46,21 +50,14 @@ def seed_params() -> dict[str, Param]:
             description_md="`seed`: from an origin. `adopt`: take over from a stopped MirrorMaker 2.",
         ),
         "origin": Param(
-            "",
+            "map",
             type="string",
-            examples=["group:my-group", "earliest", "timestamp:2026-01-01T00:00:00Z", "flow:other", "map"],
+            examples=["map", "group:my-group", "earliest", "timestamp:2026-01-01T00:00:00Z", "flow:other"],
             title="Origin",
             description_md="For `seed`: as `onceover seed --from`.",
         ),
-        "topic": Param(
-            "",
-            type="string",
-            title="Topics",
-            description_md="Regular expression for whole source topics. Empty: all of the flow.",
-        ),
-        "replace": Param(
-            False, type="boolean", title="Replace", description_md="Write although there is progress already."
-        ),
+        "topic": forms.topic_param(),
+        "replace": forms.switch("Replace", "Write although there is progress already.", on=False),
         "missing": Param(
             "refuse",
             type="string",
@@ -68,27 +65,16 @@ def seed_params() -> dict[str, Param]:
             title="Missing partitions",
             description_md="Where partitions begin that the origin leaves out of a topic.",
         ),
-        "mm2_source": Param(
-            "",
-            type="string",
-            title="MirrorMaker's alias of the source",
-            description_md="For `adopt`; empty: as in the flow file.",
+        "mm2_source": forms.optional(
+            "MirrorMaker's alias of the source", "For `adopt`; empty: as in the flow file."
         ),
-        "mm2_target": Param(
-            "",
-            type="string",
-            title="MirrorMaker's alias of the target",
-            description_md="For `adopt`; empty: as in the flow file.",
+        "mm2_target": forms.optional(
+            "MirrorMaker's alias of the target", "For `adopt`; empty: as in the flow file."
         ),
-        "decided": Param(
-            "",
-            type="string",
-            title="Decided offsets",
-            description_md="For `adopt`: a file on the worker, for partitions that cannot be proven.",
+        "decided": forms.optional(
+            "Decided offsets", "For `adopt`: a file on the worker, for partitions that cannot be proven."
         ),
-        "apply": Param(
-            True, type="boolean", title="Apply", description_md="Off: show the plan and change nothing."
-        ),
+        "apply": forms.apply_param(),
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.definitions.param import ParamsDict
+from airflow.serialization.serialized_objects import DagSerialization
 
 DAGS = Path(__file__).parents[2] / "dags"
 COPYING = {"replicate", "replicate_nightly", "replicate_always"}
@@ -75,20 +76,40 @@ def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
 
 
 def test_flow_is_picked_from_the_files(dags: dict[str, Any]) -> None:
-    """The form lists every flow; without a choice nothing starts."""
+    """The form lists every flow and opens valid, with the first one picked."""
     params: ParamsDict = dags["replicate"].params
     assert params.get_param("flow").schema["enum"] == ["always", "by-hand", "nightly"]
-    assert not params.get_param("flow").has_value
+    assert params["flow"] == "always"
 
 
 def test_schedules_of_the_flow_files_give_dags_of_their_own(dags: dict[str, Any]) -> None:
     """Nightly runs end when caught up; a continuous one runs on. Neither overlaps itself."""
     nightly, always, by_hand = dags["replicate_nightly"], dags["replicate_always"], dags["replicate"]
-    assert nightly.params.dump() == {"flow": "nightly", "run_length": "caught-up", "master": ""}
-    assert always.params.dump() == {"flow": "always", "run_length": "forever", "master": ""}
+    assert nightly.params.dump() == {"flow": "nightly", "run_length": "caught-up", "master": None}
+    assert always.params.dump() == {"flow": "always", "run_length": "forever", "master": None}
     assert [dag.max_active_runs for dag in (nightly, always)] == [1, 1]
     assert [dag.catchup for dag in (nightly, always, by_hand)] == [False] * 3
     assert [dag.schedule for dag in (nightly, always, by_hand)] == ["0 3 * * *", "@continuous", None]
+
+
+def test_a_continuous_flow_runs_again_and_again(dags: dict[str, Any]) -> None:
+    """Each run has a logical date of its own; without, Airflow takes the second one for the first."""
+    scheduled: Any = DagSerialization.from_dict(DagSerialization.to_dict(dags["replicate_always"]))
+    first = scheduled.next_dagrun_info(last_automated_run_info=None)
+    second = scheduled.next_dagrun_info(last_automated_run_info=first)
+    assert first.logical_date < second.logical_date <= second.data_interval.end
+
+
+def test_a_scheduled_flow_does_not_run_before_its_time(dags: dict[str, Any]) -> None:
+    """A new flow file with a nightly schedule starts nothing in the middle of the day."""
+    assert [dag.dag_id for dag in dags.values() if dag.start_date is not None] == ["replicate_always"]
+
+
+def test_every_dag_says_whose_it_is(dags: dict[str, Any]) -> None:
+    """By tag and owner; a flow's own DAGs carry the flow as a tag."""
+    assert {dag.owner for dag in dags.values()} == {"onceover"}
+    assert dags["audit"].tags == {"onceover"}
+    assert dags["replicate_nightly"].tags == dags["audit_nightly"].tags == {"onceover", "nightly"}
 
 
 def test_only_the_copy_is_retried_and_soon(dags: dict[str, Any]) -> None:
@@ -130,7 +151,7 @@ def test_scheduled_group_syncs_never_wait_for_an_answer(
     monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
     dags = DagBag(DAGS, collect_dags=True).dags
     hourly, always, by_hand = (dags[f"sync_group_offsets{suffix}"] for suffix in ("_hourly", "_always", ""))
-    common = {"direction": "failover", "group": "", "allow_rewind": False, "apply": True}
+    common = {"direction": "failover", "group": None, "allow_rewind": False, "apply": True}
     assert hourly.params.dump() == {**common, "flow": "hourly", "until": "once", "approve": False}
     assert always.params.dump() == {**common, "flow": "always", "until": "1h", "approve": False}
     assert by_hand.params["approve"] is True
@@ -179,7 +200,7 @@ def test_connectors_are_listed_picked_planned_approved_applied_and_verified(
     }
     assert all(task.has_retry_policy and 0 < task.retries <= 10 for task in dag.tasks)
     assert dag.params.get_param("connect").schema["enum"] == ["east", "west"]
-    assert not dag.params.get_param("connect").has_value
+    assert dag.params["connect"] == "east"
     assert (dag.params["connectors"], dag.params["apply"], dag.schedule) == ([], True, None)
     assert dag.doc_md
 
@@ -200,10 +221,10 @@ def test_audits_are_by_hand_and_scheduled_and_reported_in_any_case(dags: dict[st
     assert [dags[name].max_active_runs for name in ("audit", "audit_nightly")] == [16, 1]
     assert dags["audit_nightly"].params.dump() == {
         "flow": "nightly",
-        "topics": "",
+        "topics": None,
         "since": "watermark",
         "full": False,
-        "master": "",
+        "master": None,
     }
 
 

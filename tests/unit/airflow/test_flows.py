@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from airflow.sdk.definitions.param import ParamsDict
-from airflow.sdk.exceptions import ParamValidationError
 
 from onceover_airflow import flows
 
@@ -90,55 +88,3 @@ def test_continuous_flow_runs_forever_and_others_until_caught_up() -> None:
     """A run that ends under @continuous would start Spark again and again."""
     assert flows.ScheduledFlow("f", "@continuous").run_length == "forever"
     assert flows.ScheduledFlow("f", "@hourly").run_length == "caught-up"
-
-
-def validate(**given: object) -> dict[str, object]:
-    """Return the form's values as a run would get them."""
-    params = ParamsDict(
-        {
-            "flow": flows.flow_param(["a", "b"]),
-            "run_length": flows.run_length_param(),
-            "master": flows.master_param(),
-        }
-    )
-    params.update(given)
-    return dict(params.validate())
-
-
-def test_defaults_need_the_flow_only() -> None:
-    """Picking a flow is enough."""
-    assert validate(flow="a") == {"flow": "a", "run_length": "caught-up", "master": ""}
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {},
-        {"flow": "c"},
-        {"flow": "a", "run_length": "soon"},
-        {"flow": "a", "run_length": "0m"},
-        {"flow": "a", "run_length": "10"},
-        {"flow": "a", "run_length": "--conf"},
-        {"flow": "a", "master": "--conf spark.x=y"},
-        {"flow": "a", "master": "-"},
-    ],
-)
-def test_bad_form_values_are_refused(given: dict[str, object]) -> None:
-    """Airflow refuses the run before a task exists."""
-    with pytest.raises(ParamValidationError):
-        validate(**given)
-
-
-@pytest.mark.parametrize("length", ["caught-up", "forever", "10m", "90s", "1h", "2d", "500ms"])
-@pytest.mark.parametrize("master", ["", "local", "local[4]", "spark://127.0.0.1:7077", "yarn"])
-def test_good_form_values_pass(length: str, master: str) -> None:
-    """Every documented value."""
-    assert validate(flow="b", run_length=length, master=master)["run_length"] == length
-
-
-def test_single_flow_is_chosen_and_none_is_asked_for() -> None:
-    """One flow needs no choice; without any the form still imports."""
-    assert flows.flow_param(["only"]).resolve() == "only"
-    with pytest.raises(ParamValidationError):
-        flows.flow_param([]).resolve()
-    assert flows.flow_param([]).resolve("typed") == "typed"

@@ -1,0 +1,155 @@
+"""The fields that the trigger forms share, and what all DAGs of ours have in common.
+
+Invariant: every form opens valid and can be submitted untouched. Airflow's form counts an empty text as
+missing and keeps *Trigger* disabled (3.3.2, seen in a browser only: REST accepts it), so a field that may be
+empty is nullable and has no other default, and where a person picks from a list the first entry is picked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from airflow.sdk import Param
+
+from onceover_airflow.flows import CAUGHT_UP, CONTINUOUS, FOREVER
+
+RUN_LENGTH_PATTERN: Final = r"^(caught-up|forever|[1-9][0-9]*(ms|s|m|h|d))$"
+GROUPS_UNTIL_PATTERN: Final = r"^(once|[1-9][0-9]*(ms|s|m|h|d))$"
+# What Spark itself takes for a master; whether somebody answers there, the job finds out.
+MASTER_PATTERN: Final = (
+    r"^(|local(\[([0-9]+|\*)(,[0-9]+)?\])?|yarn|spark://[^\s/:]+:[0-9]+(,[^\s/:]+:[0-9]+)*|k8s://\S+)$"
+)
+TAG: Final = "onceover"
+OWNER: Final = "onceover"
+# One run per flow is the rule and fencing keeps it; this only bounds what one mistake can start.
+MAX_MANUAL_RUNS: Final = 16
+# A continuous DAG needs one: without, Airflow 3.3.2 gives its second run the first one's logical date,
+# finds that run, and never starts another. All others have none: a cron with a start date in the past runs
+# at once for the time before it was seen.
+_BEGINNING: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def by_hand() -> dict[str, Any]:
+    """Return the settings of a DAG that people start, for any flow."""
+    return {"schedule": None, "max_active_runs": MAX_MANUAL_RUNS, "tags": [TAG], **_common()}
+
+
+def on_schedule(flow: str, schedule: str) -> dict[str, Any]:
+    """Return the settings of a flow's own DAG, which never overlaps its own last run."""
+    return {
+        "schedule": schedule,
+        "max_active_runs": 1,
+        "tags": [TAG, flow],
+        "start_date": _BEGINNING if schedule == CONTINUOUS else None,
+        **_common(),
+    }
+
+
+def _common() -> dict[str, Any]:
+    return {"catchup": False, "is_paused_upon_creation": False, "default_args": {"owner": OWNER}}
+
+
+def value(field: str) -> str:
+    """Return the template of a form's field: an empty one is an empty text, and not ``None``."""
+    return f"{{{{ params.{field} or '' }}}}"
+
+
+def optional(title: str, text: str, **schema: Any) -> Param:
+    """Return a text field that may be left empty."""
+    return Param(None, type=["null", "string"], title=title, description_md=text, **schema)
+
+
+def switch(title: str, text: str, *, on: bool) -> Param:
+    """Return a field that is on or off."""
+    return Param(on, type="boolean", title=title, description_md=text)
+
+
+def pick(title: str, names: Sequence[str], text: str) -> Param:
+    """Return a list to pick from, its first entry picked.
+
+    Without an entry it is empty and may stay so: the run's first task says what is missing, where a form
+    could only refuse.
+    """
+    if not names:
+        return optional(title, f"{text} **There is none yet.**")
+    return Param(names[0], type="string", enum=list(names), title=title, description_md=text)
+
+
+def flow_param(names: Sequence[str]) -> Param:
+    """Return the form's field for the flow."""
+    return pick("Flow", names, "A file in the flows directory, without `.yaml`.")
+
+
+def apply_param() -> Param:
+    """Return the form's switch between doing and showing."""
+    return switch("Apply", "Off: show the plan and change nothing.", on=True)
+
+
+def topic_param() -> Param:
+    """Return the form's field for the topics."""
+    return optional("Topics", "Regular expression for whole source topics. Empty: all of the flow.")
+
+
+def run_length_param(default: str = CAUGHT_UP) -> Param:
+    """Return the form's field for the run length."""
+    return Param(
+        default=default,
+        type="string",
+        pattern=RUN_LENGTH_PATTERN,
+        examples=[CAUGHT_UP, FOREVER, "10m", "1h"],
+        title="Run length",
+        description_md=(
+            "`caught-up`: everything the source holds when the run starts. "
+            "`forever`: until somebody stops it. Or a duration such as `10m`."
+        ),
+    )
+
+
+def master_param() -> Param:
+    """Return the form's field for the Spark master; empty means the flow file's."""
+    return optional(
+        "Spark master",
+        "Empty: as the flow file says.",
+        pattern=MASTER_PATTERN,
+        examples=["local", "spark://127.0.0.1:7077"],
+    )
+
+
+def group_params(*, until: str, approve: bool) -> dict[str, Param]:
+    """Return the form's fields for moving consumer groups.
+
+    Args:
+        until: how long by default; ``once`` or a duration.
+        approve: whether a person is asked about moves that skip or repeat records.
+    """
+    return {
+        "direction": Param(
+            "failover",
+            type="string",
+            enum=["failover", "failback"],
+            title="Direction",
+            description_md="`failover`: source to target. `failback`: target to source.",
+        ),
+        "group": optional(
+            "Groups", "Regular expression for whole names, among those of the flow file. Empty: all."
+        ),
+        "allow_rewind": switch(
+            "Allow rewinds", "Also move groups backwards: they read records again.", on=False
+        ),
+        "until": Param(
+            until,
+            type="string",
+            pattern=GROUPS_UNTIL_PATTERN,
+            examples=["once", "10m", "1h"],
+            title="Until",
+            description_md="`once`, or for how long to keep them in place.",
+        ),
+        "apply": apply_param(),
+        "approve": switch(
+            "Ask",
+            "Ask about moves that skip or repeat records. Off: such groups are left alone.",
+            on=approve,
+        ),
+    }
