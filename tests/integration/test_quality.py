@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -13,9 +14,10 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from onceover.audit import tables
+from onceover.audit.datadocs import results_file
 from onceover.audit.model import FindingKind, Reason, Verdict
 from onceover.audit.result import Area, AuditResult
-from onceover.audit.suites import RULES
+from onceover.audit.suites import RULES, SUITES
 from onceover.audit.verdict import Outcome, QualityVerdict
 from onceover.spark.frames import comparison, topics, unaccounted
 from onceover.spark.quality import judge
@@ -67,15 +69,25 @@ def outcomes(quality: QualityVerdict) -> dict[str, Outcome]:
     return {each.rule.name: each for each in quality.outcomes if each.met is not True}
 
 
-def test_audit_in_which_all_is_right_passes_and_writes_data_docs(spark: SparkSession, tmp_path: Path) -> None:
+def test_audit_in_which_all_is_right_passes_and_keeps_its_results(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     """Every rule is evaluated by Great Expectations, and met."""
     quality = judge(spark, frames(spark, audits.result()), tmp_path)
 
     assert (quality.verdict, outcomes(quality)) == (Verdict.PASS, {})
-    assert quality.data_docs == tmp_path / "data_docs" / "index.html"
-    assert quality.data_docs.is_file()
-    # One page for the results of each suite.
-    assert len(list((tmp_path / "data_docs" / "validations").rglob("*.html"))) == 7
+    # Its own results of each suite, and nothing of its own pages.
+    assert sorted(path.name for path in (tmp_path / "data_docs").rglob("*")) == sorted(
+        f"{suite}.json" for suite in SUITES
+    )
+    kept = json.loads(results_file(tmp_path, "digests").read_text())
+    assert (kept["success"], kept["suite_name"]) == (True, "digests")
+    assert {each.expectation for each in quality.outcomes if each.rule.suite == "digests"} == {
+        "expect_column_pair_values_to_be_equal(column_A=source_records, column_B=target_records)",
+        "expect_column_pair_values_to_be_equal(column_A=source_sum, column_B=target_sum)",
+        "expect_column_pair_values_to_be_equal(column_A=source_chain, column_B=target_chain)",
+        "expect_column_values_to_not_be_null(column=both_sides)",
+    }
 
 
 def test_everything_that_can_be_wrong_is_named_with_its_numbers(spark: SparkSession, tmp_path: Path) -> None:

@@ -62,7 +62,6 @@ def document(
         "records_over_time": histogram(digests),
         "committed_over_time": committed(commits),
         "age_at_commit": [list(point) for point in ages(digests, commits)],
-        "data_docs": None if quality.data_docs is None else str(quality.data_docs),
     }
 
 

@@ -6,23 +6,19 @@ the document does not hold. A reader finds the old file or the new one, never ha
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 from onceover.audit import reportparts as parts
+from onceover.audit.htmlpage import frame, put
 from onceover.audit.jsonreport import summary
 from onceover.audit.plots import ages_svg, commits_svg, records_svg
-from onceover.audit.reportstyle import STYLE, sign
+from onceover.audit.reportstyle import sign
 from onceover.errors import UsageError
 
-# Nothing may be loaded, not even by a name that somebody wrote into a topic.
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _DAY_MS: Final = 86_400_000
 _LEGEND: Final = (
     ("before", "proven by an earlier audit"),
@@ -43,15 +39,9 @@ def write(told: Mapping[str, Any], path: Path) -> None:
     Raises:
         UsageError: the file cannot be written.
     """
-    text = page(told)
-    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fresh.write_text(text, encoding="utf-8")
-        os.replace(fresh, path)
+        put(page(told), path)
     except OSError as error:
-        with suppress(OSError):
-            fresh.unlink(missing_ok=True)
         raise UsageError(
             f"the audit's report cannot be written: {error.strerror}",
             code="REPORT",
@@ -64,14 +54,10 @@ def write(told: Mapping[str, Any], path: Path) -> None:
 def page(told: Mapping[str, Any]) -> str:
     """Return the report as HTML."""
     title = f"{told['verdict']}: audit of {told['flow']}"
-    return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>"
+    return frame(
+        title,
         f"{_header(told)}<main>"
-        f'<div class="tiles">{parts.tiles(told)}</div>{"".join(_sections(told))}{_footer(told)}'
-        "</main></body></html>\n"
+        f'<div class="tiles">{parts.tiles(told)}</div>{"".join(_sections(told))}{_footer(told)}</main>',
     )
 
 

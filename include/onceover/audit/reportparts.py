@@ -32,7 +32,7 @@ MEANING: Final[Mapping[str, str]] = {
     Reason.NOT_IN_MAP: "The offset map no longer reaches back that far.",
     Reason.UNREADABLE: "Their batch cannot be decoded.",
 }
-_SHOWN: Final = {
+SUITE_NAMES: Final = {
     "topics": "Records",
     "digests": "Fingerprints of ranges",
     "unverifiable": "What could not be compared",
@@ -161,7 +161,7 @@ def expectations(told: Mapping[str, Any]) -> str:
     blocks = []
     for suite in SUITES:
         rules = [each for each in told["expectations"] if each["suite"] == suite]
-        blocks.append(f"<div><h3>{escape(_SHOWN[suite])}</h3>{''.join(map(_rule, rules))}</div>")
+        blocks.append(f"<div><h3>{escape(SUITE_NAMES[suite])}</h3>{''.join(map(_rule, rules))}</div>")
     return f'<div class="suites">{"".join(blocks)}</div>'
 
 

@@ -7,7 +7,13 @@ from typing import Final
 STYLE: Final = """
 :root { --ink: #1d2733; --muted: #6b7885; --line: #e4e8ec; --paper: #ffffff; --ground: #f4f6f8;
   --pass: #14804a; --fail: #b3261e; --unverifiable: #94650a; --before: #0f5f38; --done: #35a56d;
-  --pending: #cfe0f5; --bad: #c8372d; --mono: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+  --pending: #cfe0f5; --bad: #c8372d; --mono: ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace;
+  --fail-ink: var(--fail); --unverifiable-ink: var(--unverifiable); --pass-ink: var(--pass); --link: #2f6db5;
+  --fail-ground: #fbe4e2; --unverifiable-ground: #f9edd0; --pass-ground: #dcf3e6; color-scheme: light dark; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6ebf0; --muted: #9dabb8; --line: #2d3741;
+  --paper: #182028; --ground: #0f151b; --pending: #33475e; --link: #7fb2ec; --fail-ink: #ff9b92;
+  --unverifiable-ink: #f0c56c; --pass-ink: #7fdcac; --fail-ground: #4a1d1a; --unverifiable-ground: #45350d;
+  --pass-ground: #123b27; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--ground); color: var(--ink);
   font: 15px/1.5 system-ui, "Segoe UI", "DejaVu Sans", Helvetica, Arial, sans-serif; }
@@ -33,12 +39,14 @@ section { padding: 22px 24px; margin-top: 18px; }
 h2 { font-size: 18px; margin: 0 0 4px; }
 section > p { margin: 0 0 14px; color: var(--muted); font-size: 14px; }
 section svg { width: 100%; height: auto; display: block; }
+/* Plots are drawn in ink on white. */
+@media (prefers-color-scheme: dark) { section svg { background: #fff; border-radius: 8px; } }
 .strip { display: grid; grid-template-columns: minmax(120px, 220px) 1fr 190px; gap: 14px; align-items: center;
   padding: 4px 0; font-size: 13px; }
 .strip .name { font-family: var(--mono); overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 .strip .note { color: var(--muted); text-align: right; font-variant-numeric: tabular-nums; }
-.strip .note.FAIL { color: var(--fail); font-weight: 600; }
-.strip .note.UNVERIFIABLE { color: var(--unverifiable); font-weight: 600; }
+.strip .note.FAIL { color: var(--fail-ink); font-weight: 600; }
+.strip .note.UNVERIFIABLE { color: var(--unverifiable-ink); font-weight: 600; }
 .bar { position: relative; height: 18px; border-radius: 5px; overflow: hidden; background: var(--pending); }
 .bar i { position: absolute; top: 0; bottom: 0; }
 .bar .done { background: var(--done); } .bar .before { background: var(--before); }
@@ -57,8 +65,9 @@ th, td { padding: 6px 10px 6px 0; border-bottom: 1px solid var(--line); vertical
 td.code, td .code { font-family: var(--mono); font-size: 12.5px; overflow-wrap: anywhere; }
 td.number { text-align: right; font-variant-numeric: tabular-nums; padding-right: 22px; }
 .pill { display: inline-block; border-radius: 99px; padding: 1px 10px; font-size: 12px; font-weight: 600;
-  background: #fbe4e2; color: var(--fail); }
-.pill.UNVERIFIABLE { background: #f9edd0; color: var(--unverifiable); }
+  background: var(--fail-ground); color: var(--fail-ink); }
+.pill.UNVERIFIABLE { background: var(--unverifiable-ground); color: var(--unverifiable-ink); }
+.pill.PASS { background: var(--pass-ground); color: var(--pass-ink); }
 .suites { columns: 2 380px; column-gap: 36px; } .suites > div { break-inside: avoid; padding-bottom: 8px; }
 .suites h3 { font-size: 12px; letter-spacing: .6px; text-transform: uppercase; color: var(--muted);
   margin: 0 0 4px; }
@@ -72,7 +81,11 @@ details { font-size: 12.5px; } summary { cursor: pointer; color: var(--muted); }
 details li { font-family: var(--mono); overflow-wrap: anywhere; }
 footer { color: var(--muted); font-size: 13px; margin-top: 22px; }
 footer code { font-family: var(--mono); }
-a { color: #2f6db5; }
+a { color: var(--link); }
+header.plain { padding: 32px 0 30px; } header.plain h1 { font-size: 34px; } main.plain { padding-top: 6px; }
+nav { display: flex; flex-wrap: wrap; gap: 4px 18px; margin-top: 16px; font-size: 14px; }
+.wide { overflow-x: auto; } table.numbers td, table.numbers th { font-family: var(--mono); font-size: 12.5px;
+  white-space: nowrap; padding-right: 20px; }
 @media (max-width: 720px) { .strip { grid-template-columns: 110px 1fr; } .strip .note { display: none; }
   h1 { font-size: 32px; } }
 @media print { body { background: #fff; } .tile, section { box-shadow: none; border: 1px solid var(--line); }

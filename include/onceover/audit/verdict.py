@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from onceover.audit.model import Verdict
-from onceover.audit.suites import NOT_EVALUATED, RULES, Rule
+from onceover.audit.suites import NOT_EVALUATED, RULES, Kind, Rule
 
 EXIT_CODES: Final[Mapping[Verdict, int]] = {Verdict.PASS: 0, Verdict.FAIL: 1, Verdict.UNVERIFIABLE: 3}
 
@@ -28,6 +27,7 @@ class Outcome:
         unexpected: in how many of them it was not met.
         numbers: those rows (the first ones): what they are about, and the values that failed.
         problem: why it could not be evaluated.
+        expectation: what Great Expectations evaluated, by its own names.
     """
 
     rule: Rule
@@ -36,6 +36,7 @@ class Outcome:
     unexpected: int = 0
     numbers: tuple[Mapping[str, Any], ...] = ()
     problem: str | None = None
+    expectation: str = ""
 
     @property
     def answer(self) -> Verdict:
@@ -44,13 +45,28 @@ class Outcome:
             return Verdict.UNVERIFIABLE
         return Verdict.PASS if self.met else self.rule.answer
 
+    @property
+    def observed(self) -> str:
+        """What was seen, as people say it."""
+        if self.met is None:
+            return f"not evaluated: {self.problem}"
+        if self.rule.kind is Kind.ROWS:
+            return f"{self.checked:,} row{'' if self.checked == 1 else 's'}" if self.checked else "no rows"
+        if not self.met:
+            return f"not so in {self.unexpected:,} of {self.checked:,} rows"
+        if not self.checked:
+            return "no rows to look at"
+        return "so in the only row" if self.checked == 1 else f"so in all {self.checked:,} rows"
+
     def document(self) -> dict[str, Any]:
         """Return it for JSON."""
         return {
             "suite": self.rule.suite,
             "code": self.rule.code if self.met is not None else NOT_EVALUATED,
             "expected": self.rule.says,
+            "expectation": self.expectation,
             "answer": str(self.answer),
+            "observed": self.observed,
             "checked": self.checked,
             "unexpected": self.unexpected,
             "numbers": [dict(each) for each in self.numbers],
@@ -65,12 +81,10 @@ class QualityVerdict:
     Args:
         verdict: PASS, FAIL or UNVERIFIABLE.
         outcomes: one for every rule.
-        data_docs: first page of the Data Docs, None where none were written.
     """
 
     verdict: Verdict
     outcomes: tuple[Outcome, ...]
-    data_docs: Path | None = None
 
     @property
     def exit_code(self) -> int:
@@ -78,7 +92,7 @@ class QualityVerdict:
         return EXIT_CODES[self.verdict]
 
 
-def conclude(outcomes: Iterable[Outcome], data_docs: Path | None = None) -> QualityVerdict:
+def conclude(outcomes: Iterable[Outcome]) -> QualityVerdict:
     """Return the verdict of all rules together.
 
     A rule without an outcome counts as not evaluated: what was not asked is not proven.
@@ -90,5 +104,5 @@ def conclude(outcomes: Iterable[Outcome], data_docs: Path | None = None) -> Qual
     answers = {outcome.answer for outcome in every}
     for verdict in (Verdict.FAIL, Verdict.UNVERIFIABLE):
         if verdict in answers:
-            return QualityVerdict(verdict, every, data_docs)
-    return QualityVerdict(Verdict.PASS, every, data_docs)
+            return QualityVerdict(verdict, every)
+    return QualityVerdict(Verdict.PASS, every)

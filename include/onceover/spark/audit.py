@@ -20,7 +20,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
-from onceover.audit import jsonreport, report, tables
+from onceover.audit import datadocs, jsonreport, report, tables
 from onceover.audit.crossmatch import Sighting
 from onceover.audit.result import AuditResult
 from onceover.audit.rows import answer_of, sighting_of, task_row
@@ -172,7 +172,9 @@ class Audit:
             keep_verified(self._flow, target, content)
         document = jsonreport.document(result, quality, examined) | self._sides(plan.survey)
         report.write(document, self._html)
-        told = {"reading": workers.reading, "report": str(self._html)}
+        docs = datadocs.write(document, self._home)
+        log.info("Data Docs: %s", docs)
+        told = {"reading": workers.reading, "report": str(self._html), "data_docs": str(docs)}
         return {**document, **told}, quality.exit_code
 
     def _sides(self, survey: Survey) -> dict[str, Any]:

@@ -8,7 +8,7 @@ Needs a classic Spark session (Great Expectations 1.24 does not know Spark Conne
 
 from __future__ import annotations
 
-import logging
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,11 +17,10 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
+from onceover.audit.datadocs import results_file
 from onceover.audit.suites import RULES, SUITES, Kind, Rule, rules_of
 from onceover.audit.verdict import Outcome, QualityVerdict, conclude
 from onceover.spark.frames import CODE, WHAT, suite_frames
-
-log = logging.getLogger(__name__)
 
 _SITE: Final = "audit"
 _RULE: Final = "rule"
@@ -35,20 +34,22 @@ _RESULT_FORMAT: Final = {
 
 
 def judge(spark: SparkSession, tables: Mapping[str, DataFrame], home: Path) -> QualityVerdict:
-    """Evaluate every rule, write the Data Docs, return the verdict.
+    """Evaluate every rule, keep the results, return the verdict.
 
     Args:
         spark: a classic session; a Connect session cannot be judged in.
         tables: by name, with the schemas of ``audit.tables.SCHEMAS``. Each is computed once.
-        home: folder of this audit; the Data Docs go to ``home/data_docs``.
+        home: folder of this audit; Great Expectations' results go to ``datadocs.results_file``, as JSON.
     """
-    context = _context(home / "data_docs")
+    context = _context()
     outcomes: list[Outcome] = []
     with _cached(tables) as audited, _cached(suite_frames(audited)) as frames:
         source = context.data_sources.add_spark(_SITE, persist=False)
         for suite in SUITES:
-            outcomes += _evaluate(context, source, suite, frames[suite])
-    return conclude(outcomes, _write_docs(context, home / "data_docs"))
+            found = _evaluate(context, source, suite, frames[suite])
+            _keep(found, results_file(home, suite))
+            outcomes += [_outcome(each) for each in found["results"]]
+    return conclude(outcomes)
 
 
 @contextmanager
@@ -62,7 +63,7 @@ def _cached(frames: Mapping[str, DataFrame]) -> Iterator[dict[str, DataFrame]]:
             frame.unpersist()
 
 
-def _context(docs: Path) -> Any:
+def _context() -> Any:
     # Read when the library is imported, so it has to stand before that.
     os.environ["GX_ANALYTICS_ENABLED"] = "false"
     import great_expectations as gx
@@ -71,20 +72,14 @@ def _context(docs: Path) -> Any:
     context = gx.get_context(mode="ephemeral")
     # They would go to the log, a line for every metric.
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
+    # Its pages need scripts and the web; ``audit.datadocs`` makes ours.
     for name in list(context.get_site_names()):
         context.delete_data_docs_site(name)
-    context.add_data_docs_site(
-        site_name=_SITE,
-        site_config={
-            "class_name": "SiteBuilder",
-            "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
-            "store_backend": {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(docs)},
-        },
-    )
     return context
 
 
-def _evaluate(context: Any, source: Any, suite: str, frame: DataFrame) -> list[Outcome]:
+def _evaluate(context: Any, source: Any, suite: str, frame: DataFrame) -> dict[str, Any]:
+    """Return Great Expectations' results of a suite, as JSON."""
     import great_expectations as gx
 
     batches = source.add_dataframe_asset(suite).add_batch_definition_whole_dataframe("all")
@@ -98,8 +93,14 @@ def _evaluate(context: Any, source: Any, suite: str, frame: DataFrame) -> list[O
         gx.Checkpoint(name=suite, validation_definitions=[definition], result_format=_RESULT_FORMAT)
     )
     answered = checkpoint.run(batch_parameters={"dataframe": frame})
-    results = [each for run in answered.run_results.values() for each in run.results]
-    return [_outcome(each.to_json_dict()) for each in results]
+    (result,) = answered.run_results.values()
+    found: dict[str, Any] = result.to_json_dict()
+    return found
+
+
+def _keep(results: Mapping[str, Any], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results, indent=1), encoding="utf-8")
 
 
 def _expectation(rule: Rule) -> Any:
@@ -123,14 +124,16 @@ def _expectation(rule: Rule) -> Any:
 def _outcome(result: Mapping[str, Any]) -> Outcome:
     """Read one result of Great Expectations."""
     names = {rule.name: rule for rule in RULES}
-    rule = names[result["expectation_config"]["meta"][_RULE]]
+    config = result["expectation_config"]
+    rule, asked = names[config["meta"][_RULE]], _expectation_text(config)
     problem = _problem(result.get("exception_info") or {})
     if problem is not None:
-        return Outcome(rule, None, problem=problem)
+        return Outcome(rule, None, problem=problem, expectation=asked)
     details = result["result"]
     if rule.kind is Kind.ROWS:
         seen = details["observed_value"]
-        return Outcome(rule, bool(result["success"]), checked=seen, unexpected=0 if result["success"] else 1)
+        missing = 0 if result["success"] else 1
+        return Outcome(rule, bool(result["success"]), checked=seen, unexpected=missing, expectation=asked)
     numbers = details.get("unexpected_index_list") or []
     return Outcome(
         rule,
@@ -138,7 +141,14 @@ def _outcome(result: Mapping[str, Any]) -> Outcome:
         checked=details["element_count"],
         unexpected=details["unexpected_count"],
         numbers=tuple(numbers[:MAX_NUMBERS]),
+        expectation=asked,
     )
+
+
+def _expectation_text(config: Mapping[str, Any]) -> str:
+    """Return an expectation by the library's own names, as somebody would look it up."""
+    given = {key: value for key, value in config["kwargs"].items() if key != "batch_id"}
+    return f"{config['type']}({', '.join(f'{key}={value}' for key, value in given.items())})"
 
 
 def _problem(info: Mapping[str, Any]) -> str | None:
@@ -146,9 +156,3 @@ def _problem(info: Mapping[str, Any]) -> str | None:
     each = [info] if "raised_exception" in info else [one for one in info.values() if isinstance(one, dict)]
     texts = [str(one.get("exception_message")) for one in each if one.get("raised_exception")]
     return "; ".join(texts) if texts else None
-
-
-def _write_docs(context: Any, docs: Path) -> Path:
-    context.build_data_docs()
-    log.info("Data Docs: %s", docs / "index.html")
-    return docs / "index.html"
