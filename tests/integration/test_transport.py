@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from socketserver import BaseRequestHandler, TCPServer
 from typing import Any
+from urllib.parse import quote, unquote
 
 import pytest
 
+from onceover.config.clients import ClientConfig
+from onceover.embed.config import CLIENT_LISTENER
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.embed.ports import LOOPBACK, PortReservation
 from onceover.embed.security import Security, make_certificates
-from onceover.errors import UsageError
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.security import TokenProvider
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.clusters import ClusterFactory
@@ -34,9 +43,17 @@ Pair = tuple[KafkaCluster, KafkaCluster]
 def secured(session_home: Path) -> Iterator[Pair]:
     """Two clusters with SASL_SSL and SCRAM, each with an authority, users and passwords of its own."""
     factory = ClusterFactory(session_home)
-    config = {"connections.max.reauth.ms": str(_SESSION_MS)}
+    listener = f"listener.name.{CLIENT_LISTENER.lower()}"
 
     def start(name: str) -> Callable[[], KafkaCluster]:
+        authority = make_certificates(session_home / name / "tls").ca
+        config = {
+            "connections.max.reauth.ms": str(_SESSION_MS),
+            # Clients without a certificate are welcome, and one of an unknown authority is not.
+            f"{listener}.ssl.client.auth": "requested",
+            f"{listener}.ssl.truststore.type": "PEM",
+            f"{listener}.ssl.truststore.location": str(authority),
+        }
         return lambda: factory(name, security=Security("SCRAM-SHA-512"), config=config)
 
     try:
@@ -112,12 +129,17 @@ def refuse(pair: Pair, folder: Path, name: str, side: str, change: Mapping[str, 
     """Start a flow whose client of one side is changed; return the error, which must hold no password."""
     clients: dict[str, dict[str, Any]] = {"source": dict(pair[0].client), "target": dict(pair[1].client)}
     clients[side].update(change)
+    protocol = clients[side]["security.protocol"]
+    # Keys that the protocol has no use for are a fault of the flow file.
+    for prefix, used in (("sasl.", protocol.startswith("SASL_")), ("ssl.", protocol.endswith("SSL"))):
+        if not used:
+            clients[side] = {k: v for k, v in clients[side].items() if not k.startswith(prefix)}
     flow = InlineFlow(write_flow(folder, name, clients["source"], clients["target"], ["x"]))
     with pytest.raises(UsageError) as caught:
         flow.copy()
     text = f"{caught.value!r} {caught.value}"
-    for client in clients.values():
-        assert client["sasl.password"] not in text
+    for client in (*clients.values(), pair[0].client):
+        assert client.get("sasl.password", _WRONG) not in text
     assert caught.value.exit_code == 2
     assert caught.value.resolve
     return caught.value
@@ -147,6 +169,140 @@ def test_a_certificate_for_another_host_is_refused(secured: Pair, tmp_path: Path
     _, _, port = secured[0].bootstrap.rpartition(":")
     error = refuse(secured, tmp_path, unique_name, "source", {"bootstrap.servers": f"127.1:{port}"})
     assert "certificate" in error.message and "mismatch" in error.message
+
+
+@pytest.mark.parametrize(
+    ("ours", "listener", "spoken"),
+    [
+        ("PLAINTEXT", "secured", "SSL or SASL_SSL"),
+        ("SASL_PLAINTEXT", "secured", "SSL or SASL_SSL"),
+        ("SSL", "secured", "SASL_SSL"),
+        ("SSL", "plain", "PLAINTEXT"),
+        ("SASL_SSL", "plain", "PLAINTEXT"),
+    ],
+)
+def test_a_wrong_security_protocol_is_said_and_not_tried_again(
+    secured: Pair, tmp_path: Path, unique_name: str, ours: str, listener: str, spoken: str
+) -> None:
+    """Both ways round, a broker only hangs up: what it speaks instead is asked of it."""
+    address = secured[0].bootstrap if listener == "secured" else secured[0].internal_bootstrap
+    change = {"security.protocol": ours, "bootstrap.servers": address}
+    error = refuse(secured, tmp_path, unique_name, "source", change)
+    assert (error.code, error.where, error.expected) == ("WRONG_PROTOCOL", address, spoken)
+    assert ours in str(error.seen)
+
+
+def test_sasl_where_the_listener_knows_none_is_said(secured: Pair, tmp_path: Path, unique_name: str) -> None:
+    """The one mismatch that Kafka answers itself."""
+    address = secured[0].internal_bootstrap
+    change = {"security.protocol": "SASL_PLAINTEXT", "bootstrap.servers": address}
+    assert "does without SASL" in refuse(secured, tmp_path, unique_name, "source", change).message
+
+
+def test_a_client_certificate_that_the_broker_does_not_trust_is_refused(
+    secured: Pair, tmp_path: Path, unique_name: str
+) -> None:
+    """The broker's alert comes after our side of the handshake is done (TLS 1.3)."""
+    stranger = str(make_certificates(tmp_path / "stranger").keystore)
+    change = {"ssl.certificate.location": stranger, "ssl.key.location": stranger}
+    error = refuse(secured, tmp_path, unique_name, "source", change)
+    assert error.code == "TLS_REFUSED" and "ssl.certificate.location" in str(error.resolve)
+
+
+@contextmanager
+def serving(server: TCPServer) -> Iterator[int]:
+    """Let the server answer in a thread; yield its port."""
+    with server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+class TokenEndpoint(BaseHTTPRequestHandler):
+    """Answers every request for a token with the status and text that the path names."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        _, status, text = self.path.split("/")
+        body = unquote(text).encode()
+        self.send_response(int(status))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of a token endpoint; it answers ``/<status>/<text>`` as it is told."""
+    with serving(HTTPServer((LOOPBACK, 0), TokenEndpoint)) as port:
+        yield f"http://{LOOPBACK}:{port}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "seen"),
+    [
+        ('/400/{"error": "invalid_client"}', UsageError, "HTTP 400"),
+        ("/401/no", UsageError, "HTTP 401"),
+        ("/404/no", UsageError, "HTTP 404"),
+        ("/200/<html>", UsageError, "JSONDecodeError"),
+        ('/200/{"token": 1}', UsageError, "KeyError"),
+        ("/200/[]", UsageError, "TypeError"),
+        ("/429/slowly", Retriable, "HTTP 429"),
+        ("/500/oops", Retriable, "HTTP 500"),
+        ("/503/soon", Retriable, "HTTP 503"),
+    ],
+)
+def test_token_endpoint_that_refuses_is_no_outage(
+    endpoint: str, answer: str, kind: type[OnceoverError], seen: str
+) -> None:
+    """Only what the endpoint itself calls passing is tried again; the secret is in no text."""
+    _, status, text = answer.split("/", 2)
+    with pytest.raises(kind) as caught:
+        TokenProvider(oidc(f"{endpoint}/{status}/{quote(text)}")).token()
+    assert seen in str(caught.value.seen)
+    assert _WRONG not in f"{caught.value!r} {caught.value}"
+
+
+def test_token_endpoint_that_is_away_is_an_outage() -> None:
+    """Nobody listens there: it may be restarting."""
+    nobody = PortReservation()
+    try:
+        with pytest.raises(Retriable, match="no token"):
+            TokenProvider(oidc(f"http://{LOOPBACK}:{nobody.port}/token")).token()
+    finally:
+        nobody.release()
+
+
+class WebServer(BaseRequestHandler):
+    """Answers whatever comes as web servers answer what they do not understand."""
+
+    def handle(self) -> None:
+        self.request.recv(1024)
+        self.request.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+def test_an_address_of_something_else_is_said() -> None:
+    """A web server's answer would read as a gigabyte to wait for."""
+    with serving(TCPServer((LOOPBACK, 0), WebServer)) as port:
+        client = ClientConfig("east", {"bootstrap.servers": f"{LOOPBACK}:{port}"})
+        with Cluster(client) as cluster, pytest.raises(UsageError) as caught:
+            cluster.cluster_id()
+    assert caught.value.code == "NOT_KAFKA"
+
+
+def oidc(url: str) -> dict[str, str]:
+    """Return a client that asks ``url`` for its tokens."""
+    return {
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": url,
+        "sasl.oauthbearer.client.id": "copier",
+        "sasl.oauthbearer.client.secret": _WRONG,
+    }
 
 
 def test_an_address_where_nobody_listens_is_a_temporary_failure(

@@ -206,6 +206,15 @@ class ConnectRest:
         try:
             return self._client.request(method, url + path, json=body, timeout=timeout)
         except httpx.HTTPError as error:
+            refusal = _tls_refusal(error)
+            if refusal is not None:
+                raise UsageError(
+                    f"the worker at {url} cannot be talked to over TLS",
+                    code="TLS_REFUSED",
+                    where=url,
+                    seen=str(refusal),
+                    resolve="correct the address (https or http) and the certificates under `rest`",
+                ) from error
             raise Retriable(
                 f"the worker at {url} does not answer",
                 code=UNREACHABLE,
@@ -213,6 +222,15 @@ class ConnectRest:
                 seen=str(error) or type(error).__name__,
                 resolve="start the worker, or correct its address under `rest`, then run again",
             ) from error
+
+
+def _tls_refusal(error: BaseException | None) -> ssl.SSLError | None:
+    """Return what TLS objects to; a worker that hangs up in the middle may be ending, and is not refusing."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return None if isinstance(error, ssl.SSLEOFError) else error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _is_rebalance(answer: httpx.Response) -> bool:

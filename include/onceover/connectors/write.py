@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from onceover.connectors.rights import missing
 from onceover.connectors.steps import StepName, reached
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
+from onceover.kafka.admin import is_temporary
 from onceover.kafka.cluster import ClientSettings
 
 _TIMEOUT_S: Final = 60.0
@@ -143,7 +144,6 @@ def _meaning(settings: ClientSettings, error: Any, names: Mapping[str, str]) -> 
     if kind is not None:
         operation = "IDEMPOTENT_WRITE" if kind == "cluster" else "WRITE"
         return missing(settings, operation, f"{kind} {names.get(kind, '')}".strip())
-    unreachable = (KafkaError._TIMED_OUT, KafkaError._MSG_TIMED_OUT, KafkaError._TRANSPORT)
-    if error.retriable() or error.txn_requires_abort() or error.code() in unreachable:
+    if error.retriable() or error.txn_requires_abort() or is_temporary(error):
         return Retriable(text, resolve=f"check that {settings.alias} is up, then run again")
     return NeedsOperator(text, code="WRITE_REFUSED", where=names["topic"])

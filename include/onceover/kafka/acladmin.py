@@ -26,7 +26,7 @@ from confluent_kafka.admin import (
 from kafka.protocol.admin import DescribeAclsRequest, DescribeAclsResponse
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.admin import open_admin
+from onceover.kafka.admin import is_temporary, open_admin
 from onceover.kafka.cluster import Cluster
 
 LITERAL = "LITERAL"
@@ -177,7 +177,7 @@ class AclAdmin:
                 code="NOT_AUTHORIZED",
                 resolve="grant the principal the cluster rights for ACLs listed in docs/operations.md",
             )
-        if cause.retriable() or cause.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+        if is_temporary(cause):
             return Retriable(text, resolve=f"check that {self._cluster.alias} is up, then run again")
         return NeedsOperator(text, code="ADMIN_REFUSED")
 

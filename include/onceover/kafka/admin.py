@@ -6,7 +6,6 @@ what concerns them all. Used on the driver and the command line only: its thread
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -26,11 +25,10 @@ from confluent_kafka.admin import (
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings
 
-log = logging.getLogger(__name__)
-
 _TIMEOUT_S = 30.0
-# Of syslog; what librdkafka says below it is about itself.
-_LOG_WARNING = 4
+# Of syslog. librdkafka would write a line to stderr for every connection that fails; we raise what it means.
+_LOG_CRITICAL = 2
+QUIET: Final[Mapping[str, int]] = {"log_level": _LOG_CRITICAL}
 # ConfigSource.DYNAMIC_TOPIC_CONFIG: set on the topic itself, not inherited from the broker.
 _SET_ON_TOPIC = 1
 UNAUTHORIZED: Final = (
@@ -49,7 +47,45 @@ _CODES = {
     KafkaError.INVALID_CONFIG: INVALID_CONFIG,
 }
 
+# What passes by itself. Codes that the library calls retriable are not enough: it says so of errors of
+# transactions alone. UNKNOWN_TOPIC_OR_PART is not among them: the callers ask metadata whether it is gone.
+_TEMPORARY: Final = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._MSG_TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._RESOLVE,
+        KafkaError._QUEUE_FULL,
+        KafkaError._WAIT_COORD,
+        KafkaError._WAIT_CACHE,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._PURGE_INFLIGHT,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError.BROKER_NOT_AVAILABLE,
+        KafkaError.REPLICA_NOT_AVAILABLE,
+        KafkaError.NETWORK_EXCEPTION,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        KafkaError.NOT_CONTROLLER,
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError.CONCURRENT_TRANSACTIONS,
+        KafkaError.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+
 Failures = dict[str, OnceoverError]
+
+
+def is_temporary(error: KafkaError) -> bool:
+    """Tell whether an error of the library is known to pass by itself."""
+    return error.code() in _TEMPORARY
 
 
 @dataclass(frozen=True)
@@ -79,9 +115,8 @@ class TopicConfigs:
 
 
 def open_admin(settings: ClientSettings) -> AdminClient:
-    """Return the library's client; what it has to say goes to our log from warnings on."""
-    quiet = {"log_level": _LOG_WARNING, "socket.timeout.ms": int(_TIMEOUT_S * 1000)}
-    return AdminClient({**settings.properties, **quiet}, logger=log)
+    """Return the library's client."""
+    return AdminClient({**settings.properties, **QUIET, "socket.timeout.ms": int(_TIMEOUT_S * 1000)})
 
 
 class Admin:
@@ -183,8 +218,7 @@ class Admin:
                 code=NOT_AUTHORIZED,
                 resolve="grant the principal the rights listed in docs/operations.md",
             )
-        temporary = cause.retriable() or cause.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)
-        if temporary and cause.code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if is_temporary(cause):
             return Retriable(text, resolve=f"check that {self._alias} is up, then run again")
         return NeedsOperator(text, code=_CODES.get(cause.code(), "ADMIN_REFUSED"))
 

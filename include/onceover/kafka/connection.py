@@ -26,7 +26,8 @@ from kafka.protocol.sasl import (
     SaslHandshakeResponse,
 )
 
-from onceover.errors import Retriable, UsageError
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka.listener import no_kafka, refused_by_tls, wrong_protocol
 from onceover.kafka.security import sasl_client, sasl_mechanism, tls_context
 from onceover.wire.batch import Buffer
 
@@ -42,10 +43,21 @@ _TLS_CHUNK_BYTES = 1 << 16
 # A session is renewed by a new connection when this part of its life is over (KIP-368).
 _SESSION_USE = 0.8
 _CORRELATION = struct.Struct(">i")
+# What is asked first (metadata without topics, a SASL handshake) is answered in a few kilobytes; the
+# first bytes of TLS or HTTP would read as hundreds of megabytes.
+_MAX_FIRST_ANSWER_BYTES = 16 << 20
 
 
 class ConnectionLost(Retriable):
     """The connection is gone; the outcome of requests in flight is unknown."""
+
+
+class _OtherProtocolError(OSError):
+    """What came cannot be the beginning of a first answer of Kafka's."""
+
+    def __init__(self, seen: bytes) -> None:
+        super().__init__("not Kafka's protocol")
+        self.seen = seen
 
 
 class Address(NamedTuple):
@@ -82,7 +94,8 @@ class Connection:
 
     Raises:
         ConnectionLost: the broker is not reachable or hangs up.
-        UsageError: TLS or SASL refused us: credentials or certificates are wrong.
+        UsageError: TLS or SASL refused us, or something else than the client's protocol is spoken there.
+            ``send`` and ``receive`` raise it, too, until the first answer has come.
     """
 
     def __init__(self, address: Address, properties: Mapping[str, str]) -> None:
@@ -94,6 +107,7 @@ class Connection:
         self._buffer = bytearray(1 << 16)
         self._session_ends_s = float("inf")
         self.closed = False
+        self._answered = False
         context = tls_context(properties)
         try:
             self._socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
@@ -105,8 +119,10 @@ class Connection:
                 f"the certificate of {address} is not trusted: {error.verify_message}",
                 resolve="set ssl.ca.location to the authority that signed the brokers' certificates",
             ) from error
-        except OSError as error:
+        except (ConnectionRefusedError, TimeoutError, socket.gaierror) as error:
             raise ConnectionLost(f"no connection to {address}: {error}") from error
+        except OSError as error:
+            raise self._never_answered(error) from error
         self._socket.settimeout(int(properties.get("socket.timeout.ms", REQUEST_TIMEOUT_MS)) / 1000)
         self._is_tls = context is not None
         if sasl_mechanism(properties) is not None:
@@ -166,6 +182,7 @@ class Connection:
         if seen != correlation_id:
             raise self._lost(OSError(f"answer {seen} came for request {correlation_id}"))
         self._pending.popleft()
+        self._answered = True
         return decoder(frame[4:])
 
     def call(self, request: Any, response_type: Any) -> Any:
@@ -229,7 +246,10 @@ class Connection:
 
     def _read_frame(self) -> memoryview:
         try:
-            size = _CORRELATION.unpack(self._read(memoryview(bytearray(4))))[0]
+            head = self._read(memoryview(bytearray(4)))
+            size = _CORRELATION.unpack(head)[0]
+            if not self._answered and not 0 < size <= _MAX_FIRST_ANSWER_BYTES:
+                raise _OtherProtocolError(bytes(head))
             if size > len(self._buffer):
                 # Grown once and kept: fresh pages cost more than the copy they receive.
                 self._buffer = bytearray(size)
@@ -246,9 +266,24 @@ class Connection:
             done += count
         return into
 
-    def _lost(self, error: OSError) -> ConnectionLost:
+    def _lost(self, error: OSError) -> OnceoverError:
         self.close()
+        if not self._answered:
+            return self._never_answered(error)
         return ConnectionLost(f"the connection to {self.address} failed: {error or type(error).__name__}")
+
+    def _never_answered(self, error: OSError) -> OnceoverError:
+        """Tell a listener that will never talk to this client from a broker that is away for the moment."""
+        if not isinstance(error, TimeoutError):
+            wrong = wrong_protocol(self.address, self._properties)
+            if wrong is not None:
+                return wrong
+        if isinstance(error, _OtherProtocolError):
+            return no_kafka(self.address, error.seen)
+        hung_up = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+        if isinstance(error, ssl.SSLError) and not isinstance(error, hung_up):
+            return refused_by_tls(self.address, error)
+        return ConnectionLost(f"no connection to {self.address}: {error or type(error).__name__}")
 
     # ---- SASL
 
@@ -256,8 +291,11 @@ class Connection:
         mechanism = sasl_mechanism(self._properties)
         handshake = self.call(SaslHandshakeRequest(version=1, mechanism=mechanism), SaslHandshakeResponse)
         if handshake.error_code:
+            offered = ", ".join(handshake.mechanisms)
             self._refused(
-                f"the broker does not offer SASL mechanism {mechanism}, only {handshake.mechanisms}"
+                f"the broker does not offer SASL mechanism {mechanism}, only {offered}"
+                if offered
+                else "the listener does without SASL: set security.protocol to PLAINTEXT or SSL"
             )
         client = sasl_client(self._properties)
         while not client.is_done():

@@ -11,8 +11,8 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from onceover.errors import OnceoverError, Retriable, UsageError
-from onceover.kafka.admin import NOT_AUTHORIZED, UNAUTHORIZED
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.admin import NOT_AUTHORIZED, QUIET, UNAUTHORIZED, is_temporary
 from onceover.kafka.cluster import ClientSettings
 from onceover.model import TopicPartition
 
@@ -30,6 +30,7 @@ class RecordWriter:
         self._producer = Producer(
             {
                 **settings.properties,
+                **QUIET,
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 0,
@@ -43,6 +44,7 @@ class RecordWriter:
         Raises:
             Retriable: one was not acknowledged in time; which of the others were is not known.
             UsageError: not authorized.
+            NeedsOperator: the broker refuses one for good.
         """
         wanted = list(records)
         problems: list[KafkaError] = []
@@ -58,7 +60,7 @@ class RecordWriter:
                 )
             left = self._producer.flush(_DELIVERY_TIMEOUT_S + 1)
         except BufferError as error:
-            raise self._failure(shown, "its queue is full") from error
+            raise Retriable(f"{self._alias} did not take {shown}: its queue is full") from error
         except KafkaException as error:
             raise self._failure(shown, error.args[0].str(), error.args[0]) from error
         if problems or left:
@@ -70,7 +72,9 @@ class RecordWriter:
         if any(problem.code() in UNAUTHORIZED for problem in problems):
             resolve = "grant the principal the rights listed in docs/operations.md"
             return UsageError(text, code=NOT_AUTHORIZED, where=where, resolve=resolve)
-        return Retriable(text, where=where, resolve=f"check that {self._alias} is up, then run again")
+        if all(is_temporary(problem) for problem in problems):
+            return Retriable(text, where=where, resolve=f"check that {self._alias} is up, then run again")
+        return NeedsOperator(text, code="WRITE_REFUSED", where=where)
 
     def close(self) -> None:
         """Forget undelivered records; every ``write`` has waited already."""

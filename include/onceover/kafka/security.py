@@ -6,11 +6,13 @@ The same keys configure confluent-kafka's admin client, so a flow names its cred
 from __future__ import annotations
 
 import base64
+import http
 import json
 import math
 import ssl
 import tempfile
 import time
+import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
@@ -20,11 +22,13 @@ from typing import Any
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from onceover.errors import Retriable, UsageError
+from onceover.errors import OnceoverError, Retriable, UsageError
 
 _TOKEN_TIMEOUT_S = 10.0
 # Fetched anew when less than this is left, so that a token does not run out during the handshake.
 _TOKEN_MARGIN_S = 30.0
+# Too slow, too often: the only 4xx that pass by themselves.
+_TEMPORARY_HTTP = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
 
 
 def uses_tls(properties: Mapping[str, str]) -> bool:
@@ -142,12 +146,34 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S) as response:  # noqa: S310
                 answer = json.load(response)
             return str(answer["access_token"]), time.time() + float(answer.get("expires_in", 300))
-        except (OSError, ValueError, KeyError) as error:
-            raise Retriable(
-                f"no token from the token endpoint: {type(error).__name__}",
-                where=url,
-                resolve="check that the endpoint is up and that client id and secret are right",
-            ) from error
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise _no_token(url, error) from error
+
+
+def _no_token(url: str, error: Exception) -> OnceoverError:
+    """Tell an endpoint that is away from one that answers, and will answer the same again."""
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()  # it holds the connection
+        seen = f"HTTP {error.code} {error.reason}"
+        temporary = error.code in _TEMPORARY_HTTP or error.code >= http.HTTPStatus.INTERNAL_SERVER_ERROR
+    else:
+        cause = error.reason if isinstance(error, urllib.error.URLError) else error
+        seen = type(cause).__name__
+        temporary = isinstance(cause, OSError) and not isinstance(cause, ssl.SSLCertVerificationError)
+    if temporary:
+        return Retriable(
+            "no token from the token endpoint",
+            where=url,
+            seen=seen,
+            resolve="check that it is up, then run again",
+        )
+    return UsageError(
+        "the token endpoint gives no token",
+        code="NO_TOKEN",
+        where=url,
+        seen=seen,
+        resolve="check sasl.oauthbearer.client.id, .client.secret, .scope and .token.endpoint.url",
+    )
 
 
 def _base64url(document: Mapping[str, object]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 import httpx
@@ -198,3 +199,22 @@ def test_resumed_connector_is_noticed() -> None:
     with pytest.raises(NeedsOperator) as caught:
         lifecycle(FakeWorkers()).check_alive("c")
     assert caught.value.code == "NOT_STOPPED"
+
+
+@pytest.mark.parametrize(
+    ("cause", "kind"),
+    [
+        (ssl.SSLCertVerificationError(1, "certificate verify failed"), UsageError),
+        (ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number"), UsageError),
+        (ssl.SSLEOFError(8, "EOF occurred in violation of protocol"), Retriable),
+        (ConnectionRefusedError(111, "Connection refused"), Retriable),
+    ],
+)
+def test_refused_tls_is_no_outage(cause: OSError, kind: type[OnceoverError]) -> None:
+    """A certificate stays what it is; a worker that hangs up may be restarting."""
+
+    def fail(_request: httpx.Request) -> None:
+        raise httpx.ConnectError(str(cause)) from cause
+
+    with pytest.raises(kind):
+        FakeWorkers(faults=[fail]).rest().worker(URLS[0])
