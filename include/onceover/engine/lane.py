@@ -143,7 +143,8 @@ class LaneSession:
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
         self._until: Until | None = None
         self._next_look_s = 0.0
-        self._seen_requests: set[str] = set()
+        # With the time: a person who was too early asks again, under the same key.
+        self._seen_requests: set[tuple[str, int]] = set()
         self._leaderless: set[TopicPartition] = set()
         self._opened_s = time.monotonic()
 
@@ -320,11 +321,13 @@ class LaneSession:
         if stop is not None and stop["run"] == self._me.run and self._until is not None:
             self._until.stopped = True
         asked = {
-            key for key in self._requests.values if key.startswith(names.RESUME_PREFIX)
+            (key, value["at_ms"])
+            for key, value in self._requests.values.items()
+            if key.startswith(names.RESUME_PREFIX)
         } - self._seen_requests
         self._seen_requests |= asked
         mine = {names.resume_key(*e.target_of(tp)): tp for tp, e in self._enrolled.items()}
-        again = [mine[key] for key in asked if key in mine]
+        again = [mine[key] for key, _ in asked if key in mine]
         if again:
             for tp in again:
                 self._task.obstacles.pop(tp, None)

@@ -26,7 +26,7 @@ from onceover.engine.stops import Stop
 from onceover.errors import Fatal
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
-from onceover.wire.batch import BatchHeader, parse_header, verify
+from onceover.wire.batch import BatchHeader, CorruptBatch, parse_header, verify
 from onceover.wire.offsetlookup import split
 from onceover.wire.offsetmap import MAX_SEGMENTS, MapRecord, SegmentBuilder
 from onceover.wire.progress import ProgressMeta
@@ -137,9 +137,14 @@ class PartitionCopy:
     def _merged(self, group: list[Visible]) -> Iterator[Outgoing]:
         """Copy a run of tiny batches as one: a request takes only one batch of a partition."""
         batches = [(one.header, one.batch) for one in group if one.batch is not None]
-        for header, batch in batches:
-            verify(header, batch)
-        encoded = reencode_run(batches, from_offset=self.position) if batches else None
+        try:
+            for header, batch in batches:
+                verify(header, batch)
+            encoded = reencode_run(batches, from_offset=self.position) if batches else None
+        except CorruptBatch:
+            # One by one, so that everything before the damaged one is copied and the stop names its place.
+            yield from self._each(group)
+            return
         if encoded is not None:
             header = parse_header(encoded.batch)
             yield Outgoing(self.target, header, encoded.batch, self.source, tuple(encoded.source_runs))
