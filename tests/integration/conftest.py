@@ -11,6 +11,13 @@ from tests.support.clusters import SharedCluster
 from tests.support.replica import Replica
 
 
+@pytest.fixture(autouse=True)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands in this process find flows by name in the test's own directory, and write there."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
+
+
 @pytest.fixture
 def replica(
     tmp_path: Path, unique_name: str, source_cluster: SharedCluster, target_cluster: SharedCluster

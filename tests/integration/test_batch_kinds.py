@@ -11,9 +11,9 @@ from typing import NoReturn
 
 import pytest
 
-from onceover.engine import repair
 from onceover.model import TopicPartition
-from onceover.wiring.flows import identity, open_clusters
+from onceover.wiring import repairs
+from onceover.wiring.repairs import RepairWish
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Traffic
 from tests.support.rawkafka import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, BatchView, Codec, RawRecord
 from tests.support.replica import Replica, alter_config, topic_config
@@ -50,11 +50,8 @@ def passing_only(monkeypatch: pytest.MonkeyPatch) -> None:
 def skip_to(replica: Replica, topic: str, offset: int) -> None:
     """Do what ``onceover partition skip-to`` does."""
     flow = replica.flow.watch.flow
-    source, target = open_clusters(flow)
-    with source, target:
-        plan = repair.plan_skip(flow.flow, source, target, TopicPartition(topic, 0), offset)
-        assert not plan.refused
-        repair.apply(identity(flow), source, target, plan)
+    wish = RepairWish("skip-to", TopicPartition(topic, 0), offset)
+    assert not repairs.apply_repair(flow, wish, lambda _: None).plan.refused
 
 
 @pytest.mark.usefixtures("passing_only")

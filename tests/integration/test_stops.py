@@ -7,6 +7,7 @@ goes on, and the command that the stop names resolves it.
 from __future__ import annotations
 
 import shutil
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,84 +21,19 @@ from onceover.engine.requests import read_layout
 from onceover.errors import NeedsOperator, UsageError
 from onceover.wiring.flows import open_clusters
 from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.rawkafka import Codec
 from tests.support.replica import Replica, alter_config, delete_topics
+from tests.support.scene import Capture, Scene
 from tests.support.wait import wait_until
+from tests.support.waysout import commands
 
 _TIMEOUT_S = 30.0
 # `status` opens both clusters anew each time.
 _POLL_S = 0.2
 
-Capture = pytest.CaptureFixture[str]
-
-
-class Scene:
-    """A flow with a topic that gets into trouble, and one that must not notice. Both hold some records."""
-
-    def __init__(self, replica: Replica, partitions: int = 1) -> None:
-        self.replica = replica
-        self.topic = replica.topic("trouble", partitions)
-        self.other = replica.topic("other")
-        self.partitions = partitions
-        self.feed(10)
-        self.expect_copied(10 * (partitions + 1))
-
-    def feed(self, count: int) -> None:
-        """Write to every partition of both topics."""
-        for topic, partition in [*((self.topic, p) for p in range(self.partitions)), (self.other, 0)]:
-            self.replica.source.plain(topic, partition, self.replica.source.records(count), Codec.LZ4)
-
-    def feed_other(self) -> None:
-        self.replica.source.plain(self.other, 0, self.replica.source.records(3))
-
-    def expect_copied(self, records: int) -> None:
-        assert self.replica.copy().records == records
-
-    def expect_stop(self, capsys: Capture, code: str, *words: str, partition: int = 0) -> None:
-        """`status` shows the stop with all its parts and ends with 3; the other topic is caught up."""
-        exit_code, document = self.replica.command(capsys, "status", str(self.replica.flow.path))
-        assert exit_code == 3
-        entries = {(p["topic"], p["partition"]): p for p in document["flows"][0]["partitions"]}
-        entry = entries[self.topic, partition]
-        assert entry["state"] == "stopped"
-        assert entry["stop"]["code"] == code
-        assert entry["stop"]["message"] and entry["stop"]["resolve"]
-        text = f"{entry['stop']['expected']} / {entry['stop']['seen']}"
-        assert all(word in text for word in words), text
-        assert entries[self.other, 0]["state"] == "caught_up"
-        assert entries[self.other, 0]["stop"] is None
-
-    def resolve(self, capsys: Capture, action: str, *offset: int, partition: int = 0) -> int | None:
-        """Plan, see that nothing changed, apply; return the number of offsets the plan speaks of."""
-        flow = str(self.replica.flow.path)
-        arguments = ("partition", action, flow, f"{self.topic}:{partition}", *map(str, offset))
-        before = generation(self.replica)
-        code, plan = self.replica.command(capsys, *arguments)
-        assert (code, plan["refused"]) == (0, [])
-        assert generation(self.replica) == before
-        code, done = self.replica.command(capsys, *arguments, "--apply")
-        assert (code, done["applied"], done["changes"]) == (0, True, plan["changes"])
-        position: int | None = plan["changes"][0]["records"]
-        return position
-
-    def expect_clear(self, capsys: Capture) -> None:
-        """No stop is left, and `status` ends with 0."""
-        exit_code, document = self.replica.command(capsys, "status", str(self.replica.flow.path))
-        assert exit_code == 0, document
-        self.replica.assert_same(self.other)
-
 
 @pytest.fixture
 def scene(replica: Replica) -> Scene:
     return Scene(replica)
-
-
-def generation(replica: Replica) -> int | None:
-    """Return the generation that the state names now."""
-    source, target = open_clusters(replica.flow.watch.flow)
-    with source, target:
-        layout = read_layout(target, replica.name)
-    return layout.generation if layout else None
 
 
 def values(replica: Replica, topic: str, partition: int = 0) -> tuple[list[bytes | None], list[bytes | None]]:
@@ -189,7 +125,7 @@ def test_reseeding_one_partition_says_nothing_about_the_others(replica: Replica,
 
 
 def test_a_topic_recreated_with_fewer_partitions(replica: Replica, capsys: Capture) -> None:
-    """The partitions that are gone stop as well; reseeding the one that is left forgets them."""
+    """The partitions that are gone stop as well; a reseed takes them out of the flow."""
     scene = Scene(replica, partitions=2)
     delete_topics(replica.source_client, [scene.topic])
     replica.source.create_topic(scene.topic, 1)
@@ -198,8 +134,9 @@ def test_a_topic_recreated_with_fewer_partitions(replica: Replica, capsys: Captu
     for partition in (0, 1):
         scene.expect_stop(capsys, "SOURCE_RECREATED", partition=partition)
     flow = str(replica.flow.path)
-    code, plan = replica.command(capsys, "partition", "reseed", flow, f"{scene.topic}:1")
-    assert (code, plan["refused"][0]["code"]) == (3, "MISSING")
+    code, plan = replica.command(capsys, "partition", "reseed", flow, f"{scene.topic}:1", "--apply")
+    assert (code, plan["changes"][0]["to"]) == (0, "taken out of the flow")
+    assert [p["partition"] for p in replica.flow.status()["partitions"] if p["topic"] == scene.topic] == [0]
     scene.resolve(capsys, "reseed")
     scene.expect_copied(5)
     scene.expect_clear(capsys)
@@ -217,9 +154,6 @@ def test_a_deleted_target_topic_stops_a_running_lane(scene: Scene, capsys: Captu
             lambda: scene.replica.partition_status(scene.other)["lag_offsets"] == 0, 30, "others go on"
         )
     scene.expect_stop(capsys, "TARGET_MISSING", "no such topic")
-    flow = str(scene.replica.flow.path)
-    code, plan = scene.replica.command(capsys, "partition", "reseed", flow, f"{scene.topic}:0")
-    assert (code, plan["refused"][0]["code"]) == (3, "MISSING")
     scene.replica.target_topic(scene.topic)
     scene.expect_copied(0)
     scene.expect_stop(capsys, "TARGET_RECREATED", "topic id")
@@ -240,10 +174,11 @@ def test_a_lost_progress_group_is_not_guessed(scene: Scene, capsys: Capture) -> 
         stop = scene.replica.stop_of(topic)
         assert stop["code"] == "PROGRESS_MISSING"
         assert group in stop["expected"]
-    for topic in (scene.topic, scene.other):
-        flow = str(scene.replica.flow.path)
-        code, _ = scene.replica.command(capsys, "partition", "skip-to", flow, f"{topic}:0", "10", "--apply")
-        assert code == 0
+    plan, apply, second_best = commands(scene.replica.stop_of(scene.topic)["resolve"])
+    assert [change["to"] for change in plan.run(capsys)["changes"][:2]] == [10, 10]
+    # The group on the source may be a moment behind; what it would repeat is in its plan.
+    assert second_best.arguments[:2] == ["seed", "apply"]
+    apply.run(capsys)
     scene.expect_copied(4)
     scene.expect_clear(capsys)
     scene.replica.assert_same()
@@ -393,3 +328,32 @@ def test_logs_that_lost_records_are_noticed(
     scene.expect_copied(25)
     scene.expect_clear(capsys)
     replica.assert_same()
+    a_damaged_batch_is_left_out(scene, source, capsys)
+
+
+def a_damaged_batch_is_left_out(scene: Scene, source: KafkaCluster, capsys: Capture) -> None:
+    """SOURCE_DAMAGED: what comes before it is copied, what comes behind it as soon as it is skipped."""
+    writer, topic = scene.replica.source, scene.topic
+    writer.plain(topic, 0, writer.records(2))
+    at = writer.plain(topic, 0, writer.records(5))
+    writer.plain(topic, 0, writer.records(3))
+    damage_batch(source, topic, at)
+    writer.reconnect(topic)
+    scene.expect_copied(2)
+    scene.expect_stop(capsys, "SOURCE_DAMAGED", "CRC")
+    assert scene.resolve(capsys, "skip-to", at + 5) == 5
+    scene.expect_copied(3)
+    scene.expect_clear(capsys)
+
+
+def damage_batch(cluster: KafkaCluster, topic: str, at: int) -> None:
+    """Flip a bit in the last byte of the batch at an offset, as a dying disk would."""
+    node = cluster.nodes[0]
+    node.stop()
+    (path,) = (node.data / f"{topic}-0").glob("*.log")
+    log, place = bytearray(path.read_bytes()), 0
+    while struct.unpack_from(">q", log, place)[0] != at:
+        place += 12 + struct.unpack_from(">i", log, place + 8)[0]
+    log[place + 11 + struct.unpack_from(">i", log, place + 8)[0]] ^= 1
+    path.write_bytes(log)
+    node.start()

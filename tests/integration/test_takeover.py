@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from onceover.engine import leader as leading
-from onceover.engine import names, repair
+from onceover.engine import names
 from onceover.engine.copyloop import Until
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.leader import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, Leader, fence
@@ -27,6 +27,7 @@ from onceover.kafka.cluster import Cluster
 from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.wiring.flows import identity, open_clusters
+from onceover.wiring.repairs import RepairWish, apply_repair
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import held
 from tests.support.flowcase import (
@@ -317,11 +318,8 @@ def test_a_position_written_beside_a_live_run_stands(case: FlowCase, operation: 
         source, target = open_clusters(flow.watch.flow)
         with source, target:
             end = source.list_offsets([tp], calls.LATEST)[tp]
-            if operation == "skip-to":
-                plan = repair.plan_skip(flow.name, source, target, tp, end)
-            else:
-                plan = repair.plan_reseed(flow.name, source, target, tp)
-            generation = repair.apply(identity(flow.watch.flow), source, target, plan)
+        wish = RepairWish(operation, tp, end if operation == "skip-to" else None)
+        generation = apply_repair(flow.watch.flow, wish, lambda _: None).generation
         assert generation == layout.generation + 1
         assert isinstance(live.finish(), Fenced)
         assert live.reached[Step.COMMITTED] == 0

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from typing import Any, Final
 
 from onceover.cli.output import CommandResult, Subparsers
-from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow
-from onceover.engine import repair
+from onceover.engine import commands
+from onceover.engine.repair import RESEED, RESUME, SKIP, Repair
 from onceover.errors import UsageError
-from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
-from onceover.wiring.flows import identity, open_clusters
+from onceover.wiring import repairs
+from onceover.wiring.repairs import Repaired, RepairWish
 
 _EXAMPLES: Final = """examples:
-  onceover partition resume  flights-dr flights.jfk:3          look again, the cause is gone
+  onceover partition resume  flights-dr flights.jfk:3 --apply  look again, the cause is gone
+  onceover partition resume  flights-dr --apply                look again at every stopped partition
   onceover partition skip-to flights-dr flights.jfk:3 8812     plan: go on at source offset 8812
   onceover partition skip-to flights-dr flights.jfk:3 8812 --apply
   onceover partition reseed  flights-dr flights.jfk:3 --apply  copy it again from its start
 
-skip-to and reseed act as a start: a running copy of the flow is fenced and has to be started again
+every one prints its plan first and changes nothing without --apply; onceover status names the stopped
+partitions and the command for each. skip-to and reseed act as a start: a running copy of the flow is
+fenced and has to be started again. reseed creates a target topic that is gone, or adds its partitions
 """
 
 
@@ -34,57 +36,70 @@ def register(subparsers: Subparsers) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="resume|skip-to|reseed")
-    for name, function, text in (
-        ("resume", resume, "look at a stopped partition again"),
-        ("skip-to", skip_to, "go on at a source offset"),
-        ("reseed", reseed, "enrol its topic anew and copy the partition from its start"),
+    for name, text in (
+        (RESUME, "look at stopped partitions again"),
+        (SKIP, "go on at a source offset"),
+        (RESEED, "enrol its topic anew and copy the partition from its start"),
     ):
         action = actions.add_parser(name, help=text)
         action.add_argument("flow", metavar="FLOW", help="name or path")
-        action.add_argument("partition", metavar="TOPIC:PARTITION", help="source topic and partition")
-        if name == "skip-to":
-            action.add_argument("offset", type=int, metavar="OFFSET", help="next source offset to copy")
+        action.add_argument(
+            "partition",
+            nargs="?" if name == RESUME else None,
+            metavar="TOPIC:PARTITION",
+            help="source topic and partition"
+            + (" (default: all that are stopped)" if name == RESUME else ""),
+        )
+        if name == SKIP:
+            action.add_argument("offset", metavar="OFFSET", help="next source offset to copy")
         action.add_argument(
             "--apply", action="store_true", help="do it (without: only say what would be done)"
         )
         action.add_argument("--json", action="store_true", help="print one JSON document")
-        action.set_defaults(func=function)
+        action.set_defaults(func=run)
 
 
-def resume(args: argparse.Namespace) -> CommandResult:
-    """Ask the running flow to look again."""
-    return _with_flow(args, lambda flow, s, t, tp: repair.plan_resume(flow.flow, t, tp))
-
-
-def skip_to(args: argparse.Namespace) -> CommandResult:
-    """Set the next source offset of a partition."""
-    if args.offset < 0:
-        raise UsageError(f"offset {args.offset} is negative", expected="the next source offset to copy")
-    return _with_flow(args, lambda flow, s, t, tp: repair.plan_skip(flow.flow, s, t, tp, args.offset))
-
-
-def reseed(args: argparse.Namespace) -> CommandResult:
-    """Copy a partition again from its start."""
-    return _with_flow(args, lambda flow, s, t, tp: repair.plan_reseed(flow.flow, s, t, tp))
-
-
-Planner = Callable[[Flow, Cluster, Cluster, TopicPartition], repair.Repair]
-
-
-def _with_flow(args: argparse.Namespace, plan: Planner) -> CommandResult:
-    tp = parse_partition(args.partition)
+def run(args: argparse.Namespace) -> CommandResult:
+    """Plan, and do it where that is asked for."""
+    wish = RepairWish(
+        args.action,
+        None if args.partition is None else parse_partition(args.partition),
+        parse_offset(args.offset) if args.action == SKIP else None,
+    )
     flow = load_flow(args.flow)
-    source, target = open_clusters(flow)
-    with source, target:
-        planned = plan(flow, source, target, tp)
-        document: dict[str, Any] = planned.document()
-        if args.apply and not planned.refused:
-            document["applied"] = True
-            document["generation"] = repair.apply(identity(flow), source, target, planned)
-    text = planned.describe()
-    if not planned.refused:
-        text += "\ndone" if document.get("applied") else "\nnothing was changed; add --apply to do it"
-    return CommandResult(document, text, 3 if planned.refused else 0)
+    if not args.apply:
+        planned = repairs.plan_repair(flow, wish)
+        return CommandResult(planned.document(), f"{planned.describe()}{_hint(planned)}", planned.exit_code)
+    return _applied(repairs.apply_repair(flow, wish, lambda _: None))
+
+
+def _hint(planned: Repair) -> str:
+    if planned.refused or not planned.changes:
+        return ""
+    return "\nnothing was changed; add --apply to do it"
+
+
+def _applied(done: Repaired) -> CommandResult:
+    plan, text = done.plan, done.plan.describe()
+    document: dict[str, Any] = plan.document()
+    if not plan.refused and plan.changes:
+        document["applied"] = True
+        document["generation"] = done.generation
+        text += "\ndone"
+        if plan.is_start:
+            text += f"; start the flow again: {commands.replicate(plan.flow)}"
+    return CommandResult(document, text, plan.exit_code)
+
+
+def parse_offset(text: str) -> int:
+    """Read the next source offset to copy.
+
+    Raises:
+        UsageError: not a number, or negative.
+    """
+    if not text.isdecimal():
+        raise UsageError(f"{text!r} is no offset", expected="a number: the next source offset to copy")
+    return int(text)
 
 
 def parse_partition(text: str) -> TopicPartition:

@@ -255,7 +255,7 @@ class CopyLoop:
         return None
 
     def _damaged(self, partition: PartitionCopy, error: CorruptBatch) -> None:
-        self._stop(partition, damaged_batch(self.me.flow, partition.source, partition.position, str(error)))
+        self._stop(partition, damaged_batch(self.me.flow, partition.source, partition.position, error))
 
     def _send(self, batches: list[Outgoing]) -> None:
         self._begin()

@@ -121,21 +121,11 @@ class Enroller:
 
     def _wait_created(self, view: View, targets: Mapping[str, str]) -> dict[str, TopicInfo]:
         """Return the target topics to enrol, once all of them have leaders for all partitions."""
-        if not targets:
-            return {}
-        allowed_s = _CREATED_WITHIN_S + _CREATED_WITHIN_S_EACH * len(targets)
-        deadline, backoff = Deadline(allowed_s), Backoff()
         counts = {
             target: view.rules.target_partitions(len(view.source[source].partitions))
             for source, target in targets.items()
         }
-        while True:
-            found = self.target.topics(sorted(counts))
-            missing = [name for name, count in counts.items() if not _is_ready(found.get(name), count)]
-            if not missing:
-                return found
-            shown = ", ".join(missing[:_NAMED])
-            backoff.pause(deadline, Retriable(f"{len(missing)} target topics have no leaders yet: {shown}"))
+        return wait_for_topics(self.target, counts)
 
     @staticmethod
     def _report(batch: Sequence[Enrolment], enrolled: Mapping[str, Enrolment]) -> None:
@@ -147,6 +137,25 @@ class Enroller:
         for what, topics in (("enrolled", new), ("left the filter", left), ("returned", back)):
             if topics:
                 log.info("%s: %s", what, ", ".join(topics))
+
+
+def wait_for_topics(target: Cluster, counts: Mapping[str, int]) -> dict[str, TopicInfo]:
+    """Return topics once all of them have leaders for so many partitions.
+
+    Raises:
+        Retriable: they do not come up in time.
+    """
+    if not counts:
+        return {}
+    deadline = Deadline(_CREATED_WITHIN_S + _CREATED_WITHIN_S_EACH * len(counts))
+    backoff = Backoff()
+    while True:
+        found = target.topics(sorted(counts))
+        missing = [name for name, count in counts.items() if not _is_ready(found.get(name), count)]
+        if not missing:
+            return found
+        shown = ", ".join(missing[:_NAMED])
+        backoff.pause(deadline, Retriable(f"{len(missing)} target topics have no leaders yet: {shown}"))
 
 
 def _record(source: TopicInfo, target: TopicInfo, old: Enrolment | None, added: dict[int, int]) -> Enrolment:

@@ -1,253 +1,287 @@
-"""Resolving a stopped partition: resume, skip to an offset, reseed (DESIGN 5, last paragraphs).
+"""Planning the way out for stopped partitions: resume, skip to an offset (DESIGN 5, last paragraphs).
 
-``resume`` asks the running lane. The other two write progress, which nobody may do beside a live lane:
-they act as a start. A new generation is announced, every lane is fenced, the progress is written in a
-leader transaction, and the layout stays *not ready* until the flow is started again (model: Mg).
+``reseed`` has a module of its own, and so has doing what a plan says (``repairapply``). Plans are computed
+from live state and change nothing.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from onceover.engine import names
-from onceover.engine.enrolment import Enrolment, read_enrolments
-from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
+from onceover.engine import commands, names
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.flowstate import FlowState, read_flow_state
 from onceover.engine.plan import Change, Plan, Refusal
-from onceover.engine.requests import read_layout, request_resume
-from onceover.engine.statelog import StateLog
 from onceover.engine.stops import Stop
+from onceover.engine.topicsteps import TopicStep
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.progress import ProgressMeta
+
+RESUME = "resume"
+SKIP = "skip-to"
+RESEED = "reseed"
+
+
+@dataclass(frozen=True)
+class Move:
+    """Progress to write for a partition.
+
+    Args:
+        position: next source offset to copy.
+        target_end: end of the target's log beside it.
+        anew: the partition was copied from or into a topic that is gone, so its offset map is void.
+    """
+
+    position: int
+    target_end: int = 0
+    anew: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Repair(Plan):
-    """A plan for one partition, computed from live state.
+    """A plan for partitions of one flow, computed from live state.
 
-    ``anew``: the partition was copied from or into a topic that is gone, so its offset map is void.
+    Args:
+        sources: what was asked for.
+        enrolment: the topic's record as it is to be; of a target topic that ``steps`` create, without its id.
+        moves: progress to write, by source partition.
+        steps: the target topic to create or to extend before.
+        again: target partitions that their lane is to look at again.
     """
 
-    source: TopicPartition
+    sources: tuple[TopicPartition, ...]
     enrolment: Enrolment | None = None
-    position: int | None = None
-    target_end: int = 0
-    anew: bool = False
+    moves: Mapping[TopicPartition, Move] = field(default_factory=dict)
+    steps: tuple[TopicStep, ...] = ()
+    again: tuple[TopicPartition, ...] = ()
 
     @property
     def title(self) -> str:
         """First line of the text."""
-        return f"{self.operation} {self.source} of flow {self.flow}"
+        return f"{self.operation} {', '.join(map(str, self.sources)) or 'nothing'} of flow {self.flow}"
+
+    @property
+    def is_start(self) -> bool:
+        """True where applying it acts as a start of the flow: a running copy is fenced."""
+        return self.enrolment is not None
+
+    @property
+    def exit_code(self) -> int:
+        """3 while something is refused."""
+        return 3 if self.refused else 0
 
 
 @dataclass(frozen=True)
-class _Situation:
+class Situation:
+    """A partition as it stands, with everything that its flow's state says.
+
+    Args:
+        position: committed next source offset, None without progress; ``meta`` is what stands beside it.
+    """
+
+    state: FlowState
     enrolment: Enrolment
     stop: Stop | None
     position: int | None
     meta: ProgressMeta | None
 
+    @property
+    def reason(self) -> str:
+        """Why something is done about the partition."""
+        return self.stop.message if self.stop else "asked for; the partition is not stopped"
 
-def plan_resume(flow: str, target: Cluster, source: TopicPartition) -> Repair:
-    """Plan to ask the running lane to look at the partition again."""
-    situation = _situation(flow, target, source)
-    if situation.stop is None:
-        return _refusing(
-            "resume", flow, source, "NOT_STOPPED", "the partition is not stopped", "nothing to do"
-        )
-    change = Change("look again", str(source), "stopped", "checked anew", situation.stop.message, "none")
+
+def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = ()) -> Repair:
+    """Plan to ask the running lanes to look at stopped partitions again.
+
+    Args:
+        sources: which; none for every stopped partition of the flow.
+
+    Raises:
+        UsageError: the flow was never started, or does not copy one of them.
+    """
+    state = flow_state(flow, target)
+    stops = _stops(state)
+    wanted = tuple(sources) or tuple(sorted(stops))
+    running = state.layout is not None and state.layout.ended_at_ms is None
+    asked = "checked anew" if running else "checked anew when the flow is started"
+    changes, again, refused = [], [], []
+    for tp in wanted:
+        target_tp = enrolment_of(flow, state, tp).target_of(tp)
+        stop = stops.get(tp)
+        if stop is None:
+            message, fix = "the partition is not stopped", f"nothing to do; {_status(flow)} shows how it is"
+            refused.append(Refusal(str(tp), "NOT_STOPPED", message, fix))
+            continue
+        changes.append(Change("look again", str(tp), "stopped", asked, stop.message, "none"))
+        again.append(target_tp)
     return Repair(
-        operation="resume", flow=flow, source=source, changes=(change,), enrolment=situation.enrolment
+        operation=RESUME,
+        flow=flow,
+        sources=wanted,
+        changes=tuple(changes),
+        refused=tuple(refused),
+        again=tuple(again),
     )
 
 
 def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, offset: int) -> Repair:
-    """Plan to go on at ``offset``; offsets in between are left out, or come again when it lies behind."""
-    situation = _situation(flow, target, tp)
-    start, end = _log(source, tp)
-    if not start <= offset <= end:
-        return _refusing(
-            "skip-to",
-            flow,
-            tp,
-            "OUT_OF_RANGE",
-            f"offset {offset} is not in the source's log",
-            f"choose one from {start} to {end}",
-        )
-    old = situation.position
-    records = None if old is None else abs(offset - old)
-    risk = "repeat" if old is not None and offset < old else "skip"
-    change = Change(
-        "position", str(tp), old, offset, _reason(situation), "none" if offset == old else risk, records
-    )
-    return Repair(
-        operation="skip-to",
-        flow=flow,
-        source=tp,
-        changes=(change, _restart()),
-        enrolment=situation.enrolment,
-        position=offset,
-        target_end=_target_end(target, situation.enrolment.target_of(tp)),
-    )
+    """Plan to go on at ``offset``; offsets in between are left out, or come again when it lies behind.
 
-
-def plan_reseed(flow: str, source: Cluster, target: Cluster, tp: TopicPartition) -> Repair:
-    """Plan to accept the topics as they are now and copy the partition from its start."""
-    situation = _situation(flow, target, tp)
-    old = situation.enrolment
-    source_topic = source.topics([tp.topic]).get(tp.topic)
-    target_topic = target.topics([old.target]).get(old.target)
-    if source_topic is None or target_topic is None:
-        missing = f"source topic {tp.topic}" if source_topic is None else f"target topic {old.target}"
-        return _refusing("reseed", flow, tp, "MISSING", f"{missing} does not exist", "create it first")
-    if tp.partition not in source_topic.partitions or tp.partition not in target_topic.partitions:
-        return _refusing(
-            "reseed", flow, tp, "MISSING", f"{tp} does not exist on both sides", "add partitions first"
-        )
-    start, end = _log(source, tp)
-    target_end = _target_end(target, old.target_of(tp))
-    starts = {**old.start, tp.partition: start}
-    enrolment = replace(
-        old,
-        source_id=source_topic.topic_id,
-        target_id=target_topic.topic_id,
-        start={p: offset for p, offset in starts.items() if p in source_topic.partitions},
-        at_ms=now_ms(),
-    )
-    changes = [
-        Change("position", str(tp), situation.position, start, _reason(situation), "repeat", end - start),
-        _restart(),
-    ]
-    if target_end:
-        changes.insert(
-            1,
-            Change(
-                "target",
-                str(old.target_of(tp)),
-                f"{target_end} offsets",
-                "kept, the copy follows behind them",
-                "records that are there already will be there twice unless the topic is emptied first",
-                "repeat",
-                target_end,
-            ),
-        )
-    return Repair(
-        operation="reseed",
-        flow=flow,
-        source=tp,
-        changes=tuple(changes),
-        enrolment=enrolment,
-        position=start,
-        target_end=target_end,
-        anew=_copied_between(situation) != (str(enrolment.source_id), str(enrolment.target_id)),
-    )
-
-
-def apply(identity: FlowIdentity, source: Cluster, target: Cluster, plan: Repair) -> int | None:
-    """Do what the plan says; may be run again.
-
-    Returns:
-        The new generation, None when none was needed.
+    Raises:
+        UsageError: the flow was never started, or does not copy the partition.
     """
-    if plan.operation == "resume":
-        request_resume(target, plan.flow, _target_of(plan))
-        return None
-    if plan.position is None or plan.enrolment is None:
-        raise NeedsOperator("the plan has no position", code="EMPTY_PLAN")
-    enrolment = plan.enrolment
-    leader = Leader(identity, source, target)
-    try:
-        layout = leader.seize()
-        meta = ProgressMeta(
-            source_topic_id=str(enrolment.source_id),
-            target_topic_id=str(enrolment.target_id),
-            # What was fetched last before this offset is not known here: nothing to compare with.
-            leader_epoch=calls.NO_EPOCH,
-            target_end=plan.target_end,
-            generation=layout.generation,
-            instance=(0, 0),
-        )
-        if plan.anew:
-            since = {**enrolment.since, plan.source.partition: layout.generation}
-            enrolment = replace(enrolment, since=since)
-        leader.enrol([enrolment], {_target_of(plan): first_progress(plan.position, meta)})
-        return layout.generation
-    finally:
-        leader.close()
-
-
-def _target_of(plan: Repair) -> TopicPartition:
-    if plan.enrolment is None:
-        raise NeedsOperator("the plan names no enrolled topic", code="EMPTY_PLAN")
-    return plan.enrolment.target_of(plan.source)
-
-
-def _situation(flow: str, target: Cluster, source: TopicPartition) -> _Situation:
-    if read_layout(target, flow) is None:
-        raise UsageError(f"flow {flow} has never been started on {target.alias}")
-    topic = names.state_topic(flow)
-    leader, others = StateLog(target, topic, names.STATE_LEADER), StateLog(target, topic, names.STATE_OTHERS)
-    try:
-        enrolments = read_enrolments(target.retry(leader.catch_up))
-        stops = target.retry(others.catch_up)
-    finally:
-        leader.close()
-        others.close()
-    for enrolment in enrolments.values():
-        if source in enrolment.sources():
-            counterpart = enrolment.target_of(source)
-            committed = _committed(target, flow, counterpart)
-            value = stops.get(names.stop_key(*counterpart))
-            return _Situation(
-                enrolment,
-                None if value is None else Stop.from_json(value),
-                None if committed is None else committed.offset,
-                None if committed is None else ProgressMeta.decode(committed.metadata),
-            )
-    raise UsageError(
-        f"{source} is not part of flow {flow}",
-        expected="an enrolled source partition",
-        resolve=f"`onceover status {flow}` lists them",
+    situation = read_situation(flow, target, tp)
+    enrolment = situation.enrolment
+    if missing := _missing(flow, source, target, tp, enrolment):
+        return refusing(SKIP, flow, tp, missing)
+    start, end = log_of(source, [tp])[tp]
+    if not start <= offset <= end:
+        message = f"offset {offset} is not in the source's log"
+        fix = f"choose an offset from {start} to {end}"
+        return refusing(SKIP, flow, tp, Refusal(str(tp), "OUT_OF_RANGE", message, fix))
+    old = situation.position
+    distance = None if old is None else abs(offset - old)
+    risk = "none" if offset == old else "repeat" if old is not None and offset < old else "skip"
+    change = Change("position", str(tp), old, offset, situation.reason, risk, distance)
+    counterpart = enrolment.target_of(tp)
+    end = ends_of(target, [counterpart])[counterpart]
+    return Repair(
+        operation=SKIP,
+        flow=flow,
+        sources=(tp,),
+        changes=(change, restart()),
+        enrolment=enrolment,
+        moves={tp: Move(offset, end)},
     )
 
 
-def _copied_between(situation: _Situation) -> tuple[str, str]:
-    """Return the ids of the topics that the partition was copied between until now."""
-    meta, enrolment = situation.meta, situation.enrolment
-    if meta is None:
-        return str(enrolment.source_id), str(enrolment.target_id)
-    return meta.source_topic_id, meta.target_topic_id
+# ---- what both kinds of plans read
 
 
-def _committed(target: Cluster, flow: str, tp: TopicPartition) -> CommittedOffset | None:
+def flow_state(flow: str, target: Cluster) -> FlowState:
+    """Return the flow's state.
+
+    Raises:
+        UsageError: the flow was never started.
+    """
+    state = target.retry(lambda: read_flow_state(target, flow))
+    if state.layout is None:
+        raise UsageError(
+            f"flow {flow} has never been started on {target.alias}",
+            code="NOT_STARTED",
+            resolve=f"{commands.replicate(flow)} starts it",
+        )
+    return state
+
+
+def read_situation(flow: str, target: Cluster, tp: TopicPartition) -> Situation:
+    """Return how a source partition stands.
+
+    Raises:
+        UsageError: the flow was never started, or does not copy it.
+    """
+    state = flow_state(flow, target)
+    enrolment = enrolment_of(flow, state, tp)
+    counterpart = enrolment.target_of(tp)
+    committed = committed_of(target, flow, [counterpart]).get(counterpart)
+    return Situation(
+        state,
+        enrolment,
+        _stops(state).get(tp),
+        None if committed is None else committed.offset,
+        None if committed is None else _readable(committed),
+    )
+
+
+def enrolment_of(flow: str, state: FlowState, tp: TopicPartition) -> Enrolment:
+    """Return the record of the topic that a source partition belongs to.
+
+    Raises:
+        UsageError: the flow does not copy it.
+    """
+    for enrolment in state.enrolled.values():
+        if tp in enrolment.sources():
+            return enrolment
+    raise UsageError(
+        f"{tp} is not part of flow {flow}",
+        code="NOT_ENROLLED",
+        expected="a source partition that the flow copies",
+        resolve=f"{_status(flow)} lists them",
+    )
+
+
+def committed_of(
+    target: Cluster, flow: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return the progress of target partitions; those without are left out."""
     # Beside a live run the progress is pending again and again (error 88), each time for a moment.
-    return target.retry(lambda: target.committed(names.progress_group(flow), [tp])).get(tp)
+    return dict(target.retry(lambda: target.committed(names.progress_group(flow), list(partitions))))
 
 
-def _log(source: Cluster, tp: TopicPartition) -> tuple[int, int]:
-    if tp.topic not in source.topics([tp.topic]):
-        raise NeedsOperator(f"source topic {tp.topic} does not exist", code="SOURCE_MISSING", where=str(tp))
-    start = source.retry(lambda: source.list_offsets([tp], calls.EARLIEST))[tp]
-    return start, source.retry(lambda: source.list_offsets([tp], calls.LATEST))[tp]
+def log_of(source: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    """Return where the logs of existing source partitions begin and end."""
+    starts = source.retry(lambda: source.list_offsets(partitions, calls.EARLIEST))
+    ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST))
+    return {tp: (starts[tp], ends[tp]) for tp in partitions}
 
 
-def _target_end(target: Cluster, tp: TopicPartition) -> int:
-    if tp.topic not in target.topics([tp.topic]):
-        raise NeedsOperator(f"target topic {tp.topic} does not exist", code="TARGET_MISSING", where=str(tp))
-    return target.retry(lambda: target.list_offsets([tp], calls.LATEST))[tp]
+def topic_of(cluster: Cluster, name: str) -> TopicInfo | None:
+    """Return a topic as it is now, None when it does not exist."""
+    return cluster.retry(lambda: cluster.topics([name])).get(name)
 
 
-def _reason(situation: _Situation) -> str:
-    return situation.stop.message if situation.stop else "asked for; the partition is not stopped"
+def ends_of(target: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the ends of existing target partitions."""
+    return dict(target.retry(lambda: target.list_offsets(partitions, calls.LATEST)))
 
 
-def _restart() -> Change:
+def refusing(operation: str, flow: str, tp: TopicPartition, *refusals: Refusal) -> Repair:
+    """Return a plan that does nothing, and why."""
+    return Repair(operation=operation, flow=flow, sources=(tp,), refused=refusals)
+
+
+def restart() -> Change:
+    """Return the change that every plan makes which writes progress."""
     return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
 
 
-def _refusing(operation: str, flow: str, tp: TopicPartition, code: str, message: str, resolve: str) -> Repair:
-    refusal = Refusal(str(tp), code, message, resolve)
-    return Repair(operation=operation, flow=flow, source=tp, refused=(refusal,))
+def _missing(
+    flow: str, source: Cluster, target: Cluster, tp: TopicPartition, enrolment: Enrolment
+) -> Refusal | None:
+    """Return why a partition cannot go on where it is: one of its sides is not there."""
+    for cluster, side, one in ((source, "source", tp), (target, "target", enrolment.target_of(tp))):
+        info = topic_of(cluster, one.topic)
+        if info is None or one.partition not in info.partitions:
+            what = f"{side} topic {one.topic}" if info is None else f"{side} partition {one}"
+            message = f"{what} does not exist"
+            return Refusal(str(tp), f"{side.upper()}_MISSING", message, commands.reseed(flow, tp))
+    return None
+
+
+def _stops(state: FlowState) -> dict[TopicPartition, Stop]:
+    """Return the stopped partitions of topics that are in the filter, by source partition."""
+    found = {}
+    for enrolment in state.enrolled.values():
+        for tp in enrolment.sources() if enrolment.active else ():
+            value = state.others.get(names.stop_key(*enrolment.target_of(tp)))
+            if value is not None:
+                found[tp] = Stop.from_json(value)
+    return found
+
+
+def _readable(committed: CommittedOffset) -> ProgressMeta | None:
+    """Return what stands beside a position; a repair is also the way out where it cannot be read."""
+    try:
+        return ProgressMeta.decode(committed.metadata)
+    except NeedsOperator:
+        return None
+
+
+def _status(flow: str) -> str:
+    return commands.command("status", flow)

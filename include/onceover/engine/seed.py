@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from onceover.engine import commands
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.engine.topicplan import TopicPlan
@@ -170,7 +171,7 @@ def plan_seed(
         topic_plan: what creating the copies takes; its refusals count for topics that are not enrolled.
         extra: changes that precede the positions, made only when there are positions.
     """
-    planning = _Planning(offers, choice, topic_plan)
+    planning = _Planning(flow, offers, choice, topic_plan)
     for topic in topics:
         planning.topic(topic)
     seated = {topic.source.name for topic in planning.seated}
@@ -191,7 +192,8 @@ def plan_seed(
 
 
 class _Planning:
-    def __init__(self, offers: Offers, choice: Choice, topic_plan: TopicPlan) -> None:
+    def __init__(self, flow: str, offers: Offers, choice: Choice, topic_plan: TopicPlan) -> None:
+        self._flow = flow
         self._offers = offers
         self._choice = choice
         self._enrol = frozenset(topic_plan.enrol)
@@ -215,7 +217,10 @@ class _Planning:
             self.refused.append(_state_lost(topic))
             return
         if topic.enrolment is None and topic.source.name not in self._enrol:
-            self.refused += self._blocked.get(topic.source.name, [_not_ready(topic)])
+            self.refused += self._blocked.get(topic.source.name, [_not_ready(self._flow, topic)])
+            return
+        if topic.enrolment is not None and (gone := _copy_gone(self._flow, topic)):
+            self.refused.append(gone)
             return
         found: dict[TopicPartition, Position] = {}
         changes: list[Change] = []
@@ -289,12 +294,23 @@ def _restart() -> Change:
     return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
 
 
-def _not_ready(topic: SeatedTopic) -> Refusal:
+def _copy_gone(flow: str, topic: SeatedTopic) -> Refusal | None:
+    """Return why an enrolled topic takes no position: there is nothing that it could stand beside."""
+    numbers = topic.copy.partitions if topic.copy else {}
+    for seat in topic.seats:
+        if seat.target.partition not in numbers:
+            whole = "TARGET_SHRUNK" if topic.copy else "TARGET_MISSING"
+            message = f"target partition {seat.target} does not exist any more"
+            return Refusal(str(seat.source), whole, message, commands.reseed(flow, seat.source))
+    return None
+
+
+def _not_ready(flow: str, topic: SeatedTopic) -> Refusal:
     return Refusal(
         topic.source.name,
         "NOT_READY",
         "its copy cannot be prepared at the moment",
-        "see `onceover topics plan`, then plan again",
+        f"see {commands.command('topics', 'plan', flow)}, then plan again",
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from onceover.engine import names
+from onceover.engine import commands, names
 from onceover.engine.flowstate import FlowState, read_flow_state
 from onceover.engine.peek import PartitionReader, read_topic
 from onceover.engine.plan import Change, Refusal
@@ -211,7 +211,7 @@ class MapOrigin(Passive):
         refused: dict[TopicPartition, Refusal] = {}
         for topic in topics:
             for seat in topic.seats:
-                answer = _from_map(place.target, topic, seat, newest)
+                answer = _from_map(place, topic, seat, newest)
                 if isinstance(answer, Refusal):
                     refused[seat.source] = answer
                 elif answer is not None:
@@ -262,7 +262,7 @@ def _age(record: MapRecord) -> tuple[int, int, int]:
 
 
 def _from_map(
-    target: Cluster,
+    place: Place,
     topic: SeatedTopic,
     seat: Seat,
     newest: Mapping[tuple[TopicPartition, TopicPartition], MapRecord],
@@ -275,21 +275,23 @@ def _from_map(
             str(seat.source),
             "MAP_STALE",
             "a topic was deleted and created anew since the map was written: its offsets mean other records",
-            "seed it from a file, or `onceover partition reseed`",
+            commands.reseed(place.flow, seat.source),
         )
     number = seat.source.partition
     record = newest.get((seat.source, seat.target))
     if record is not None and record.generation < enrolment.since.get(number, 0):
         record = None  # about a topic that is gone
     end = 0 if record is None else record.target_end
-    beyond = _first_record(target, seat, end)
+    known = enrolment.start[number] if record is None else record.source_end
+    beyond = _first_record(place.target, seat, end)
     if beyond is not None:
         return Refusal(
             str(seat.source),
             "TARGET_BEYOND_MAP",
             f"the target holds a record at offset {beyond}, behind all that the map knows (up to {end}): "
             "somebody else has written, or map records have expired",
-            "compare both sides from there, then seed it from a file",
+            "compare both sides from there, then "
+            + commands.skip_to(place.flow, seat.source, known, "go on behind what the map knows"),
         )
     start = enrolment.start[number]
     if record is None:
@@ -300,7 +302,8 @@ def _from_map(
             "MAP_OLDER",
             f"its topic was seeded or reseeded after the map's newest record: it stood at {start} then, or "
             f"at {record.source_end}, where the map ends, if that was about another partition",
-            "seed it from a file with the right one of the two",
+            f"{commands.skip_to(place.flow, seat.source, start, 'take the former')}, or "
+            f"{commands.skip_to(place.flow, seat.source, record.source_end, 'take the latter')}",
         )
     reason = f"end of the offset map's newest record (generation {record.generation}), exact"
     return Offer(record.source_end, reason, "none", target_end=record.target_end)

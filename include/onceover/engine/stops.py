@@ -9,14 +9,41 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from enum import StrEnum, auto
 from typing import Any
 from uuid import UUID
 
+from onceover.engine import commands
 from onceover.model import TopicPartition
+from onceover.wire.batch import CorruptBatch
 from onceover.wire.progress import ProgressMeta
 
 VERSION = 1
 _UNKNOWN_EPOCH = -1
+
+
+class StopCode(StrEnum):
+    """Every reason why a partition stops; docs/operations.md has a line for each."""
+
+    @staticmethod
+    def _generate_next_value_(name: str, *_: object) -> str:
+        return name
+
+    SOURCE_TRUNCATED = auto()
+    SOURCE_DIVERGED = auto()
+    SOURCE_MISSING = auto()
+    SOURCE_RECREATED = auto()
+    SOURCE_SHRUNK = auto()
+    TARGET_MISSING = auto()
+    TARGET_RECREATED = auto()
+    TARGET_SHRUNK = auto()
+    TARGET_SHORTENED = auto()
+    PROGRESS_MISSING = auto()
+    RECORD_REFUSED = auto()
+    RECORD_TOO_LARGE = auto()
+    HANDLER_FAILED = auto()
+    DEAD_LETTER_REFUSED = auto()
+    SOURCE_DAMAGED = auto()
 
 
 @dataclass(frozen=True)
@@ -87,15 +114,16 @@ def judge(e: Evidence) -> Stop | None:
 
 
 def _judge_topics(e: Evidence) -> Stop | None:
-    reseed = f"`onceover partition reseed {e.flow} {e.source}` copies it from its start"
+    reseed = commands.reseed(e.flow, e.source)
     if e.source_topic is None:
         return _stop(
             e,
-            "SOURCE_MISSING",
+            StopCode.SOURCE_MISSING,
             f"source topic {e.source.topic} has been deleted",
             f"topic id {e.enrolled_source_id}",
             "no such topic",
-            f"restore the topic, or take it out of the flow's topics; if it is recreated: {reseed}",
+            f"add {e.source.topic} to topics.exclude of the flow file, which keeps what was copied; "
+            f"or create it again on the source, then {reseed}",
         )
     # The enrolment may have been renewed by a reseed of another partition of the same topic: the ids
     # beside this partition's own progress say what *its* position was counted in.
@@ -103,7 +131,7 @@ def _judge_topics(e: Evidence) -> Stop | None:
     if str(e.source_topic.topic_id) != source_id or e.source_topic.topic_id != e.enrolled_source_id:
         return _stop(
             e,
-            "SOURCE_RECREATED",
+            StopCode.SOURCE_RECREATED,
             f"source topic {e.source.topic} was deleted and created anew: its offsets mean other records now",
             f"topic id {source_id}",
             f"topic id {e.source_topic.topic_id}",
@@ -112,11 +140,11 @@ def _judge_topics(e: Evidence) -> Stop | None:
     if e.source.partition >= e.source_topic.partitions:
         return _stop(
             e,
-            "SOURCE_SHRUNK",
+            StopCode.SOURCE_SHRUNK,
             f"source topic {e.source.topic} has fewer partitions than were enrolled",
             f"partition {e.source.partition}",
             f"{e.source_topic.partitions} partitions",
-            reseed,
+            f"{reseed}; where the source has no such partition it is taken out of the flow",
         )
     return _judge_target_topic(e, reseed)
 
@@ -125,30 +153,30 @@ def _judge_target_topic(e: Evidence, reseed: str) -> Stop | None:
     if e.target_topic is None:
         return _stop(
             e,
-            "TARGET_MISSING",
+            StopCode.TARGET_MISSING,
             f"target topic {e.target.topic} has been deleted, and the copied records with it",
             f"topic id {e.enrolled_target_id}",
             "no such topic",
-            f"create it again with the same partition count, then {reseed}",
+            f"{reseed}; it creates the topic again, for all its partitions",
         )
     target_id = e.meta.target_topic_id if e.meta else str(e.enrolled_target_id)
     if str(e.target_topic.topic_id) != target_id or e.target_topic.topic_id != e.enrolled_target_id:
         return _stop(
             e,
-            "TARGET_RECREATED",
+            StopCode.TARGET_RECREATED,
             f"target topic {e.target.topic} was deleted and created anew: what was copied is gone",
             f"topic id {target_id}",
             f"topic id {e.target_topic.topic_id}",
-            reseed,
+            f"{reseed}; all partitions of the topic with it",
         )
     if e.target.partition >= e.target_topic.partitions:
         return _stop(
             e,
-            "TARGET_SHRUNK",
+            StopCode.TARGET_SHRUNK,
             f"target topic {e.target.topic} has too few partitions",
             f"partition {e.target.partition}",
             f"{e.target_topic.partitions} partitions",
-            f"add partitions to {e.target.topic} on the target, then {_resume(e.flow, e.source)}",
+            f"{reseed}; it adds the partitions that are missing",
         )
     return None
 
@@ -157,22 +185,22 @@ def _judge_source_log(e: Evidence) -> Stop | None:
     if e.position is None:
         return _stop(
             e,
-            "PROGRESS_MISSING",
+            StopCode.PROGRESS_MISSING,
             "the partition is enrolled, but its progress is gone: where to go on is not known",
             f"a committed offset of group onceover.{e.flow}",
             "none (expired, or deleted with the group or the topic)",
-            f"`onceover seed plan {e.flow} --from map` shows where the offset map says that it was, `seed "
-            "apply` writes it; if the map is gone, too: `--from lag-group` (may repeat a moment), or "
-            f"`onceover partition skip-to {e.flow} {e.source} OFFSET`",
+            f"{commands.seed_plan(e.flow, 'map')} shows where the offset map says that it was, "
+            f"{commands.seed_apply(e.flow, 'map')} writes it; if the map is gone, too: "
+            f"{commands.seed_apply(e.flow, 'lag-group')} may repeat a moment",
         )
     if e.position < e.log_start:
         return _stop(
             e,
-            "SOURCE_TRUNCATED",
+            StopCode.SOURCE_TRUNCATED,
             f"the source has deleted {e.log_start - e.position} offsets that were not copied yet",
             f"offset {e.position} in the log",
             f"the log starts at {e.log_start}",
-            f"`onceover partition skip-to {e.flow} {e.source} {e.log_start}` accepts their loss",
+            commands.skip_to(e.flow, e.source, e.log_start, "accept their loss"),
         )
     diverged = e.epoch_end is not None and (
         (e.meta is not None and e.epoch_end[0] < e.meta.leader_epoch) or e.epoch_end[1] < e.position
@@ -181,13 +209,13 @@ def _judge_source_log(e: Evidence) -> Stop | None:
         end = min(e.log_end, e.epoch_end[1]) if e.epoch_end else e.log_end
         return _stop(
             e,
-            "SOURCE_DIVERGED",
+            StopCode.SOURCE_DIVERGED,
             "the source has lost records that were copied already (unclean leader election, truncated log)",
             f"the log to continue at offset {e.position}"
             + (f" after leader epoch {e.meta.leader_epoch}" if e.meta else ""),
             f"that history ends at offset {end}",
-            f"compare both sides from offset {end} on, then copy what is there now with "
-            f"`onceover partition skip-to {e.flow} {e.source} {end}`",
+            f"compare both sides from offset {end} on, then "
+            + commands.skip_to(e.flow, e.source, end, "copy what is there now"),
         )
     return None
 
@@ -196,21 +224,19 @@ def _judge_target_log(e: Evidence) -> Stop | None:
     if e.meta is not None and e.target_end < e.meta.target_end:
         return _stop(
             e,
-            "TARGET_SHORTENED",
+            StopCode.TARGET_SHORTENED,
             "the target has lost records that were copied already",
             f"log end at offset {e.meta.target_end} or later",
             f"log end {e.target_end}",
-            f"`onceover partition reseed {e.flow} {e.source}` copies it again from its start",
+            f"{commands.reseed(e.flow, e.source)}; what the target still holds of it will be there twice, "
+            f"unless target topic {e.target.topic} is deleted before: then the same command creates it "
+            "again, for all its partitions",
         )
     return None
 
 
-def _stop(e: Evidence, code: str, message: str, expected: str, seen: str, resolve: str) -> Stop:
+def _stop(e: Evidence, code: StopCode, message: str, expected: str, seen: str, resolve: str) -> Stop:
     return Stop(code, message, expected, seen, resolve, e.position)
-
-
-def _resume(flow: str, source: TopicPartition) -> str:
-    return f"`onceover partition resume {flow} {source}`"
 
 
 def needs_epoch(meta: ProgressMeta | None) -> bool:
@@ -228,36 +254,36 @@ def refused_record(
         code: the broker's error code.
         reason: the broker's own words, which never hold payload.
     """
-    skip = f"`onceover partition skip-to {flow} {source} {offset + 1}` leaves this record out"
+    resume, skip = commands.resume(flow, source), _leave_out(flow, source, offset)
     if too_large:
         return Stop(
-            "RECORD_TOO_LARGE",
+            StopCode.RECORD_TOO_LARGE,
             f"the record at source offset {offset} is larger than the target topic allows",
             "a record within the target's max.message.bytes",
             f"error {code}",
-            f"raise max.message.bytes of the copy of {source.topic} on the target, "
-            f"then {_resume(flow, source)}; {skip}",
+            f"raise max.message.bytes of the copy of {source.topic} on the target, then {resume}; or {skip}",
             offset,
         )
     return Stop(
-        "RECORD_REFUSED",
+        StopCode.RECORD_REFUSED,
         f"the target refuses the record at source offset {offset}",
         "a record that the target topic's configuration accepts",
         f"error {code}: {reason or 'no reason given'}",
-        f"change the target topic's configuration, then {_resume(flow, source)}; {skip}",
+        f"change the target topic's configuration, then {resume}; or {skip}",
         offset,
     )
 
 
-def damaged_batch(flow: str, source: TopicPartition, offset: int, detail: str) -> Stop:
-    """Return the stop for a batch of the source that cannot be read."""
+def damaged_batch(flow: str, source: TopicPartition, offset: int, error: CorruptBatch) -> Stop:
+    """Return the stop for a batch of the source that cannot be read; ``offset`` is its first."""
+    behind = max(offset + 1, error.behind or 0)
+    skip = commands.skip_to(flow, source, behind, f"leave out the offsets before {behind}")
     return Stop(
-        "SOURCE_DAMAGED",
+        StopCode.SOURCE_DAMAGED,
         f"the batch at source offset {offset} is damaged on the source",
         "a batch whose CRC-32C fits",
-        detail,
-        f"repair the source's log, then {_resume(flow, source)}, "
-        f"or `onceover partition skip-to {flow} {source} OFFSET` behind the batch",
+        str(error),
+        f"repair the source's log, then {commands.resume(flow, source)}; or {skip}",
         offset,
     )
 
@@ -271,13 +297,12 @@ def handler_failed(flow: str, source: TopicPartition, offset: int, name: str, se
         seen: the exception's type and place, or what is wrong with the output; never payload.
     """
     return Stop(
-        "HANDLER_FAILED",
+        StopCode.HANDLER_FAILED,
         f"handler {name} fails on the record at source offset {offset}",
         "records, or none",
         seen,
         "correct the handler and start the flow again (running workers keep the old code), or, where the "
-        f"cause has gone, {_resume(flow, source)}; or `onceover partition skip-to {flow} {source} "
-        f"{offset + 1}` leaves this record out",
+        f"cause has gone, {commands.resume(flow, source)}; or {_leave_out(flow, source, offset)}",
         offset,
     )
 
@@ -285,11 +310,11 @@ def handler_failed(flow: str, source: TopicPartition, offset: int, name: str, se
 def listener_failed(flow: str, source: TopicPartition, offset: int, name: str, seen: str) -> Stop:
     """Return the stop for a partition that the handler's ``partitions_gained`` did not take."""
     return Stop(
-        "HANDLER_FAILED",
+        StopCode.HANDLER_FAILED,
         f"partitions_gained of handler {name} fails",
         "no exception",
         seen,
-        f"correct the handler and start the flow again, or {_resume(flow, source)}",
+        f"correct the handler and start the flow again, or {commands.resume(flow, source)}",
         offset,
     )
 
@@ -297,12 +322,15 @@ def listener_failed(flow: str, source: TopicPartition, offset: int, name: str, s
 def dead_letter_refused(flow: str, source: TopicPartition, offset: int, topic: str, seen: str) -> Stop:
     """Return the stop for a record that neither its target nor the dead-letter topic takes."""
     return Stop(
-        "DEAD_LETTER_REFUSED",
+        StopCode.DEAD_LETTER_REFUSED,
         f"dead-letter topic {topic} refuses the record at source offset {offset}, too",
         "a record that the dead-letter topic's configuration accepts",
         seen,
         f"change the configuration of {topic} (max.message.bytes, cleanup.policy), then "
-        f"{_resume(flow, source)}; or `onceover partition skip-to {flow} {source} {offset + 1}` leaves "
-        "this record out",
+        f"{commands.resume(flow, source)}; or {_leave_out(flow, source, offset)}",
         offset,
     )
+
+
+def _leave_out(flow: str, source: TopicPartition, offset: int) -> str:
+    return commands.skip_to(flow, source, offset + 1, "leave this record out")

@@ -161,9 +161,20 @@ class _Planning:
             wanted = False
         if wanted is not old.active:
             self._turn.append(replace(old, active=wanted))
-        if wanted and info is not None:
+        if wanted and info is not None and not self._gone(old):
             self._grow(verdict, info, old)
             self._configure(verdict, old)
+
+    def _gone(self, old: Enrolment) -> bool:
+        """Tell whether the copy of an enrolled topic is gone; say so to a person who asks what to do.
+
+        In a running flow its stopped partitions say it.
+        """
+        if old.target in self._view.target:
+            return False
+        if self._view.adopt:
+            self._refused.append(refusals.copy_gone(old, self._view.flow))
+        return True
 
     def _gives_way(self, old: Enrolment, loop: Loop) -> bool:
         """Tell whether this flow leaves the topic to the other one.

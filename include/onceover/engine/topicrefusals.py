@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from onceover.engine import names
+from onceover.engine import commands, names
+from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Refusal
 from onceover.engine.scope import Verdict
+from onceover.engine.stops import StopCode
 
 # The one refusal that goes away by itself.
 NO_LEADER: Final = "NO_LEADER"
@@ -19,6 +21,16 @@ def renamed(verdict: Verdict, enrolled_as: str) -> Refusal:
         "NAMING_CHANGED",
         f"it is enrolled as {enrolled_as} and would be called {verdict.target_topic} now",
         "set topics.naming and source.alias back, or give the flow a new name to copy it anew",
+    )
+
+
+def copy_gone(old: Enrolment, flow: str) -> Refusal:
+    """Return the refusal of an enrolled topic whose copy was deleted: its positions have to go with it."""
+    return Refusal(
+        old.source,
+        StopCode.TARGET_MISSING,
+        f"target topic {old.target} has been deleted, and the copied records with it",
+        f"{commands.reseed(flow, old.sources()[0])}; it creates the topic again, for all its partitions",
     )
 
 
@@ -83,7 +95,7 @@ def partition_count(verdict: Verdict, seen: int, needed: int, flow: str) -> Refu
     """Return the refusal of a target topic with another number of partitions."""
     fix = "delete the empty target topic and let Onceover create it, or give both the same count"
     if seen < needed:
-        fix = f"`onceover topics apply {flow}` adds the missing ones"
+        fix = f"{commands.command('topics', 'apply', flow)} adds the missing ones"
     return Refusal(
         verdict.topic,
         "PARTITION_COUNT",
@@ -98,7 +110,8 @@ def unmanaged(verdict: Verdict, keys: list[str], flow: str) -> Refusal:
         verdict.topic,
         "NOT_MANAGED",
         f"target topic {verdict.target_topic} was not created by this flow and differs in {', '.join(keys)}",
-        f"`onceover topics plan {flow}` shows it, `topics apply` would set it",
+        f"{commands.command('topics', 'plan', flow)} shows it, "
+        f"{commands.command('topics', 'apply', flow)} would set it",
         blocks=False,
     )
 

@@ -34,7 +34,16 @@ _CLEARED = LOG_APPEND_TIME | DELETE_HORIZON | TRANSACTIONAL
 
 
 class CorruptBatch(NeedsOperator):
-    """Bytes that are no valid record batch; copying on would lose or damage records."""
+    """Bytes that are no valid record batch; copying on would lose or damage records.
+
+    Attributes:
+        behind: first offset behind the batch, as far as its header can be believed; None when it cannot. For
+            whoever reads the batches: it does not survive pickling.
+    """
+
+    def __init__(self, message: str, *, behind: int | None = None, **fields: str | None) -> None:
+        super().__init__(message, **fields)
+        self.behind = behind
 
 
 class BatchHeader(NamedTuple):
@@ -147,6 +156,7 @@ def verify(header: BatchHeader, batch: Buffer) -> None:
             f"the batch at base offset {header.base_offset} is damaged",
             expected=f"CRC-32C {header.crc:#010x}",
             seen=f"{seen:#010x}",
+            behind=header.next_offset,
         )
 
 

@@ -114,7 +114,10 @@ def read_payload(header: BatchHeader, batch: Buffer) -> bytes:
 def _corrupt(header: BatchHeader, expected: str, seen: str) -> CorruptBatch:
     """Name the place and the numbers, never the content."""
     return CorruptBatch(
-        f"the batch at base offset {header.base_offset} cannot be taken apart", expected=expected, seen=seen
+        f"the batch at base offset {header.base_offset} cannot be taken apart",
+        expected=expected,
+        seen=seen,
+        behind=header.next_offset,
     )
 
 

@@ -151,6 +151,19 @@ def test_damaged_batch_does_not_go_out() -> None:
     assert copy.position == 0
 
 
+def test_what_comes_before_a_damaged_batch_is_copied_also_from_a_run_of_tiny_ones() -> None:
+    """They are merged; the damaged one is named, and what a person leaves out is it alone."""
+    batches = [bytearray(stored(offset)) for offset in range(9)]
+    batches[4][-1] ^= 1
+    copy = partition(A)
+    stream = copy.outgoing(visible(*map(bytes, batches)))
+    taken = [next(stream) for _ in range(4)]
+    with pytest.raises(CorruptBatch) as caught:
+        next(stream)
+    assert (copy.position, caught.value.behind) == (4, 5)
+    assert [run for one in taken for run in one.source_runs] == [(offset, 1) for offset in range(4)]
+
+
 @given(st.lists(st.tuples(st.integers(1, 4), st.booleans()), min_size=1, max_size=12), st.integers(0, 3))
 def test_map_record_holds_every_record_once_with_its_offsets(
     batches: list[tuple[int, bool]], foreign: int

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from onceover.engine.stops import Evidence, Stop, TopicSeen, damaged_batch, judge, needs_epoch, refused_record
 from onceover.model import TopicPartition
+from onceover.wire.batch import CorruptBatch
 from onceover.wire.progress import ProgressMeta
 
 SOURCE_ID, TARGET_ID, OTHER_ID = UUID(int=1), UUID(int=2), UUID(int=3)
@@ -80,7 +81,7 @@ def test_violation_stops_with_its_code_and_says_what_to_do(code: str, evidence: 
     assert stop.code == code
     assert stop.position == evidence.position
     assert all((stop.message, stop.expected, stop.seen, stop.resolve))
-    assert "f t:1" in stop.resolve or "restore" in stop.resolve
+    assert "f t:1" in stop.resolve or "seed plan f" in stop.resolve
 
 
 @pytest.mark.parametrize("evidence", NEAR_MISSES)
@@ -156,5 +157,8 @@ def test_refused_record_names_the_record_and_the_way_out() -> None:
 
 def test_damaged_batch_names_its_offset() -> None:
     """The source has to be repaired, or the batch left out."""
-    stop = damaged_batch("f", SOURCE, 5, "CRC")
+    stop = damaged_batch("f", SOURCE, 5, CorruptBatch("CRC", behind=9))
     assert (stop.code, stop.position, stop.seen) == ("SOURCE_DAMAGED", 5, "CRC")
+    assert "skip-to f t:1 9`" in stop.resolve
+    # Its header is damaged, too: at least one further.
+    assert "skip-to f t:1 6`" in damaged_batch("f", SOURCE, 5, CorruptBatch("length")).resolve

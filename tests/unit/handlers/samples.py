@@ -183,3 +183,15 @@ def batch_outcome(batch: pa.RecordBatch, what: str) -> Any:
 def value_of(document: Any) -> bytes:
     """Return a JSON value."""
     return json.dumps(document).encode()
+
+
+def moody(record: Record) -> Iterable[Record]:
+    """Fail on what counts as bad at the moment."""
+    if record.value == BAD:
+        raise ValueError("bad")
+    return (record,)
+
+
+def refuse(partitions: Sequence[TopicPartition]) -> None:
+    """Take no partition."""
+    raise RuntimeError("not now")

@@ -1,0 +1,56 @@
+"""The commands that messages name, complete and ready for a shell. Pure.
+
+Invariant: what stands between backticks in a message is a whole command that can be pasted, or the one
+option that is added to it; tests take them out of the messages and run them.
+"""
+
+from __future__ import annotations
+
+import shlex
+
+from onceover.model import TopicPartition
+
+_HOW = "prints the plan, `--apply` does it"
+
+
+def command(*words: str) -> str:
+    """Return ``onceover`` with these words, quoted for a shell, between backticks."""
+    return f"`{shlex.join(['onceover', *words])}`"
+
+
+def resume(flow: str, source: TopicPartition) -> str:
+    """Return how a running flow is asked to look at a stopped partition again."""
+    return f"{_partition('resume', flow, source)} has it looked at again ({_HOW})"
+
+
+def skip_to(flow: str, source: TopicPartition, offset: int, purpose: str) -> str:
+    """Return how a partition goes on at ``offset``.
+
+    Args:
+        purpose: what that means, as an infinitive.
+    """
+    return f"{_partition('skip-to', flow, source, str(offset))} to {purpose} ({_HOW})"
+
+
+def reseed(flow: str, source: TopicPartition) -> str:
+    """Return how a partition is copied from its start."""
+    return f"{_partition('reseed', flow, source)} copies it from its start ({_HOW})"
+
+
+def replicate(flow: str) -> str:
+    """Return how a flow is started."""
+    return command("replicate", flow)
+
+
+def seed_plan(flow: str, origin: str) -> str:
+    """Return how to see what seeding would write."""
+    return command("seed", "plan", flow, "--from", origin)
+
+
+def seed_apply(flow: str, origin: str) -> str:
+    """Return how a flow is seeded."""
+    return command("seed", "apply", flow, "--from", origin)
+
+
+def _partition(action: str, flow: str, source: TopicPartition, *more: str) -> str:
+    return command("partition", action, flow, str(source), *more)

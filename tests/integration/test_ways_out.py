@@ -1,0 +1,280 @@
+"""Every stop ends in a copying partition if a person does what its message says, word for word (G5).
+
+The situations are made for real; the commands come out of the messages (tests/support/waysout.py). Stops
+that say something about logs and topics alone are in test_stops.py, in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace as changed
+from functools import partial
+from typing import NamedTuple
+
+import pytest
+import yaml
+from confluent_kafka.admin import AdminClient
+
+from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.flowstate import read_flow_state
+from onceover.engine.leader import Leader, first_progress
+from onceover.wire.progress import ProgressMeta
+from onceover.wiring.flows import identity, open_clusters
+from tests.support.handled import handler_keys
+from tests.support.rawkafka import RawRecord
+from tests.support.replica import Replica, alter_config, delete_topics
+from tests.support.scene import Capture, Scene
+from tests.support.wait import wait_until
+from tests.support.waysout import Command, commands, follow
+from tests.unit.handlers import samples
+
+_TIMEOUT_S = 30.0
+_POLL_S = 0.2
+_T0_MS = 1_704_067_200_000
+GOOD = RawRecord(b"k", b"good", (), _T0_MS)
+
+
+def ways(replica: Replica, topic: str, code: str, partition: int = 0) -> list[Command]:
+    """Return the commands of the stop that is expected here."""
+    stop = replica.stop_of(topic, partition)
+    assert stop.get("code") == code, stop
+    return commands(stop["resolve"])
+
+
+def expect_copying(replica: Replica, *topics: str) -> None:
+    """Nothing is stopped, and a new record of each topic arrives."""
+    replica.copy()
+    for topic in topics:
+        replica.source.plain(topic, 0, [GOOD])
+    assert replica.copy().records == len(topics)
+    assert all(p["stop"] is None for p in replica.flow.status()["partitions"])
+
+
+def test_a_deleted_target_topic_is_created_again(replica: Replica, capsys: Capture) -> None:
+    """One command for all its partitions; nobody makes topics by hand. Other plans name it, too."""
+    scene = Scene(replica, partitions=3)
+    alter_config(replica.source_client, scene.topic, {"max.message.bytes": "2000000"})
+    delete_topics(replica.target_client, [scene.topic])
+    scene.expect_copied(0)
+    (way,) = ways(replica, scene.topic, "TARGET_MISSING", partition=1)
+    for arguments in (("topics", "plan"), ("seed", "plan", "--from", "earliest")):
+        code, plan = replica.command(capsys, *arguments[:2], replica.name, *arguments[2:])
+        (refusal,) = [r for r in plan["refused"] if r["code"] == "TARGET_MISSING"]
+        assert code == 3
+        assert [command.arguments[:2] for command in commands(refusal["resolve"])] == [
+            ["partition", "reseed"]
+        ]
+    follow(capsys, way)
+    scene.expect_copied(30)
+    scene.expect_clear(capsys)
+    expect_copying(replica, scene.topic, scene.other)
+    replica.assert_same()
+
+
+def test_an_excluded_topic_is_no_longer_stopped(scene: Scene, capsys: Capture) -> None:
+    """The other way out of SOURCE_MISSING; put back and created again, its reseed works."""
+    replica = scene.replica
+    delete_topics(replica.source_client, [scene.topic])
+    scene.expect_copied(0)
+    stop = replica.stop_of(scene.topic)
+    assert stop["code"] == "SOURCE_MISSING"
+    assert f"add {scene.topic} to topics.exclude" in stop["resolve"]
+    (way,) = commands(stop["resolve"])
+    edit_flow(replica, exclude=[scene.topic])
+    replica.copy()
+    assert replica.command(capsys, "status", replica.name)[0] == 0
+
+    edit_flow(replica, exclude=[])
+    replica.source.create_topic(scene.topic)
+    replica.source.plain(scene.topic, 0, replica.source.records(4))
+    follow(capsys, way)
+    replica.copy()
+    scene.expect_clear(capsys)
+    expect_copying(replica, scene.topic, scene.other)
+
+
+def edit_flow(replica: Replica, **topics: object) -> None:
+    """Change the flow file as its owner would."""
+    path = replica.flow.path
+    document = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**document, "topics": {**document["topics"], **topics}}))
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_topic_that_is_smaller_than_its_record(replica: Replica, capsys: Capture, side: str) -> None:
+    """As brokers restored from a backup, or older releases, leave it: known by its id, but too small."""
+    # Made by hand: the flow adds no partitions to it by itself.
+    replica.target_topic(f"{replica.name}.trouble", 2)
+    scene = Scene(replica, partitions=2)
+    client = replica.source_client if side == "source" else replica.target_client
+    delete_topics(client, [scene.topic])
+    (replica.source if side == "source" else replica.target).create_topic(scene.topic, 1)
+    rewrite_enrolment(replica, scene.topic)
+    replica.copy()
+    (way,) = ways(replica, scene.topic, f"{side.upper()}_SHRUNK", partition=1)
+    follow(capsys, way)
+    replica.copy()
+    if side == "target":
+        # The progress of both went with the topic.
+        seed_plan, seed_apply, _ = ways(replica, scene.topic, "PROGRESS_MISSING")
+        follow(capsys, seed_plan)
+        follow(capsys, seed_apply)
+        replica.copy()
+    scene.expect_clear(capsys)
+    expect_copying(replica, scene.topic, scene.other)
+    if side == "target":
+        assert len(replica.target_records(scene.topic, 1)) == 10
+
+
+def rewrite_enrolment(replica: Replica, topic: str) -> None:
+    """Let the state name the topics that are there now, with all the partitions of old."""
+    flow = replica.flow.watch.flow
+    source, target = open_clusters(flow)
+    with source, target:
+        state = read_flow_state(target, replica.name)
+        old: Enrolment = read_enrolments(state.leader)[topic]
+        new = changed(
+            old,
+            source_id=source.topics([topic])[topic].topic_id,
+            target_id=target.topics([topic])[topic].topic_id,
+        )
+        leader = Leader(identity(flow), source, target)
+        layout = leader.seize()
+        new = changed(new, since=dict.fromkeys(old.start, layout.generation))
+        ids = str(new.source_id), str(new.target_id)
+        meta = ProgressMeta(
+            *ids, leader_epoch=-1, target_end=0, generation=layout.generation, instance=(0, 0)
+        )
+        kept = target.committed(f"onceover.{replica.name}", None)
+        leader.enrol([new], {tp: first_progress(0, meta) for tp in kept if tp.topic == topic})
+        leader.close()
+
+
+class Refused(NamedTuple):
+    """A record that cannot be copied.
+
+    Args:
+        config: of the copy.
+        record: the record; ``cure`` takes the cause away.
+    """
+
+    config: dict[str, str]
+    record: RawRecord
+    cure: Callable[[Replica, str, pytest.MonkeyPatch], None]
+
+
+def _raise_limit(replica: Replica, topic: str, _: pytest.MonkeyPatch) -> None:
+    for name in (topic, letters(replica)):
+        if name in AdminClient(replica.target_client).list_topics(timeout=_TIMEOUT_S).topics:
+            alter_config(replica.target_client, name, {"max.message.bytes": "1000000"})
+
+
+def _allow_null_keys(replica: Replica, topic: str, _: pytest.MonkeyPatch) -> None:
+    alter_config(replica.target_client, topic, {"cleanup.policy": "delete"})
+
+
+def _mend_handler(_replica: Replica, _topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "BAD", b"worse")
+
+
+def letters(replica: Replica) -> str:
+    return f"{replica.name}-letters"
+
+
+LIMITED = {"max.message.bytes": "50000"}
+LARGE = Refused(LIMITED, RawRecord(b"k", bytes(60_000), (), _T0_MS), _raise_limit)
+NO_KEY = Refused({"cleanup.policy": "compact"}, RawRecord(None, b"v", (), _T0_MS), _allow_null_keys)
+BAD = Refused({}, RawRecord(b"k", b"bad", (), _T0_MS), _mend_handler)
+
+
+def test_records_that_cannot_be_copied(
+    replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three causes in one flow; every one is resolved by itself."""
+    replica.configure(**handler_keys("moody"), topics={"sync_configs": False})
+    causes = {"RECORD_TOO_LARGE": LARGE, "RECORD_REFUSED": NO_KEY, "HANDLER_FAILED": BAD}
+    resumed, skipped = resolve_refused(replica, capsys, monkeypatch, causes)
+    assert {topic: len(replica.target_records(topic)) for topic in resumed} == dict.fromkeys(resumed, 5)
+    assert {topic: len(replica.target_records(topic)) for topic in skipped} == dict.fromkeys(skipped, 4)
+
+
+def test_a_record_that_the_dead_letter_topic_refuses(
+    replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a larger limit it takes the record, and the topic goes on without."""
+    replica.configure(on_bad_record=f"dead_letter:{letters(replica)}", topics={"sync_configs": False})
+    replica.target_topic(letters(replica), 1, LIMITED)
+    later = Refused(LIMITED, LARGE.record, lambda r, _, patch: _raise_limit(r, letters(r), patch))
+    [resumed], [skipped] = resolve_refused(replica, capsys, monkeypatch, {"DEAD_LETTER_REFUSED": later})
+    assert [len(replica.target_records(t)) for t in (resumed, skipped, letters(replica))] == [4, 4, 1]
+
+
+def resolve_refused(
+    replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch, causes: Mapping[str, Refused]
+) -> tuple[list[str], list[str]]:
+    """Follow both ways out of each code: topics that look again until the cause has gone, and that skip."""
+    resumed, skipped = (
+        {code: replica.topic(f"{way}-{code}") for code in causes} for way in ("again", "skip")
+    )
+    for code, cause in causes.items():
+        for name in (resumed[code], skipped[code]):
+            replica.target_topic(name, 1, cause.config)
+            for records in ([GOOD, GOOD], [cause.record], [GOOD]):
+                replica.source.plain(name, 0, records)
+    with replica.running():
+        for name in (*resumed.values(), *skipped.values()):
+            wait_until(partial(replica.stop_of, name), _TIMEOUT_S, f"{name} stops", poll_s=_POLL_S)
+        for code, cause in causes.items():
+            look_again(
+                replica, capsys, resumed[code], code, partial(cause.cure, replica, resumed[code], monkeypatch)
+            )
+    for code, name in skipped.items():
+        follow(capsys, ways(replica, name, code)[1])
+    expect_copying(replica, *resumed.values(), *skipped.values())
+    return list(resumed.values()), list(skipped.values())
+
+
+def look_again(replica: Replica, capsys: Capture, topic: str, code: str, cure: Callable[[], None]) -> None:
+    """Ask too early, and once more when the cause has gone: `resume` is heard each time."""
+    again, _ = ways(replica, topic, code)
+    at_ms = stopped_at_ms(replica, topic)
+
+    def looked() -> bool:
+        return stopped_at_ms(replica, topic) not in (None, at_ms)
+
+    def copied() -> bool:
+        return bool(replica.partition_status(topic)["lag_offsets"] == 0)
+
+    follow(capsys, again)
+    wait_until(looked, _TIMEOUT_S, "it is looked at again", poll_s=_POLL_S)
+    cure()
+    follow(capsys, again)
+    wait_until(copied, _TIMEOUT_S, "it is copied", poll_s=_POLL_S)
+
+
+def stopped_at_ms(replica: Replica, topic: str) -> int | None:
+    """Return when the partition stopped, from the state itself."""
+    _, target = open_clusters(replica.flow.watch.flow)
+    with target:
+        value = target.retry(lambda: read_flow_state(target, replica.name)).others.get(f"stop/{topic}/0")
+    return None if value is None else value["at_ms"]
+
+
+def test_a_handler_that_does_not_take_a_partition(
+    replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its only command is `resume`; at the next start it is looked at anyway."""
+    replica.configure(**handler_keys("moody"))
+    topic = replica.topic("a")
+    replica.source.plain(topic, 0, [GOOD])
+    monkeypatch.setattr(samples.moody, "partitions_gained", samples.refuse, raising=False)
+    replica.copy()
+    (way,) = ways(replica, topic, "HANDLER_FAILED")
+    monkeypatch.delattr(samples.moody, "partitions_gained")
+    follow(capsys, way)
+    expect_copying(replica, topic)
+
+
+@pytest.fixture
+def scene(replica: Replica) -> Scene:
+    return Scene(replica)
