@@ -49,15 +49,14 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str]) -> None:
             full=forms.value("full"),
             master=forms.value("master"),
         )
-        report = task(
+        reported = audit.ReportOperator(
             task_id="report_audit",
+            flow=flow,
             retries=3,
             retry_delay=timedelta(seconds=5),
-            multiple_outputs=False,
             outlets=[AssetAlias(audit.AUDITED_ALIAS)],
-        )(audit.report_audit)
+        )
         checked = check(flow)
-        reported = report(flow)
         # A teardown runs also when the job failed, and leaves the run's state to the job.
         checked.as_setup() >> compare >> reported.as_teardown()
         checked >> reported

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import attrs
-from airflow.sdk import Asset, AssetAlias, BaseOperatorLink, Param, get_current_context
+from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param, get_current_context
 
 from onceover_airflow import forms
 from onceover_airflow.flowcontext import flow_at_hand, log_text
@@ -20,7 +20,7 @@ from onceover_airflow.pages import page_link
 from onceover_airflow.verdict import Next, Verdict
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Context
     from airflow.sdk.types import TaskInstanceKey
 
     from onceover.config.flowfile import Flow
@@ -84,8 +84,16 @@ class PageLink(BaseOperatorLink):
         """Return the address, empty when the audit left no page."""
         from onceover.config.load import onceover_home
 
-        pages = operator.pages if isinstance(operator, AuditOperator) else {}
+        pages = operator.pages if isinstance(operator, AuditOperator | ReportOperator) else {}
         return page_link(onceover_home(), pages.get(self.page))
+
+
+_PAGES: Final = (PageLink("Report", "report"), PageLink("Data Docs", "data_docs"))
+
+
+def pages_of(told: Mapping[str, Any] | None) -> dict[str, str | None]:
+    """Return the pages that an audit left, from its document or its counts."""
+    return {link.page: (told or {}).get(link.page) for link in _PAGES}
 
 
 class AuditOperator(FlowJobOperator):
@@ -99,7 +107,7 @@ class AuditOperator(FlowJobOperator):
     """
 
     template_fields: Sequence[str] = ("flow", "topics", "since", "full", "master")
-    operator_extra_links = (PageLink("Report", "report"), PageLink("Data Docs", "data_docs"))
+    operator_extra_links = _PAGES
 
     def __init__(
         self,
@@ -139,7 +147,7 @@ class AuditOperator(FlowJobOperator):
 
     def judged(self, verdict: Verdict, report: Mapping[str, Any] | None, context: Context) -> Verdict:
         """Keep what an audit found that did not pass, and say it in its own words."""
-        self.pages = {page: (report or {}).get(page) for page in ("report", "data_docs")}
+        self.pages = pages_of(report)
         if verdict.next is not Next.FAIL or report is None or "verdict" not in report:
             return verdict
         context["ti"].xcom_push(VERDICT_KEY, count_audit(report))
@@ -163,6 +171,27 @@ def describe_audit(report: Mapping[str, Any]) -> str:
     from onceover.audit.jsonreport import summary
 
     return f"{report['verdict']}: {summary(report)}\nreport: {report.get('report')}"
+
+
+class ReportOperator(BaseOperator):
+    """Show what an audit found, with the same buttons as the audit itself.
+
+    :param flow: the flow's name (templated)
+    """
+
+    template_fields: Sequence[str] = ("flow",)
+    operator_extra_links = _PAGES
+
+    def __init__(self, *, flow: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.flow = flow
+        self.pages: dict[str, str | None] = {}
+
+    def execute(self, context: Context) -> Any:
+        """Return the counts; see ``report_audit``."""
+        counts = report_audit(self.flow)
+        self.pages = pages_of(counts)
+        return counts
 
 
 def report_audit(flow: str) -> dict[str, Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
@@ -24,7 +25,7 @@ def audit_folder(home: Path, flow: str, run: str) -> Path:
 
 
 def page_link(home: Path, page: str | None) -> str:
-    """Return the address of a page below Airflow's, empty where it is none that an audit left.
+    """Return the address of a page on Airflow's host, empty where it is none that an audit left.
 
     Args:
         home: ``ONCEOVER_HOME``.
@@ -36,7 +37,14 @@ def page_link(home: Path, page: str | None) -> str:
     flow, folder, *rest = path.relative_to(home).parts
     if folder != _FOLDER or len(rest) < 2:
         return ""
-    return "/".join((PREFIX, "audits", flow, *rest))
+    return "/".join((base_path() + PREFIX, "audits", flow, *rest))
+
+
+def base_path() -> str:
+    """Return the path of Airflow's own address, without a slash at its end: empty unless it has a prefix."""
+    from airflow.configuration import conf
+
+    return urlsplit(conf.get("api", "base_url", fallback="")).path.rstrip("/")
 
 
 class LazyPages:

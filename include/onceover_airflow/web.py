@@ -1,33 +1,54 @@
 """The pages that audits leave, served by Airflow's own web server to people who are logged in.
 
 Invariant: nothing outside of an audit's folder is ever served, nothing without Airflow's own authentication,
-and no page served here can run a script: Great Expectations' pages would load theirs from the web, into the
-origin that holds Airflow's session.
+and no page served here can run a script, send a form or load anything: it stands in the origin that holds
+Airflow's session, and shows names that strangers gave to topics.
 """
 
 from __future__ import annotations
 
+from html import escape
 from pathlib import Path
 from typing import Annotated, Final
+from urllib.parse import urlencode
 
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView
 from airflow.api_fastapi.core_api.security import requires_access_view
-from fastapi import Depends, FastAPI, HTTPException
+from fastapi import Depends, FastAPI, HTTPException, Request, status
 from fastapi import Path as PathParameter
-from fastapi.responses import FileResponse
+from fastapi.exception_handlers import http_exception_handler
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
+from onceover.audit.htmlpage import frame
 from onceover.config.load import onceover_home
-from onceover_airflow.pages import audit_folder
+from onceover_airflow.pages import PREFIX, audit_folder, base_path
 
 ACCESS: Final = requires_access_view(AccessView.WEBSITE)
 _HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self' 'unsafe-inline' https:; "
-    "font-src 'self' https:; img-src 'self' data:; frame-ancestors 'self'",
+    # The sandbox gives the page an origin of its own; links that a person follows still work.
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox",
     "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
     "Cache-Control": "private, no-store",
 }
 _FLOW: Final = r"^[a-z0-9][a-z0-9-]*$"
 _RUN: Final = r"^[0-9A-Za-z][0-9A-Za-z-]*$"
+# Airflow's door for every auth manager: it leads to the manager's own page, and checks `next`.
+_LOGIN: Final = "/api/v2/auth/login"
+# What Airflow says, with 403, of a token of another installation or of before its secret changed.
+_STALE_TOKEN: Final = "Invalid JWT token"  # noqa: S105 - a message
+_GONE: Final = (
+    "There is no such page. Of every flow the newest ten audits are kept, and older ones are removed. If "
+    "this one is newer, Airflow's web server may see another ONCEOVER_HOME than its tasks. The verdict is "
+    "still in the log and the XCom of the run's task report_audit."
+)
+_TITLES: Final = {
+    status.HTTP_403_FORBIDDEN: "Not for this user",
+    status.HTTP_404_NOT_FOUND: "This page is gone",
+}
 
 
 def create_app() -> FastAPI:
@@ -45,7 +66,32 @@ def create_app() -> FastAPI:
         """Return one file of an audit."""
         return FileResponse(_file(audit_folder(onceover_home(), flow, run), path), headers=_HEADERS)
 
+    @app.exception_handler(RequestValidationError)
+    async def no_such_name(request: Request, _: RequestValidationError) -> Response:
+        """Answer for an address that no page can have."""
+        return await _refused(app, request, HTTPException(status.HTTP_404_NOT_FOUND, _GONE))
+
+    @app.exception_handler(StarletteHTTPException)
+    async def refused(request: Request, error: StarletteHTTPException) -> Response:
+        """Answer for every other page that is not shown."""
+        return await _refused(app, request, error)
+
     return app
+
+
+async def _refused(app: FastAPI, request: Request, error: StarletteHTTPException) -> Response:
+    """Answer a browser with what its reader can do next, and a program with the bare status."""
+    if "text/html" not in request.headers.get("accept", ""):
+        return await http_exception_handler(request, error)
+    known = {"flow", "run", "path"} <= request.path_params.keys()
+    if known and (error.status_code == status.HTTP_401_UNAUTHORIZED or error.detail == _STALE_TOKEN):
+        # From the parts of the route: behind a proxy, the address that was asked for may lack the prefix.
+        page = app.url_path_for("audit_page", **request.path_params)
+        door = f"{base_path()}{_LOGIN}?{urlencode({'next': f'{base_path()}{PREFIX}{page}'})}"
+        return RedirectResponse(door, headers={"Cache-Control": "no-store"})
+    title = _TITLES.get(error.status_code, "This page cannot be shown")
+    body = f'<main class="plain"><section><h2>{title}</h2><p>{escape(str(error.detail))}</p></section></main>'
+    return HTMLResponse(frame(title, body), error.status_code, headers=_HEADERS)
 
 
 def _file(folder: Path, path: str) -> Path:
@@ -57,5 +103,5 @@ def _file(folder: Path, path: str) -> Path:
     base = folder.resolve()
     found = (base / path).resolve()
     if not found.is_relative_to(base) or not found.is_file():
-        raise HTTPException(404, "no such page: audits are kept for some time only")
+        raise HTTPException(status.HTTP_404_NOT_FOUND, _GONE)
     return found

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx
 import pytest
@@ -17,6 +19,7 @@ DAG, FLOW = "audit", "sys-audit"
 TOPIC = f"{FLOW}.orders"
 RECORDS = 300
 RUN_TIMEOUT_S = 400.0
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 pytestmark = [pytest.mark.timeout(1200), pytest.mark.soak]
 
@@ -27,16 +30,17 @@ def run(airflow: AirflowStandalone, dag_id: str, **params: Any) -> tuple[str, st
     return run_id, airflow.wait_run(dag_id, run_id, timeout_s=RUN_TIMEOUT_S)
 
 
-def links(airflow: AirflowStandalone, run_id: str) -> dict[str, str]:
-    """Return where the buttons of the task lead."""
-    path = f"/api/v2/dags/{DAG}/dagRuns/{run_id}/taskInstances/audit/links"
+def links(airflow: AirflowStandalone, run_id: str, task_id: str) -> dict[str, str]:
+    """Return where the buttons of a task lead."""
+    path = f"/api/v2/dags/{DAG}/dagRuns/{run_id}/taskInstances/{task_id}/links"
     found: dict[str, str] = airflow.call("GET", path)["extra_links"]
     return found
 
 
-def page(airflow: AirflowStandalone, link: str, *, login: bool) -> httpx.Response:
+def page(airflow: AirflowStandalone, link: str, *, login: bool, accept: str = BROWSER) -> httpx.Response:
     """Ask for a page as a browser does, with or without a session."""
-    with httpx.Client(base_url=airflow.url, timeout=30.0) as browser:
+    headers = {"Accept": accept}
+    with httpx.Client(base_url=airflow.url, timeout=30.0, follow_redirects=True, headers=headers) as browser:
         if login:
             body = {"username": airflow.username, "password": airflow.password}
             token = browser.post("/auth/token", json=body).json()["access_token"]
@@ -71,11 +75,24 @@ def test_audit_is_told_and_reported_whatever_it_finds(
     shown = airflow.task_logs(DAG, run_id, "audit") + airflow.task_logs(DAG, run_id, "report_audit")
     assert "1 phantom" in shown
     assert PLANTED not in shown
-    found = links(airflow, run_id)
+    found = links(airflow, run_id, "audit")
     assert set(found) == {"Report", "Data Docs"}
+    assert links(airflow, run_id, "report_audit") == found
     for link in found.values():
-        assert page(airflow, link, login=False).status_code in (401, 403)
-        answer = page(airflow, link, login=True)
-        assert answer.status_code == 200
-        assert "strange" not in answer.text
+        check_page(airflow, link)
     assert ">FAIL</h1>" in page(airflow, found["Report"], login=True).text
+    gone = page(airflow, found["Report"].replace("report.html", "gone.html"), login=True)
+    assert (gone.status_code, "newest ten audits are kept" in gone.text) == (404, True)
+
+
+def check_page(airflow: AirflowStandalone, link: str) -> None:
+    """A page is for people who are logged in; others are led to the login and from there to the page."""
+    assert page(airflow, link, login=False, accept="application/json").status_code == 401
+    door = page(airflow, link, login=False)
+    assert (door.status_code, door.url.path) == (200, "/auth/login")
+    assert door.url.params["next"] == link
+    answer = page(airflow, link, login=True)
+    assert answer.status_code == 200
+    assert "strange" not in answer.text
+    for other in re.findall(r'href="([^":#]+)"', answer.text):
+        assert page(airflow, urljoin(link, other), login=True).status_code == 200

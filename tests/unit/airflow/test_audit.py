@@ -152,6 +152,32 @@ def test_buttons_lead_to_the_pages_after_every_verdict(
     assert len({link.xcom_key for link in links.values()}) == 2
 
 
+def test_buttons_stand_on_the_task_that_reports_too(
+    asked: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is where the run ends, and where people look."""
+    monkeypatch.setenv("ONCEOVER_HOME", "/home")
+    counts = audit.count_audit(document(Verdict.PASS)) | {
+        "report": "/home/flights/audit/1-a/report.html",
+        "data_docs": "/home/flights/audit/1-a/data_docs/index.html",
+    }
+    context = {"ti": Task(counts), "outlet_events": Events(), "params": {}}
+    monkeypatch.setattr(audit, "get_current_context", lambda: context)
+    with DAG("test"):
+        operator = audit.ReportOperator(task_id="report_audit", flow="flights")
+    links = {link.name: link for link in operator.operator_extra_links}
+    key: Any = None
+    assert [link.get_link(operator, ti_key=key) for link in links.values()] == ["", ""]
+
+    run = audit.ReportOperator.execute.__wrapped__  # type: ignore[attr-defined]
+    assert run(operator, context) == counts
+
+    assert {name: link.get_link(operator, ti_key=key) for name, link in links.items()} == {
+        "Report": "/onceover/audits/flights/1-a/report.html",
+        "Data Docs": "/onceover/audits/flights/1-a/data_docs/index.html",
+    }
+
+
 def test_cluster_that_is_away_is_tried_again(asked: list[Any], spark: FakeSpark) -> None:
     """No verdict: nothing is kept, nothing is concluded."""
     spark.tell(5, report={"exit": 5, "error": {"message": "west is away"}})

@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import parse_qs
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from onceover_airflow.pages import PREFIX, page_link, registration
 # Airflow's server imports a test client that is deprecated: only when the pages are asked for.
 pytestmark = pytest.mark.filterwarnings("ignore:Using `httpx` with")
 RUN = "20261121T070000Z-a1b2c3"
+BROWSER = "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"
 
 
 @pytest.fixture
@@ -42,12 +44,12 @@ def app(folder: Path) -> FastAPI:
     return app
 
 
-def get(app: FastAPI, path: str) -> httpx.Response:
+def get(app: FastAPI, path: str, *, accept: str = "*/*") -> httpx.Response:
     """Ask for a page, without a socket."""
 
     async def ask() -> httpx.Response:
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://page") as client:
-            return await client.get(path)
+            return await client.get(path, headers={"Accept": accept})
 
     return asyncio.run(ask())
 
@@ -59,9 +61,21 @@ def test_pages_of_an_audit_are_served_without_scripts(app: FastAPI, page: str, t
     """A page cannot run a script in the origin that holds the session."""
     answer = get(app, f"/audits/flights/{RUN}/{page}")
     assert (answer.status_code, text in answer.text) == (200, True)
-    policy = answer.headers["Content-Security-Policy"]
-    assert policy.startswith("default-src 'none'")
-    assert "script-src" not in policy
+    policy = {
+        directive: value
+        for directive, _, value in (
+            part.strip().partition(" ") for part in answer.headers["Content-Security-Policy"].split(";")
+        )
+    }
+    assert policy == {
+        "default-src": "'none'",
+        "style-src": "'unsafe-inline'",
+        "img-src": "data:",
+        "base-uri": "'none'",
+        "form-action": "'none'",
+        "frame-ancestors": "'self'",
+        "sandbox": "",
+    }
 
 
 @pytest.mark.parametrize(
@@ -82,20 +96,65 @@ def test_pages_of_an_audit_are_served_without_scripts(app: FastAPI, page: str, t
 def test_nothing_else_is_served(app: FastAPI, path: str) -> None:
     """Neither by going up, nor through a link, nor by an absolute path."""
     answer = get(app, f"/audits/{path}")
-    assert answer.status_code in (404, 422)
+    assert answer.status_code == 404
     assert "secret" not in answer.text
 
 
-def test_nobody_in_particular_is_refused(folder: Path) -> None:
-    """Every page asks Airflow who it is; an anonymous reader gets none."""
+def test_page_that_is_gone_says_so_to_a_person(app: FastAPI) -> None:
+    """Audits are removed after a while, and their links stay in old runs."""
+    for path in (f"flights/{RUN}/absent.html", "flights/%3Cb%3E/report.html"):
+        answer = get(app, f"/audits/{path}", accept=BROWSER)
+        assert answer.status_code == 404
+        assert answer.headers["Content-Type"].startswith("text/html")
+        assert "newest ten audits are kept" in answer.text
+        assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+def refusing(status: int, detail: str) -> FastAPI:
+    """Return the application as somebody sees it whom Airflow refuses."""
     from onceover_airflow.web import ACCESS, create_app
 
-    def anonymous() -> None:
-        raise HTTPException(401, "not logged in")
+    def refuse() -> None:
+        raise HTTPException(status, detail)
 
     app = create_app()
-    app.dependency_overrides[ACCESS] = anonymous
-    assert get(app, f"/audits/flights/{RUN}/report.html").status_code == 401
+    app.dependency_overrides[ACCESS] = refuse
+    return app
+
+
+def test_nobody_in_particular_is_refused(folder: Path) -> None:
+    """Every page asks Airflow who it is; an anonymous program gets none, and no page about it."""
+    answer = get(refusing(401, "not logged in"), f"/audits/flights/{RUN}/report.html")
+    assert (answer.status_code, answer.json()) == (401, {"detail": "not logged in"})
+
+
+@pytest.mark.parametrize(
+    ("base_url", "prefix"),
+    [("", ""), ("http://page/", ""), ("https://host/airflow", "/airflow"), ("https://host/a/b/", "/a/b")],
+)
+@pytest.mark.parametrize(
+    ("status", "detail"), [(401, "Not authenticated"), (401, "Token Expired"), (403, "Invalid JWT token")]
+)
+def test_browser_without_login_is_led_to_it_and_back(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, base_url: str, prefix: str, status: int, detail: str
+) -> None:
+    """The same door as Airflow's own pages use, behind a prefix of Airflow's address too."""
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", base_url)
+    path = f"/audits/flights/{RUN}/data_docs/index.html"
+    answer = get(refusing(status, detail), path, accept=BROWSER)
+    assert answer.status_code == 307
+    door, _, query = answer.headers["Location"].partition("?")
+    assert (door, parse_qs(query)) == (
+        f"{prefix}/api/v2/auth/login",
+        {"next": [f"{prefix}/onceover{path}"]},
+    )
+
+
+def test_user_without_the_right_is_not_sent_to_log_in_again(folder: Path) -> None:
+    """Logging in once more would change nothing."""
+    answer = get(refusing(403, "Forbidden"), f"/audits/flights/{RUN}/report.html", accept=BROWSER)
+    assert answer.status_code == 403
+    assert "Not for this user" in answer.text
 
 
 def test_plugin_loads_without_the_web_server() -> None:
@@ -126,3 +185,12 @@ def test_plugin_loads_without_the_web_server() -> None:
 def test_link_leads_to_what_is_served(page: str | None, link: str) -> None:
     """A report that was written elsewhere has no address."""
     assert page_link(Path("/var"), page) == link
+
+
+def test_link_stays_below_the_prefix_of_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An address that begins at the host's root would leave it."""
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://host/airflow/")
+    assert (
+        page_link(Path("/var"), "/var/f/audit/1-a/report.html")
+        == "/airflow/onceover/audits/f/1-a/report.html"
+    )
