@@ -20,7 +20,10 @@ committed record once and in order. Progress lives on the target: a run goes on 
 2. **replicate** is the Spark job. Killed, or a cluster away: it resumes by itself within seconds. Anything
    else ends the run with a message that says what to do.
 3. **report_result** shows what was copied and what is still missing; announces the asset
-   `kafka://<target alias>/<flow>` when everything is on the target. It runs also when the job failed.
+   `kafka://<target alias>/<flow>` when this run has brought everything to the target. It runs also when the
+   job failed, and announces nothing then.
+
+A flow that matches no topic fails: it copies nothing. `onceover flow check FLOW --explain` shows why.
 
 Starting a flow that runs already is safe: the newer run takes over, the older one ends as *fenced*.
 """

@@ -22,7 +22,7 @@ taken over here only.
 3. **apply_topics** does it. Interrupted anywhere, it can be run again. What it did is in
    `ONCEOVER_HOME/<flow>/journal/topics.jsonl`.
 4. **report_topics** looks again; announces the asset `kafka://<target alias>/<flow>.topics` when nothing
-   is left, and fails, naming the way out, when a topic is refused.
+   is left, and fails, naming the way out, when a topic is refused or none is in scope.
 
 It never disturbs a running flow.
 """

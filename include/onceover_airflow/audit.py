@@ -34,11 +34,13 @@ AUDIT_TASK: Final = "audit"
 # Also where the task failed, and a return value would not be kept.
 VERDICT_KEY: Final = "verdict"
 PASSED: Final = "PASS"
+# Beginnings that leave nothing out: what came before the watermark was proven by earlier audits.
+WHOLE: Final = ("watermark", "start")
 # A time with its zone left out is UTC, as on the command line.
 SINCE_PATTERN: Final = r"^(watermark|start|[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9:.]+(Z|[+-][0-9:]+)?)?)$"
 # An audit reads for long, and what it meets is either temporary for minutes or not at all.
 RETRIES: Final = 20
-_COUNTS: Final = ("flow", "verdict", "since", "complete", "seconds", "report", "data_docs")
+_COUNTS: Final = ("flow", "verdict", "since", "topics", "complete", "seconds", "report", "data_docs")
 
 
 def audit_params() -> dict[str, Param]:
@@ -161,6 +163,7 @@ def count_audit(report: Mapping[str, Any]) -> dict[str, Any]:
         "records": report["records"]["source"],
         "findings": report["findings"]["total"],
         "unverifiable": report["unverifiable"]["total"],
+        "nothing_compared": report["nothing_compared"],
         "partitions": len(report["partitions"]),
         "verified_partitions": report["verified"]["partitions"],
     }
@@ -195,7 +198,7 @@ class ReportOperator(BaseOperator):
 
 
 def report_audit(flow: str) -> dict[str, Any] | None:
-    """Show the verdict and where the report is; announce the asset after a PASS. None without a verdict.
+    """Show the verdict and where the report is; announce what a PASS has proven. None without a verdict.
 
     Raises:
         AirflowFailException: the flow file is not in order.
@@ -208,12 +211,30 @@ def report_audit(flow: str) -> dict[str, Any] | None:
         log.info("the audit ended without a verdict: nothing is proven, nothing is disproven")
         return None
     log_text(log, audit_lines(counts))
-    if counts["verdict"] == PASSED:
+    unproven = why_unproven(counts)
+    if unproven is not None:
+        log.warning("no asset is announced: %s", unproven)
+    else:
         with flow_at_hand(flow) as loaded:
             uri = f"kafka://{loaded.target.alias}/{loaded.flow}.audit"
         context["outlet_events"][AssetAlias(AUDITED_ALIAS)].add(Asset(uri), extra=counts)
         log.info("announced: %s", uri)
     return dict(counts)
+
+
+def why_unproven(counts: Mapping[str, Any]) -> str | None:
+    """Return why an audit does not stand for its flow as a whole; None when it does."""
+    if counts["verdict"] != PASSED:
+        return f"the verdict is {counts['verdict']}"
+    if counts["nothing_compared"]:
+        return "both sides hold nothing in scope: there was no record to compare, now or in an earlier audit"
+    if counts["topics"]:
+        return f"only some topics were audited: {', '.join(counts['topics'])}"
+    if not counts["complete"]:
+        return "only a sample was audited"
+    if counts["since"] not in WHOLE:
+        return f"only records since {counts['since']} were audited"
+    return None
 
 
 def audit_lines(counts: Mapping[str, Any]) -> str:

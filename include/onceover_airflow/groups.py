@@ -62,12 +62,13 @@ def read_plan(flow: str, params: Mapping[str, Any]) -> GroupPlan:
 
 
 def apply_groups(flow: str) -> dict[str, Any]:
-    """Put the groups in place, once or for a while, and announce the asset when all are.
+    """Put the groups in place, once or for a while, and announce the asset when all of the flow are.
 
     Raises:
-        AirflowSkipException: only a plan was asked for.
+        AirflowSkipException: only a plan was asked for; or the flow has no groups, so nothing is in place.
         JobInterrupted: a cluster does not answer; tried again, which goes on from there.
-        AirflowFailException: a group waits for somebody's decision; or any other error.
+        AirflowFailException: a group waits for somebody's decision; no group is called as the form says; or
+            any other error.
     """
     context = get_current_context()
     params = context["params"]
@@ -81,6 +82,11 @@ def apply_groups(flow: str) -> dict[str, Any]:
         raise JobInterrupted(_told(flow, refused))
     if code != _DONE:
         raise AirflowFailException(_told(flow, refused))
+    if not counts["positions"]:
+        raise _nobody(flow, params["group"])
+    if params["group"]:
+        log.info("not announced: the asset stands for all groups of the flow, and only some were asked for")
+        return counts
     with flow_at_hand(flow) as loaded:
         receiving = loaded.target if params["direction"] == "failover" else loaded.source
         uri = f"kafka://{receiving.alias}/{loaded.flow}.groups"
@@ -102,14 +108,30 @@ def _write(
                 loaded, wish, lambda plan: log_text(log, plan.describe()), _wait
             )
             refused = [*applied.plan.refused, *applied.refused]
-            counts = {"flow": flow, "changes_made": len(applied.done), "left": len(refused)}
-            return counts, refused, applied.exit_code
+            made, positions = len(applied.done), len(applied.plan.rows)
+            return _counts(flow, made, positions, refused), refused, applied.exit_code
         until_s = time.monotonic() + parse_duration_ms(params["until"]) / 1000
         pause = _until(until_s)
         followed = group_runs.follow_groups(loaded, wish, FOLLOW_INTERVAL_S, pause, log.info)
         log_text(log, followed.describe())
-        counts = {"flow": flow, "changes_made": followed.changes, "left": len(followed.refused)}
+        counts = _counts(flow, followed.changes, followed.positions, followed.refused)
         return counts, followed.refused, followed.exit_code
+
+
+def _counts(flow: str, made: int, positions: int, refused: Collection[Refusal]) -> dict[str, Any]:
+    return {"flow": flow, "changes_made": made, "positions": positions, "left": len(refused)}
+
+
+def _nobody(flow: str, pattern: str | None) -> Exception:
+    """Return how the task ends when there was no position to put in place."""
+    if pattern:
+        return AirflowFailException(
+            f"flow {flow}: no group that {pattern} matches has offsets in the flow's topics; "
+            f"to resolve: correct the pattern; all groups: onceover groups plan {flow}"
+        )
+    return AirflowSkipException(
+        f"flow {flow}: no consumer group has offsets in the flow's topics: nothing was put in place"
+    )
 
 
 def _wish(params: Mapping[str, Any], approves: Callable[[Row], bool] | None = None) -> GroupWish:

@@ -17,7 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.verdict import Next, Verdict, count_report, judge, read_report
+from onceover_airflow.verdict import Next, Verdict, count_report, judge, judge_scope, read_report
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -137,6 +137,10 @@ class ReplicateOperator(FlowJobOperator):
         from onceover.spark.submit import replicate_job
 
         return replicate_job(flow, until=self.until, master=self.master or None)
+
+    def judged(self, verdict: Verdict, report: Mapping[str, Any] | None, context: Context) -> Verdict:
+        """A copy of nothing is no success, although the job ended well."""
+        return judge_scope(verdict, report)
 
     def result(self, report: Mapping[str, Any]) -> Any:
         """Return what was copied."""

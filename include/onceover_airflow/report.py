@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from onceover_airflow.flows import CAUGHT_UP
-
 _HEADINGS: Final = ("topic", "partitions", "caught up", "lag (offsets)", "oldest missing", "stopped")
 
 
@@ -20,15 +18,22 @@ def asset_uri(status: Mapping[str, Any]) -> str:
 
 
 def is_caught_up(copied: Mapping[str, Any] | None, status: Mapping[str, Any]) -> bool:
-    """Tell whether everything in scope is on the target.
+    """Tell whether this run has proven that everything in scope is on the target.
 
-    True after a ``caught-up`` run that ended well, although the source may hold newer records by
-    now, and whenever the live status says so. Never with a stopped partition.
+    Only a run that itself ended well proves anything: one that was fenced or failed says nothing, whatever
+    another run has done meanwhile. It has caught up when it came to its own end with ``caught-up`` (the
+    source may hold newer records by now), or when nothing is missing on the live clusters. Never with a
+    stopped or refused partition, one whose lag is not known, or nothing in scope.
+
+    Args:
+        copied: what the task that copied returned; None unless it ended well.
+        status: of the live clusters.
     """
-    if any(partition.get("stop") for partition in status["partitions"]):
+    partitions = status["partitions"]
+    lags = [partition["lag_offsets"] for partition in partitions]
+    if copied is None or not partitions or None in lags or any(p.get("stop") for p in partitions):
         return False
-    ended_well = copied is not None and copied.get("until") == CAUGHT_UP
-    return ended_well or status["state"] == "caught_up"
+    return bool(copied.get("caught_up")) or not any(lags)
 
 
 def count_run(copied: Mapping[str, Any] | None, status: Mapping[str, Any]) -> dict[str, Any]:

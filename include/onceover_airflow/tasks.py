@@ -53,9 +53,14 @@ def report_result(flow: str) -> dict[str, Any]:
     status = _read_status(flow)
     for line in status_table(status):
         log.info(line)
+    for note in status.get("notes", ()):
+        log.warning("%(object)s: %(message)s; %(resolve)s", note)
     counts = count_run(copied, status)
     if copied is None:
-        log.info("what this run copied is not known: the job did not end well; the table above is live")
+        log.info(
+            "what this run copied is not known, and nothing is announced: the job did not end well; "
+            "the table above is live"
+        )
     else:
         log.info("copied by this run: %(records)s records, %(bytes)s bytes", counts)
     if counts["caught_up"]:

@@ -103,18 +103,23 @@ def check_approved(planned: SyncPlan, risk_id: str) -> None:
 
 
 def report_topics(flow: str) -> dict[str, Any]:
-    """Look again, say what is left, announce the asset when nothing is.
+    """Look again, say what is left, announce the asset when nothing is and there is something in scope.
 
     Raises:
         JobInterrupted: a cluster does not answer; tried again.
-        AirflowFailException: a topic or an ACL is refused until somebody decides; or any other error.
+        AirflowFailException: a topic or an ACL is refused until somebody decides; no topic is in scope; or
+            any other error.
     """
+    from onceover.engine.scopecheck import nothing_in_scope
+
     planned = read_plan(flow)
     show(planned)
     counts = count_plan(planned)
     if planned.exit_code:
         refused = "; ".join(f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in planned.plan.refused)
         raise AirflowFailException(f"flow {flow} needs an operator: {refused}")
+    if nothing := nothing_in_scope(r.document() for r in planned.plan.refused):
+        raise AirflowFailException(nothing)
     if planned.is_empty:
         uri = synced_uri(flow)
         get_current_context()["outlet_events"][AssetAlias(SYNCED_ALIAS)].add(Asset(uri), extra=counts)

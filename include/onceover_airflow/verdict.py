@@ -69,6 +69,18 @@ def judge(returncode: int, report: Mapping[str, Any] | None, *, log_tail: str = 
     return Verdict(Next.RETRY if told == EXIT_TEMPORARY else Next.FAIL, describe_failure(told, report))
 
 
+def judge_scope(verdict: Verdict, report: Mapping[str, Any] | None) -> Verdict:
+    """Fail a copy that ended well and had nothing in scope.
+
+    Green every day would be a misspelt pattern's disguise; a flow whose topics are still to come has no
+    run to make yet.
+    """
+    from onceover.engine.scopecheck import nothing_in_scope
+
+    nothing = nothing_in_scope((report or {}).get("warnings", ()))
+    return verdict if verdict.next is not Next.OK or nothing is None else Verdict(Next.FAIL, nothing)
+
+
 def killed(returncode: int) -> bool:
     """Tell whether spark-submit, its JVM or the Python driver was ended by a signal."""
     return returncode < 0 or returncode > SIGNAL_BASE
@@ -128,7 +140,7 @@ def count_report(report: Mapping[str, Any]) -> dict[str, int | float | str]:
     """Return what may go into an XCom: names and counts."""
     counts: dict[str, int | float | str] = {
         key: report[key]
-        for key in ("flow", "generation", "until", "records", "bytes", "transactions", "seconds")
+        for key in ("flow", "generation", "until", "records", "bytes", "transactions", "seconds", "caught_up")
         if isinstance(report.get(key), int | float | str)
     }
     stopped: Sequence[object] = report.get("stopped") or []

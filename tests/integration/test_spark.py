@@ -139,6 +139,7 @@ def test_caught_up_ends_by_itself_and_sigterm_to_the_jvm_leaves_nothing_open(
 
     caught = Replicate(flow, tmp_path, "--until", "caught-up")
     assert caught.wait() == 3, caught.text()
+    assert caught.document()["caught_up"] is False
     (stop,) = caught.document()["stopped"]
     assert (stop["topic"], stop["partition"], stop["code"]) == (stuck, 0, "RECORD_REFUSED")
     assert_same(source_cluster.client, target_cluster.client, [topic])
@@ -198,6 +199,7 @@ def test_standalone_master_with_two_workers_copies(
         ]
         run = Replicate(flow, tmp_path, "--master", url)
         assert run.wait(180.0) == 0, run.text()
+        assert (run.document()["caught_up"], run.document()["warnings"]) == (True, [])
     finally:
         for child in children:
             child.stop()

@@ -257,6 +257,26 @@ def test_status_and_explain_agree(replica: Replica, capsys: pytest.CaptureFixtur
     assert [t["in"] for t in checked["topics"]] == [True, False]
 
 
+def test_filter_that_reaches_nothing_is_told_everywhere(
+    replica: Replica, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The run's log, ``status``, ``topics plan`` and ``flow check --explain`` name the pattern."""
+    misspelt = replica.topic("in") + "-misspelt"
+    replica.configure(topics={"include": [misspelt]})
+    replica.copy()
+    assert [
+        (r.levelname, misspelt in r.getMessage()) for r in caplog.records if "in scope" in r.getMessage()
+    ] == [("WARNING", True)]
+    path = str(replica.flow.path)
+    _, document = replica.command(capsys, "status", path)
+    assert [note["code"] for note in document["flows"][0]["notes"]] == ["NOTHING_IN_SCOPE"]
+    _, planned = replica.command(capsys, "topics", "plan", path)
+    assert [each["code"] for each in planned["refused"]] == ["NOTHING_IN_SCOPE"]
+    _, checked = replica.command(capsys, "flow", "check", path, "--explain")
+    assert any(misspelt in warning for warning in checked["warnings"])
+    assert len(checked["topics"]) > 0 and not any(topic["in"] for topic in checked["topics"])
+
+
 def test_a_changed_flow_file_counts_at_once(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also when only the interval is new; an unchanged one waits until the interval is over."""
     replica.topic()

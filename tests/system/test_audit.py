@@ -54,7 +54,15 @@ def test_audit_is_told_and_reported_whatever_it_finds(
     secured_cluster: KafkaCluster,
     target_cluster: SharedCluster,
 ) -> None:
-    """PASS announces the asset; a strange record fails the run, and the logged-in can read its report."""
+    """PASS announces the asset; a strange record fails the run, and the logged-in can read its report.
+
+    Before its first topic exists the flow copies nothing: that fails, in words, and announces nothing.
+    """
+    empty, state = run(airflow, "replicate")
+    assert state == "failed"
+    assert "no topic of the source is in scope" in airflow.task_logs("replicate", empty, "replicate")
+    assert not [event for event in airflow.asset_events() if event["source_run_id"] == empty]
+
     source = Side(secured_cluster.client)
     source.create(TOPIC)
     source.feed(TOPIC, RECORDS)

@@ -36,10 +36,15 @@ def document(
     digests = [each for partition in result.partitions for each in partition.digests]
     commits = examined.commits if examined else ()
     seconds = (result.finished_ms - result.started_ms) / 1000
+    verified = _verified(result.partitions)
+    compared = sum(p.records(side) for p in result.partitions for side in Side)
     return {
         "flow": result.flow,
         "verdict": str(quality.verdict),
         "since": result.since,
+        "topics": list(result.topics),
+        # A watermark with a time behind it was proven of records, in this audit or before.
+        "nothing_compared": compared == 0 and verified["oldest_timestamp_ms"] is None,
         "started_ms": result.started_ms,
         "finished_ms": result.finished_ms,
         "seconds": round(seconds, 3),
@@ -58,7 +63,7 @@ def document(
         "partitions": [_partition(each) for each in result.partitions],
         "checks": _checks(result.checks),
         "expectations": [outcome.document() for outcome in quality.outcomes],
-        "verified": _verified(result.partitions),
+        "verified": verified,
         "records_over_time": histogram(digests),
         "committed_over_time": committed(commits),
         "age_at_commit": [list(point) for point in ages(digests, commits)],
@@ -87,6 +92,10 @@ def summary(told: Mapping[str, Any]) -> str:
         open_ = sorted({each["expected"] for each in told["expectations"] if each["answer"] == UNVERIFIED})
         return f"Nothing wrong was found, but this could not be shown: {'; '.join(open_)}."
     records = told["records"][str(Side.SOURCE)]
+    if told["nothing_compared"]:
+        return "Nothing was compared: neither side holds a record in scope."
+    if not records:
+        return "No record has come since the last audit; what was proven then still stands."
     part = "" if told["complete"] else " of the sample"
     return f"{records:,} records{part} are the same on both sides, every one and in order."
 

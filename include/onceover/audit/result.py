@@ -160,6 +160,7 @@ class AuditResult:
         checks: what was checked beside the records.
         stray: findings that belong to no partition of the flow's source (a PHANTOM in a partition that
             the source does not have).
+        topics: regular expressions that narrowed the scope; none for all that the flow copies.
     """
 
     flow: str
@@ -169,6 +170,7 @@ class AuditResult:
     partitions: tuple[PartitionResult, ...] = ()
     checks: tuple[Check, ...] = ()
     stray: tuple[Finding, ...] = ()
+    topics: tuple[str, ...] = ()
 
     @property
     def findings(self) -> tuple[Finding, ...]:

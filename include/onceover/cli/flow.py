@@ -1,4 +1,7 @@
-"""``onceover flow check`` and ``onceover flow import``: look at flow files; only a sample reads a cluster."""
+"""``onceover flow check`` and ``onceover flow import``: look at flow files.
+
+Only a sample, and ``--explain`` without a topic, read a cluster.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,9 @@ from onceover.config.flowfile import ClusterSpec, Flow
 from onceover.config.load import flows_dir, load_flow
 from onceover.config.mm2 import Mm2Import, import_mm2
 from onceover.config.runsettings import RunSettings
-from onceover.engine.scope import explain
-from onceover.wiring.flows import rules
+from onceover.engine.scope import Verdict, explain
+from onceover.engine.scopecheck import scope_remarks
+from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.treatments import treatment_of
 
 _EXAMPLES = """examples:
@@ -36,6 +40,7 @@ _CHECK_EXAMPLES = """examples:
   onceover flow check flights-dr            the file include/flows/flights-dr.yaml
   onceover flow check ./orders.yaml --json  any file; the result as JSON
   onceover flow check flights-dr --explain flights.jfk    is this topic copied, and why
+  onceover flow check flights-dr --explain      all topics of the source, and patterns that match none
   onceover flow check flights-dr --sample 100    what the handler does to 100 live records; reads only
 
 Exit code 0: in order. 1: the handler fails on a record of the sample. 2: every fault in a line of its
@@ -80,8 +85,27 @@ def check(ref: str, topics: Sequence[str] = ()) -> dict[str, Any]:
 def explain_topic(topic: str, flow: Flow) -> dict[str, Any]:
     """Return whether ``topic`` is part of the flow, why, and how its copy is called."""
     verdict = explain(topic, rules(flow))
+    return _explained(verdict)
+
+
+def explain_source(flow: Flow) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return every topic of the source with whether it is part of the flow; and what deserves a look.
+
+    Raises:
+        Retriable: the source is away.
+    """
+    which = rules(flow)
+    source, target = open_clusters(flow)
+    with source, target:
+        topics = source.retry(source.topics)
+    verdicts = [explain(name, which, is_internal=topics[name].is_internal) for name in sorted(topics)]
+    remarks = scope_remarks(flow.flow, which, verdicts)
+    return [_explained(each) for each in verdicts], [f"{each.object}: {each.message}" for each in remarks]
+
+
+def _explained(verdict: Verdict) -> dict[str, Any]:
     return {
-        "topic": topic,
+        "topic": verdict.topic,
         "target_topic": verdict.target_topic,
         "in": verdict.inside,
         "reason": verdict.reason,
@@ -138,8 +162,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
         "--explain",
         metavar="TOPIC",
         action="append",
+        nargs="?",
+        const=None,
         default=[],
-        help="say whether this source topic is copied, and why (may be given several times)",
+        help="say whether this source topic is copied, and why (may be given several times); "
+        "without TOPIC: of every topic of the source, which is read",
     )
     checker.add_argument(
         "--sample",
@@ -163,7 +190,11 @@ def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def _run_check(args: argparse.Namespace) -> CommandResult:
-    document = check(args.flow, args.explain)
+    document = check(args.flow, [topic for topic in args.explain if topic is not None])
+    if None in args.explain:
+        topics, remarks = explain_source(load_flow(args.flow))
+        document["topics"] += topics
+        document["warnings"] += remarks
     lines = [f"{document['flow']}: in order ({document['path']})"]
     for side in ("source", "target"):
         cluster = document[side]

@@ -75,7 +75,7 @@ def run(args: argparse.Namespace) -> CommandResult:
 
 
 def describe(document: Mapping[str, Any]) -> str:
-    """Return the end of a run as text: what was copied, and which partitions wait for somebody."""
+    """Return the end of a run as text: what was copied, what waits for somebody, what deserves a look."""
     lines = [
         f"{document['flow']}: {document['records']} records in {document['transactions']} transactions, "
         f"{document['seconds']:.1f} s, generation {document['generation']}"
@@ -83,6 +83,8 @@ def describe(document: Mapping[str, Any]) -> str:
     for stop in document["stopped"]:
         name = stop["topic"] if stop["partition"] is None else f"{stop['topic']}:{stop['partition']}"
         lines += [f"  {name} is stopped: {stop['message']}", f"    do: {stop['resolve']}"]
+    for warning in document["warnings"]:
+        lines += [f"  warning: {warning['object']}: {warning['message']}", f"    do: {warning['resolve']}"]
     return "\n".join(lines)
 
 

@@ -35,7 +35,7 @@ class Followed:
 
     Args:
         cycles: how many looks; ``failed`` of them met a cluster that was away.
-        changes: how many offsets were written.
+        changes: how many offsets were written; ``positions`` there were at the last look, written or not.
         refused: what is left alone at the last look.
         temporary: True when the last look was not complete.
         waits_s: for each look with writes, the longest that a commit can have waited for its counterpart.
@@ -44,6 +44,7 @@ class Followed:
     cycles: int = 0
     failed: int = 0
     changes: int = 0
+    positions: int = 0
     refused: list[Refusal] = field(default_factory=list)
     temporary: bool = False
     waits_s: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
@@ -113,6 +114,7 @@ def _look(
     followed.refused = [*applied.plan.refused, *applied.refused]
     followed.temporary = applied.temporary or applied.plan.temporary
     followed.changes += len(applied.done)
+    followed.positions = len(applied.plan.rows)
     if applied.done:
         wait_s = applied.since_s if applied.since_s is not None else applied.delay_s or 0.0
         followed.waits_s.append(wait_s)

@@ -180,6 +180,15 @@ class Supervisor:
         request = self._requests.values.get(names.REQUEST_STOP)
         return request is not None and request["run"] == self._layout().run
 
+    def was_asked_to_stop(self) -> bool:
+        """Tell the same, from all that has been written up to now.
+
+        Raises:
+            Retriable: the target is not reachable.
+        """
+        self._target.retry(self._requests.catch_up)
+        return self.stop_requested()
+
     def request_stop(self) -> None:
         """Ask the lanes to finish, as ``onceover stop`` does."""
         self._notes.write(names.REQUEST_STOP, stop_request(self._layout().run))

@@ -16,6 +16,7 @@ from onceover.engine.managed import Managed
 from onceover.engine.naming import MAX_NAME_LENGTH, colliding
 from onceover.engine.plan import Plan, Refusal
 from onceover.engine.scope import Rules, Verdict, explain
+from onceover.engine.scopecheck import scope_remarks
 from onceover.engine.topics import config_to_copy
 from onceover.engine.topicsteps import (
     AddPartitions,
@@ -129,6 +130,7 @@ class _Planning:
 
     def run(self) -> TopicPlan:
         verdicts = self._view.verdicts()
+        self._refused += scope_remarks(self._view.flow, self._view.rules, verdicts)
         enrolled = self._view.enrolled_by_source
         self._forms = {colliding(name): name for name in self._view.target}
         for verdict in verdicts:

@@ -164,6 +164,7 @@ class Audit:
                 self._wish.since,
                 content.partitions + content.beside,
                 examined.checks,
+                topics=self._wish.topics,
             )
             self._progress.tell("judging")
             quality = judge(spark, _frames(spark, result), self._home)

@@ -27,6 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from onceover.config.units import parse_duration_ms
 from onceover.engine.layout import Layout
+from onceover.engine.scopecheck import nothing_in_scope
 from onceover.engine.status import flow_status, stopped_partitions
 from onceover.engine.supervisor import Supervisor
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
@@ -87,6 +88,9 @@ class Run:
         self._started_s = time.monotonic()
         self.layout: Layout | None = None
         self.stopped: list[dict[str, Any]] = []
+        self._remarks: list[dict[str, Any]] = []
+        # True once everything that was on the source at the start was looked at, by a run nobody cut short.
+        self._came_to_its_end = False
 
     def stop(self, *_: object) -> None:
         """Ask the run to end, from a signal handler."""
@@ -108,6 +112,7 @@ class Run:
             self._announce(spark)
             log.info("flow %s runs as generation %d", flow.flow, self.layout.generation)
             self._lead(spark, leader)
+            self._remarks = [each.document() for each in leader.refused if not each.blocks]
             self.stopped = stopped_partitions(flow_status(flow.flow, source, target))
         finally:
             leader.close()
@@ -120,7 +125,11 @@ class Run:
             log.info("query started")
             self._watch_over(query, leader)
             log.info("copy over, active=%s", query.isActive)
+            by_itself = not query.isActive
             self._finish(query, leader)
+            # Lanes that are asked to stop end a bounded query before the driver hears of the request.
+            asked = self._stop.is_set() or leader.was_asked_to_stop()
+            self._came_to_its_end = self._until == "caught-up" and by_itself and not asked
             log.info("finished")
         except BaseException:
             self._clean_up(leader)
@@ -233,7 +242,14 @@ class Run:
             "transactions": self._totals.transactions,
             "seconds": round(time.monotonic() - self._started_s, 3),
             "stopped": self.stopped,
+            "caught_up": self._caught_up,
+            "warnings": self._remarks,
         }
+
+    @property
+    def _caught_up(self) -> bool:
+        """Whether what was on the source at the start is on the target: never of nothing, nor in part."""
+        return self._came_to_its_end and not self.stopped and nothing_in_scope(self._remarks) is None
 
 
 def _observed(frame: DataFrame) -> DataFrame:

@@ -207,8 +207,27 @@ def test_report_tells_every_verdict_and_announces_a_pass_only(
     with caplog.at_level("INFO"):
         assert audit.report_audit("flights") == counts
     assert f"{verdict}: " in caplog.text
+    assert ("no asset is announced: the verdict is" in caplog.text) is not passed
     assert "/home/x/report.html" in caplog.text
     assert [uri for uri, _ in events.added] == (["kafka://west/flights.audit"] if passed else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"nothing_compared": True}, "there was no record to compare"),
+        ({"topics": ["orders"]}, "only some topics were audited: orders"),
+        ({"complete": False}, "only a sample"),
+        ({"since": "2026-01-31"}, "only records since 2026-01-31"),
+        ({"since": "watermark"}, None),
+        ({"since": "start"}, None),
+    ],
+)
+def test_pass_of_a_part_or_of_nothing_is_not_announced(change: dict[str, Any], why: str | None) -> None:
+    """The asset stands for the flow, and for proof."""
+    told = audit.why_unproven({**audit.count_audit(document(Verdict.PASS)), **change})
+    assert (told is None) is (why is None)
+    assert why is None or why in str(told)
 
 
 def test_audit_without_a_verdict_announces_nothing(asked: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,6 +132,31 @@ def test_what_was_approved_is_written_and_announced(world: World, within: Within
     assert context.assets == [("kafka://west/flights.groups", counts)]
 
 
+def test_flow_without_groups_is_skipped_and_announces_nothing(world: World, within: Within) -> None:
+    """Nobody consumes yet: nothing is in place, and that is seen."""
+    world.here.clear()
+    context = within()
+    with pytest.raises(AirflowSkipException, match="no consumer group has offsets"):
+        groups.apply_groups(FLOW)
+    assert context.assets == []
+
+
+def test_misspelt_group_fails(world: World, within: Within) -> None:
+    """The form named it: that it is not there is no success."""
+    world.here.clear()
+    context = within(group="bilingl-.*")
+    with pytest.raises(AirflowFailException, match=r"no group that bilingl-\.\* matches .*groups plan"):
+        groups.apply_groups(FLOW)
+    assert context.assets == []
+
+
+def test_some_groups_do_not_stand_for_all(world: World, within: Within) -> None:
+    """The asset is the flow's."""
+    context = within(FOREIGN, group="new|foreign")
+    assert groups.apply_groups(FLOW)["positions"] == 2
+    assert context.assets == []
+
+
 def test_the_asset_of_a_failback_is_the_sources(world: World, within: Within) -> None:
     context = within(FOREIGN, direction="failback")
     groups.apply_groups(FLOW)

@@ -30,23 +30,32 @@ def status(state: str, *partitions: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
+DONE = {"until": "caught-up", "caught_up": True}
+CUT_SHORT = {"until": "caught-up", "caught_up": False}
+REFUSED = {**partition("b", 0, lag=None, stop=STOP), "partition": None, "state": "not_enrolled"}
+
+
 @pytest.mark.parametrize(
-    ("until", "state", "stopped", "expected"),
+    ("copied", "partitions", "expected"),
     [
-        ("caught-up", "stopped", False, True),  # the driver has ended: `status` says so
-        ("caught-up", "copying", False, True),  # newer records have arrived since
-        ("10m", "stopped", False, False),
-        ("10m", "caught_up", False, True),
-        (None, "copying", False, False),  # the job failed
-        ("caught-up", "caught_up", True, False),
+        (DONE, [partition("a", 0)], True),
+        (DONE, [partition("a", 0, lag=7)], True),  # newer records have arrived since
+        (CUT_SHORT, [partition("a", 0, lag=7)], False),  # `onceover stop` ended it midway
+        ({"until": "10m", "caught_up": False}, [partition("a", 0)], True),
+        ({"until": "10m", "caught_up": False}, [partition("a", 0), partition("a", 1, lag=1)], False),
+        (None, [partition("a", 0)], False),  # fenced or failed: another run may have copied all of it
+        (DONE, [], False),  # nothing in scope
+        (DONE, [partition("a", 0, stop=STOP)], False),
+        (DONE, [partition("a", 0), partition("a", 1, stop=STOP)], False),
+        (DONE, [partition("a", 0), REFUSED], False),
+        (DONE, [partition("a", 0, lag=None)], False),  # nobody knows
     ],
 )
-def test_caught_up_needs_everything_on_the_target(
-    until: str | None, state: str, stopped: bool, expected: bool
+def test_caught_up_needs_proof_of_everything_by_this_very_run(
+    copied: dict[str, Any] | None, partitions: list[dict[str, Any]], expected: bool
 ) -> None:
-    """The asset is never announced while a partition stands still."""
-    live = status(state, partition("a", 0, stop=STOP if stopped else None))
-    assert is_caught_up({"until": until} if until else None, live) is expected
+    """The asset is never announced by a run that did not end well, of nothing, nor of a part."""
+    assert is_caught_up(copied, status("stopped", *partitions)) is expected
 
 
 def test_counts_are_numbers_and_names() -> None:

@@ -13,6 +13,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.engine.acls import AclPlan
 from onceover.engine.plan import Change, Refusal
+from onceover.engine.scopecheck import NOTHING_IN_SCOPE
 from onceover.engine.topicplan import TopicPlan
 from onceover.engine.topicsteps import ConfigDiff, SetConfig
 from onceover.engine.topicsync import Applied, SyncPlan
@@ -179,6 +180,16 @@ def test_report_announces_the_asset_when_nothing_is_left(live: Live, monkeypatch
     context = within(monkeypatch, Context(None))
     counts = topics.report_topics(FLOW)
     assert context.assets == [("kafka://west/flights.topics", counts)]
+
+
+def test_flow_without_topics_fails_and_announces_nothing(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is left to do where nothing is in scope, and that is no success."""
+    nothing = Refusal("topics.include", NOTHING_IN_SCOPE, "no topic is in scope", "correct it", blocks=False)
+    live(plan_of(refused=(nothing,)))
+    context = within(monkeypatch, Context(None))
+    with pytest.raises(AirflowFailException, match="no topic is in scope; correct it"):
+        topics.report_topics(FLOW)
+    assert context.assets == []
 
 
 def test_report_after_a_rejection_announces_nothing(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:

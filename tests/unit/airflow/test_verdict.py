@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
-from onceover_airflow.verdict import MAX_LISTED, Next, count_report, judge, killed, read_report
+from onceover_airflow.verdict import (
+    MAX_LISTED,
+    Next,
+    Verdict,
+    count_report,
+    judge,
+    judge_scope,
+    killed,
+    read_report,
+)
 
 # As PySpark 4.2.0's spark-submit was seen to report them.
 KILLED = {
@@ -117,6 +126,19 @@ def test_killed_knows_signals_from_codes() -> None:
         137,
         143,
     ]
+
+
+def test_copy_of_nothing_is_no_success() -> None:
+    """A misspelt pattern would be green every day; another remark fails nothing, no verdict is softened."""
+    nothing = {"code": "NOTHING_IN_SCOPE", "message": "no topic is in scope: x.*", "resolve": "correct x.*"}
+    remark = {"code": "PATTERN_WITHOUT_TOPIC", "message": "y", "resolve": "z"}
+    well = judge(0, report(0))
+    assert judge_scope(well, report(0, warnings=[remark])) == well
+    assert judge_scope(well, report(0)) == judge_scope(well, None) == well
+    told = judge_scope(well, report(0, warnings=[remark, nothing]))
+    assert told == Verdict(Next.FAIL, "no topic is in scope: x.*; correct x.*")
+    away = judge(5, report(5))
+    assert judge_scope(away, report(5, warnings=[nothing])) == away
 
 
 def test_missing_or_half_written_report_is_none(tmp_path: Path) -> None:

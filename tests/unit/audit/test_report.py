@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -152,6 +153,21 @@ def test_payload_is_left_out_unless_it_was_asked_for() -> None:
 def test_summary_says_it_in_one_sentence(document: dict[str, Any], text: str) -> None:
     """The first thing that anybody reads."""
     assert text in jsonreport.summary(document)
+
+
+@pytest.mark.parametrize(
+    ("proven", "text", "nothing"),
+    [
+        (False, "Nothing was compared: neither side holds a record in scope.", True),
+        (True, "No record has come since the last audit; what was proven then still stands.", False),
+    ],
+)
+def test_audit_of_no_record_says_so(proven: bool, text: str, nothing: bool) -> None:
+    """Both pass: all there is was seen. Only one of them stands on proof."""
+    empty = audits.partition_result(0, (), source_to=0, verified_to=0)
+    at_ms = audits.STARTED_MS - 1000 if proven else -1
+    document = told(audits.result([replace(empty, verified_timestamp_ms=at_ms)]))
+    assert (jsonreport.summary(document), document["nothing_compared"]) == (text, nothing)
 
 
 def test_sample_is_called_one() -> None:

@@ -124,6 +124,15 @@ def test_check_explains_topics(write_flow: FlowWriter) -> None:
     assert "topic orders-tmp: out (exclude: .*-tmp)" in result.text
 
 
+def test_check_that_is_asked_about_one_topic_connects_to_nothing(
+    write_flow: FlowWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only ``--explain`` without a topic reads the source."""
+    monkeypatch.setattr(command, "open_clusters", lambda _: pytest.fail("it connects"))
+    write_flow()
+    assert [t["topic"] for t in _run("check", "orders-dr", "--explain", "x").document["topics"]] == ["x"]
+
+
 def test_check_refuses_a_connection_that_cannot_be_read(write_flow: FlowWriter) -> None:
     """Loading a flow does not open Connections; checking it does."""
     write_flow({"target": {"client": None, "connection": "nowhere"}})

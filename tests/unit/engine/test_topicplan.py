@@ -164,7 +164,8 @@ def test_topic_that_leaves_and_returns() -> None:
     plan = world.plan()
     assert (plan.turn, plan.enrol, plan.steps) == ((leave(world.enrolled["t"]),), (), ())
     (world.enrolled["t"],) = plan.turn
-    assert nothing(world.plan())
+    plan = world.plan()
+    assert (plan.turn, plan.enrol, plan.steps) == ((), (), ())
     world.exclude = ()
     plan = world.plan()
     assert [e.active for e in plan.turn] == [True] and plan.enrol == ()
