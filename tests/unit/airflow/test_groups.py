@@ -183,7 +183,7 @@ def test_only_a_plan_writes_nothing(world: World, within: Within) -> None:
 
 
 def test_following_ends_after_its_time(world: World, within: Within) -> None:
-    context = within(FOREIGN, until="1ms")
+    context = within(FOREIGN, until="500ms")
     assert groups.apply_groups(FLOW)["changes_made"] == 2
     assert context.assets[0][0] == "kafka://west/flights.groups"
 
