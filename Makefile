@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # Most of a test run is waiting for brokers; each worker has its own pair of clusters. 0 runs in one process.
 PYTEST_WORKERS ?= 2
 
-.PHONY: help setup demo up down check lint types layers unit lock test bench soak requirements clean
+.PHONY: help setup demo up down check lint types layers unit lock browser test bench soak requirements clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -56,14 +56,17 @@ lock: setup
 	@scripts/uv lock --check --quiet || { echo "uv.lock does not match pyproject.toml; run: uv lock"; exit 1; }
 	@diff -u requirements.txt <($(EXPORT)) || { echo "requirements.txt is outdated; run: make requirements"; exit 1; }
 
-test: lock lint types layers ## Everything: lock, lint, types, layers and all tests with real brokers
+browser:
+	@scripts/browser
+
+test: browser lock lint types layers ## Everything: lock, lint, types, layers and all tests with real brokers
 	@echo "== tests (pytest)"
 	@$(BIN)/pytest -m "not soak" -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 bench: setup ## Compare throughput, CPU and latency with MirrorMaker 2
 	@$(BIN)/onceover bench
 
-soak: setup ## Long matrices and chaos rounds
+soak: setup browser ## Long matrices and chaos rounds
 	@$(BIN)/pytest -m soak $(PYTEST_ARGS)
 
 requirements: setup ## Export requirements.txt from the lock file

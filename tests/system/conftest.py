@@ -19,6 +19,7 @@ from onceover.embed.kafka import KafkaCluster
 from onceover.embed.security import Security
 from tests.support.clusters import SharedCluster
 from tests.support.wait import wait_until
+from tests.system.person import Person, Value, at_a_browser
 
 PROJECT = Path(__file__).parents[2]
 PARTITIONS = 3
@@ -57,17 +58,25 @@ class Side:
 
 @dataclass(frozen=True)
 class AskingRun:
-    """One run of a DAG that asks a person in its task ``approval``; and that person."""
+    """One run of a DAG that asks a person in its task ``approval``; and that person, at a browser."""
 
     airflow: AirflowStandalone
+    person: Person
     dag_id: str
     approval: str
     run_id: str
 
     @classmethod
-    def start(cls, airflow: AirflowStandalone, dag_id: str, approval: str, params: Mapping[str, Any]) -> Self:
-        """Trigger the DAG."""
-        return cls(airflow, dag_id, approval, airflow.trigger(dag_id, params))
+    def start(
+        cls,
+        airflow: AirflowStandalone,
+        person: Person,
+        dag_id: str,
+        approval: str,
+        params: Mapping[str, Value],
+    ) -> Self:
+        """Fill in the DAG's form and send it."""
+        return cls(airflow, person, dag_id, approval, person.form(dag_id).fill(**params).send())
 
     @property
     def state(self) -> str:
@@ -110,7 +119,8 @@ class AskingRun:
         take the resumed task for a killed one: it asks again, or fails.
         """
         wait_until(self._seen_by_scheduler, _STEP_TIMEOUT_S, "the asking process has ended")
-        self.airflow.call("PATCH", self._details, {"chosen_options": list(options), "params_input": {}})
+        self.person.question(self.dag_id, self.run_id, self.approval)
+        self.person.answer(*options)
 
     def answer(self, option: str) -> dict[str, str]:
         """Answer as a person; return the tasks' states at the end, which is good."""
@@ -160,6 +170,8 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
     # Slow and in small transactions, so that a test can look at the running driver and kill it midway.
     slow = {"limits": {"bytes_per_second": "150KiB"}, "transaction": {"max_bytes": "64KiB"}}
     documents: dict[str, dict[str, object]] = {
+        # The first by name: what a form starts that nobody touches.
+        "flights": {"source": source, "target": target},
         "sys-topics": {"source": source, "target": target},
         "sys-groups": {"source": source, "target": target},
         "sys-progress": {"source": source, "target": target},
@@ -201,6 +213,14 @@ def airflow(session_home: Path, flows: Path, connect_files: Path) -> Iterator[Ai
         session_home / "airflow", dags=PROJECT / "dags", plugins=plugins, environ=environ
     ) as airflow:
         yield airflow
+
+
+@pytest.fixture(scope="package")
+def person(airflow: AirflowStandalone) -> Iterator[Person]:
+    """Somebody at a browser, whom nothing that happens there may disturb."""
+    with at_a_browser(airflow) as person:
+        yield person
+        assert person.complaints == []
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from onceover.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
 from tests.support.connect import EXACTLY_ONCE, Connect, assert_counted, compile_plugin
 from tests.system.conftest import PLANTED, AskingRun
+from tests.system.person import Person
 
 DAG, PICK, APPROVAL = "migrate_connector_offsets", "pick_connectors", "approve_migration"
 TASKS: Final = (
@@ -90,10 +91,15 @@ def journal(var: Path, connector: str) -> list[dict[str, Any]]:
 
 
 def test_a_connector_that_a_person_picks_and_approves_goes_on_in_its_own_topic(
-    airflow: AirflowStandalone, cluster: ConnectCluster, connect: Connect, counting: str, var: Path
+    airflow: AirflowStandalone,
+    person: Person,
+    cluster: ConnectCluster,
+    connect: Connect,
+    counting: str,
+    var: Path,
 ) -> None:
     """Offered is what the worker runs; nothing happens before the answer; no record is lost or repeated."""
-    picking = AskingRun.start(airflow, DAG, PICK, {"connect": CONNECT})
+    picking = AskingRun.start(airflow, person, DAG, PICK, {"connect": CONNECT})
     offered = picking.question()
     assert offered is not None
     assert (offered["options"], offered["multiple"]) == ([counting], True)
@@ -122,10 +128,15 @@ def test_a_connector_that_a_person_picks_and_approves_goes_on_in_its_own_topic(
 
 @pytest.mark.soak
 def test_a_rejected_plan_stops_no_connector(
-    airflow: AirflowStandalone, cluster: ConnectCluster, connect: Connect, counting: str, var: Path
+    airflow: AirflowStandalone,
+    person: Person,
+    cluster: ConnectCluster,
+    connect: Connect,
+    counting: str,
+    var: Path,
 ) -> None:
     """Named in the form, nobody is asked which; rejected, nothing at all is changed."""
-    run = AskingRun.start(airflow, DAG, APPROVAL, {"connect": CONNECT, "connectors": [counting]})
+    run = AskingRun.start(airflow, person, DAG, APPROVAL, {"connect": CONNECT, "connectors": [counting]})
     assert run.question() is not None
     ended = run.answer("Reject")
     assert (ended[PICK], ended["apply_migration"], ended["verify_migration"]) == ("skipped",) * 3

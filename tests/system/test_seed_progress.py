@@ -19,6 +19,7 @@ from tests.support.mirror import START_S, Load, start_mirror
 from tests.support.replica import delete_topics, read_records
 from tests.support.wait import wait_until
 from tests.system.conftest import PARTITIONS, PLANTED, AskingRun, Side
+from tests.system.person import Person
 
 DAG, APPROVAL = "seed_progress", "approve_progress"
 TASKS: Final = ("plan_progress", APPROVAL, "apply_progress")
@@ -32,9 +33,9 @@ _FORGOTTEN_S = 60.0
 pytestmark = pytest.mark.timeout(900)
 
 
-def start(airflow: AirflowStandalone, flow: str, **params: Any) -> AskingRun:
+def start(airflow: AirflowStandalone, person: Person, flow: str, **params: Any) -> AskingRun:
     """Trigger the DAG."""
-    return AskingRun.start(airflow, DAG, APPROVAL, {"flow": flow, **params})
+    return AskingRun.start(airflow, person, DAG, APPROVAL, {"flow": flow, **params})
 
 
 def journal(var: Path, flow: str) -> list[str]:
@@ -60,6 +61,7 @@ def topic(secured_cluster: KafkaCluster, target_cluster: SharedCluster, request:
 
 def test_positions_are_written_when_a_person_approves_them(
     airflow: AirflowStandalone,
+    person: Person,
     connection: None,
     topic: str,
     tmp_path: Path,
@@ -68,7 +70,7 @@ def test_positions_are_written_when_a_person_approves_them(
     var: Path,
 ) -> None:
     """Every position and what it costs is shown first; the copy then begins exactly there."""
-    run = start(airflow, SEEDED, origin=f"group:{GROUP}")
+    run = start(airflow, person, SEEDED, origin=f"group:{GROUP}")
     question = run.question()
     assert question is not None
     rows = [line for line in question["body"].splitlines() if "| position |" in line]
@@ -93,6 +95,7 @@ def test_positions_are_written_when_a_person_approves_them(
 @pytest.mark.soak
 def test_rejected_or_refused_positions_are_not_written(
     airflow: AirflowStandalone,
+    person: Person,
     connection: None,
     topic: str,
     secured_cluster: KafkaCluster,
@@ -101,13 +104,13 @@ def test_rejected_or_refused_positions_are_not_written(
 ) -> None:
     """Rejected: nothing at all is changed. All refused: nobody is asked, and the run fails and says why."""
     before = journal(var, SEEDED)
-    run = start(airflow, SEEDED, origin="earliest")
+    run = start(airflow, person, SEEDED, origin="earliest")
     assert run.question() is not None
     assert run.answer("Reject")["apply_progress"] == "skipped"
 
     beyond = f"{GROUP}-beyond"
     commit(secured_cluster.client, beyond, topic, dict.fromkeys(START, 1000))
-    refused = start(airflow, SEEDED, origin=f"group:{beyond}")
+    refused = start(airflow, person, SEEDED, origin=f"group:{beyond}")
     assert refused.ended() == "failed"
     assert refused.states[APPROVAL] == "skipped"
     assert f"0 positions written, {PARTITIONS} refused: {topic}:0" in refused.log("apply_progress")
@@ -118,6 +121,7 @@ def test_rejected_or_refused_positions_are_not_written(
 @pytest.mark.soak
 def test_a_killed_mirrormaker_is_adopted_after_approval(
     airflow: AirflowStandalone,
+    person: Person,
     connection: None,
     tmp_path: Path,
     secured_cluster: KafkaCluster,
@@ -141,19 +145,19 @@ def test_a_killed_mirrormaker_is_adopted_after_approval(
         start_mirror(tmp_path / "mm2", inside, target, aliases, topics) as mirror,
     ):
         wait_until(lambda: copied() > 0, START_S, "it copies", poll_s=0.3)
-        living = start(airflow, ADOPTED, **params)
+        living = start(airflow, person, ADOPTED, **params)
         assert living.ended() == "failed"
         assert RUNS in living.log("apply_progress")
         wait_until(lambda: copied() > 2000, START_S, "it copies", poll_s=0.3)
         mirror.kill()
 
     def forgotten() -> AskingRun | None:
-        run = start(airflow, ADOPTED, **params, apply=False)
+        run = start(airflow, person, ADOPTED, **params, apply=False)
         assert run.ended() == "success"
         return None if RUNS in run.log("plan_progress") else run
 
     wait_until(forgotten, _FORGOTTEN_S, "MirrorMaker's workers are forgotten")
-    run = start(airflow, ADOPTED, **params)
+    run = start(airflow, person, ADOPTED, **params)
     question = run.question()
     assert question is not None
     assert question["body"].count("proven:") == PARTITIONS

@@ -14,6 +14,7 @@ from tests.support.flows import InlineFlow, write_flow
 from tests.support.groups import commit_all, offset_of
 from tests.support.replica import delete_topics
 from tests.system.conftest import CONNECTION_ID, PLANTED, AskingRun, Side
+from tests.system.person import Person
 
 DAG, FLOW = "sync_group_offsets", "sys-groups"
 TOPIC, PLAIN, FOREIGN = f"{FLOW}.orders", f"{FLOW}-plain", f"{FLOW}-foreign"
@@ -39,16 +40,16 @@ def copied(
 
 
 def test_a_risky_move_is_made_only_when_a_person_approves_it(
-    airflow: AirflowStandalone, connection: None, copied: None, target_cluster: SharedCluster
+    airflow: AirflowStandalone, person: Person, connection: None, copied: None, target_cluster: SharedCluster
 ) -> None:
     """Asked about the foreign commit; unasked, as on a schedule, it is left alone and the run says so."""
     client = target_cluster.client
-    unasked = AskingRun.start(airflow, DAG, APPROVAL, {"flow": FLOW, "approve": False})
+    unasked = AskingRun.start(airflow, person, DAG, APPROVAL, {"flow": FLOW, "approve": False})
     assert unasked.ended() == "failed"
     assert (offset_of(client, PLAIN, TOPIC), offset_of(client, FOREIGN, TOPIC)) == (12, 5)
     assert "nobody has approved" in unasked.log("apply_groups")
 
-    run = AskingRun.start(airflow, DAG, APPROVAL, {"flow": FLOW})
+    run = AskingRun.start(airflow, person, DAG, APPROVAL, {"flow": FLOW})
     question = run.question()
     assert question is not None
     assert f"| move group | `{FOREIGN} {TOPIC}:0` | 5 | 20 | skip 15 |" in question["body"]

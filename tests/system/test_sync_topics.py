@@ -16,6 +16,7 @@ from tests.support.clusters import SharedCluster
 from tests.support.replica import delete_topics, topic_config
 from tests.support.wait import wait_until
 from tests.system.conftest import PLANTED, AskingRun
+from tests.system.person import Person
 
 DAG, FLOW = "sync_topics", "sys-topics"
 KEPT, NEW = f"{FLOW}.kept", f"{FLOW}.new"
@@ -45,9 +46,9 @@ def topics(secured_cluster: KafkaCluster, target_cluster: SharedCluster) -> Iter
     delete_topics(target_cluster.client, [topic for topic in there if FLOW in topic])
 
 
-def start(airflow: AirflowStandalone) -> AskingRun:
+def start(airflow: AirflowStandalone, person: Person) -> AskingRun:
     """Trigger the DAG."""
-    return AskingRun.start(airflow, DAG, APPROVAL, {"flow": FLOW})
+    return AskingRun.start(airflow, person, DAG, APPROVAL, {"flow": FLOW})
 
 
 def journal(var: Path) -> list[dict[str, Any]]:
@@ -57,10 +58,15 @@ def journal(var: Path) -> list[dict[str, Any]]:
 
 
 def test_changes_that_may_cost_records_are_made_when_a_person_approves_them(
-    airflow: AirflowStandalone, connection: None, topics: None, target_cluster: SharedCluster, var: Path
+    airflow: AirflowStandalone,
+    person: Person,
+    connection: None,
+    topics: None,
+    target_cluster: SharedCluster,
+    var: Path,
 ) -> None:
     """The question shows them and nothing else; everything is applied, journaled and announced."""
-    run = start(airflow)
+    run = start(airflow, person)
     question = run.question()
     assert question is not None
     assert f"| set config | `{KEPT} retention.ms` | `-1` | `3600000` | destructive |" in question["body"]
@@ -82,10 +88,15 @@ def test_changes_that_may_cost_records_are_made_when_a_person_approves_them(
 
 @pytest.mark.soak
 def test_rejected_changes_are_not_made_and_harmless_ones_need_no_answer(
-    airflow: AirflowStandalone, connection: None, topics: None, target_cluster: SharedCluster, var: Path
+    airflow: AirflowStandalone,
+    person: Person,
+    connection: None,
+    topics: None,
+    target_cluster: SharedCluster,
+    var: Path,
 ) -> None:
     """Rejected: nothing at all is changed. Without the risky topic nobody is asked."""
-    run = start(airflow)
+    run = start(airflow, person)
     assert run.question() is not None
     before = len(journal(var))
     ended = run.answer("Reject")
@@ -95,7 +106,7 @@ def test_rejected_changes_are_not_made_and_harmless_ones_need_no_answer(
     assert len(journal(var)) == before
 
     delete_topics(target_cluster.client, [KEPT])
-    run = start(airflow)
+    run = start(airflow, person)
     assert run.ended() == "success"
     assert run.states[APPROVAL] == "skipped"
     assert topic_config(target_cluster.client, NEW)["retention.ms"] == "7200000"

@@ -1,0 +1,187 @@
+"""Somebody with a browser: fills in forms, presses buttons, answers questions, and hears every complaint.
+
+The browser is the machine's own Chromium. Nothing here asks Airflow's API: what is not on a page, a person
+does not know.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+from urllib.parse import quote, urlsplit
+
+from playwright.sync_api import ConsoleMessage, Locator, Page, Response, sync_playwright
+
+from onceover.embed.airflow import AirflowStandalone
+
+_BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# Seconds on an idle machine for what takes a tenth of one; others start their Sparks meanwhile.
+_PATIENCE_MS: Final = 60_000
+_HARMLESS: Final = ("verbose", "debug", "info", "log")
+
+Value = str | bool | Sequence[str]
+
+
+class Person:
+    """A logged-in person.
+
+    Attributes:
+        complaints: what the browser's console said, what the server refused, and every request to another
+            host, since the login.
+    """
+
+    def __init__(self, page: Page, url: str) -> None:
+        self._page = page
+        self._url = url
+        self.complaints: list[str] = []
+        page.set_default_timeout(_PATIENCE_MS)
+
+    def log_in(self, username: str, password: str) -> None:
+        """Log in on the page that Airflow shows to strangers."""
+        page = self._page
+        page.goto(self._url)
+        page.locator("input[name=username]").fill(username)
+        page.locator("input[name=password]").fill(password)
+        page.locator("button[type=submit]").click()
+        page.get_by_text("Welcome").wait_for()
+        page.on("console", self._console)
+        page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
+        page.on("response", self._response)
+        page.on("request", lambda request: self._foreign(request.url))
+
+    def _console(self, message: ConsoleMessage) -> None:
+        if message.type not in _HARMLESS:
+            self.complaints.append(f"console: {message.text} at {self._page.url}")
+
+    def _response(self, response: Response) -> None:
+        if response.status >= 400:
+            self.complaints.append(f"{response.status} for {response.request.method} {response.url}")
+
+    def _foreign(self, url: str) -> None:
+        address = urlsplit(url)
+        if address.scheme in ("http", "https") and not url.startswith(self._url):
+            self.complaints.append(f"request to another host: {url}")
+
+    def open(self, path: str) -> Page:
+        """Go to an address of this Airflow."""
+        self._page.goto(f"{self._url}{path}")
+        return self._page
+
+    def form(self, dag_id: str) -> Form:
+        """Press *Trigger* on the page of a DAG."""
+        page = self.open(f"/dags/{dag_id}")
+        page.get_by_role("button", name="Trigger").first.click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_text("Run Parameters").wait_for()
+        return Form(page, dialog)
+
+    def question(self, dag_id: str, run_id: str, task_id: str) -> str:
+        """Open what a task asks; return it as it is shown."""
+        page = self.open(f"/dags/{dag_id}/runs/{quote(run_id)}/tasks/{task_id}/required_actions")
+        panel = page.locator("#details-panel")
+        panel.locator("form, table, p").first.wait_for()
+        return panel.inner_text()
+
+    def answer(self, *options: str) -> None:
+        """Choose, on the page of a question: a button for each option, or a list and a button."""
+        panel = self._page.locator("#details-panel")
+        button = panel.get_by_role("button", name=options[0], exact=True)
+        chooser = panel.get_by_role("combobox")
+        button.or_(chooser).first.wait_for()
+        if chooser.count():
+            for option in options:
+                chooser.fill(option)
+                self._page.get_by_role("option", name=option, exact=True).click()
+            button = panel.get_by_role("button", name="Respond")
+        with self._page.expect_response(lambda response: response.request.method == "PATCH") as answered:
+            button.click()
+        assert answered.value.ok, answered.value.text()
+
+
+class Form:
+    """The form that starts a run, opened."""
+
+    def __init__(self, page: Page, dialog: Locator) -> None:
+        self._page = page
+        self._dialog = dialog
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """What can be filled in: name and title, in the order of the page."""
+        found = self._dialog.locator("[name^=element_]")
+        names = [str(each.get_attribute("name")).removeprefix("element_") for each in found.all()]
+        return {name: self._title(name) for name in names}
+
+    def _title(self, name: str) -> str:
+        group = self._dialog.get_by_role("group").filter(has=self._page.locator(f"[name=element_{name}]"))
+        return group.locator("label").first.inner_text().removesuffix("*").strip()
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether it can be sent as it is."""
+        return self._trigger.is_enabled()
+
+    @property
+    def _trigger(self) -> Locator:
+        return self._dialog.get_by_role("button", name="Trigger")
+
+    def fill(self, **values: Value) -> Form:
+        """Fill in fields by their names, each the way that its kind asks for."""
+        for name, value in values.items():
+            if isinstance(value, bool):
+                self._switch(name, value)
+            elif isinstance(value, str):
+                self._type(name, value)
+            else:
+                self._dialog.locator(f"[name=element_{name}]").fill("\n".join(value))
+        return self
+
+    def _switch(self, name: str, wanted: bool) -> None:
+        switch = self._dialog.locator(f"[id='switch:element_{name}']")
+        if (switch.get_attribute("data-state") == "checked") != wanted:
+            switch.click()
+
+    def _type(self, name: str, value: str) -> None:
+        field = self._dialog.locator(f"#element_{name}")
+        chooser = field.get_by_role("combobox")
+        if chooser.count():
+            chooser.fill(value)
+            self._page.get_by_role("option", name=value, exact=True).click()
+        else:
+            field.fill(value)
+
+    def send(self) -> str:
+        """Press *Trigger*; return the run's name, as the page learns it."""
+        with self._page.expect_response(_is_start) as answered:
+            self._trigger.click()
+        assert answered.value.ok, answered.value.text()
+        return str(answered.value.json()["dag_run_id"])
+
+
+def _is_start(response: Response) -> bool:
+    path = urlsplit(response.url).path
+    return response.request.method == "POST" and re.search(r"/dags/[^/]+/dagRuns$", path) is not None
+
+
+@contextmanager
+def at_a_browser(airflow: AirflowStandalone) -> Iterator[Person]:
+    """Yield a logged-in person."""
+    with sync_playwright() as playwright:
+        # The sandbox needs rights that a container does not have; pages come from this machine only.
+        browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
+        try:
+            person = Person(browser.new_page(viewport={"width": 1400, "height": 1000}), airflow.url)
+            person.log_in(airflow.username, airflow.password)
+            yield person
+        finally:
+            browser.close()
+
+
+def _chromium() -> str:
+    found = (path for name in _BROWSERS if (path := shutil.which(name)))
+    path = next(found, None)
+    assert path is not None, "no Chromium on PATH; on Debian: apt-get install chromium"
+    return path

@@ -1,0 +1,142 @@
+"""Every form, as a person meets it in a browser: opens valid, is sent untouched, takes every field."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
+
+from onceover.embed.airflow import AirflowStandalone
+from onceover.embed.kafka import KafkaCluster
+from onceover_airflow.runnames import SUBJECTS
+from tests.support.clusters import SharedCluster
+from tests.support.judge import compare_topics
+from tests.system.conftest import Side
+from tests.system.person import Person, Value
+
+FLOW = "flights"
+TOPIC = f"{FLOW}.departures"
+OTHER = "sys-one"
+RECORDS = 90
+RUN_TIMEOUT_S = 300.0
+# Connect's form is sent where a Connect cluster runs: test_migrate_connector_offsets.py.
+ELSEWHERE: Final = frozenset({"migrate_connector_offsets"})
+SPARK: Final = ("replicate", "audit")
+# Every field of every form with something else than its default, which still works.
+CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
+    "replicate": {"flow": FLOW, "run_length": "5s", "master": "local[2]"},
+    "audit": {
+        "flow": FLOW,
+        "topics": f"{FLOW}[.].*",
+        "since": "start",
+        "full": True,
+        "master": "local[2]",
+    },
+    "sync_topics": {"flow": FLOW, "apply": False},
+    "seed_progress": {
+        "flow": FLOW,
+        "kind": "seed",
+        "origin": "earliest",
+        "topic": f"{FLOW}[.].*",
+        "replace": True,
+        "missing": "earliest",
+        "mm2_source": "a",
+        "mm2_target": "b",
+        "decided": "none",
+        "apply": False,
+    },
+    "sync_group_offsets": {
+        "flow": FLOW,
+        "direction": "failback",
+        "group": "some-.*",
+        "allow_rewind": True,
+        "until": "1s",
+        "apply": False,
+        "approve": False,
+    },
+}
+
+pytestmark = pytest.mark.timeout(900)
+
+
+@pytest.fixture(scope="module")
+def copied(
+    airflow: AirflowStandalone,
+    person: Person,
+    connection: None,
+    secured_cluster: KafkaCluster,
+) -> str:
+    """The run of the copy that somebody started without touching its form, ended."""
+    source = Side(secured_cluster.client)
+    source.create(TOPIC)
+    source.feed(TOPIC, RECORDS)
+    run_id = person.form("replicate").send()
+    assert airflow.wait_run("replicate", run_id, timeout_s=RUN_TIMEOUT_S) == "success"
+    return run_id
+
+
+def test_every_form_opens_valid(airflow: AirflowStandalone, person: Person) -> None:
+    """By hand and on a schedule; nothing is red, *Trigger* can be pressed."""
+    dags = [dag["dag_id"] for dag in airflow.call("GET", "/api/v2/dags?limit=500")["dags"]]
+    assert set(SUBJECTS) <= set(dags)
+    scheduled = {dag.rpartition("_")[0]: dag for dag in sorted(dags) if dag not in SUBJECTS}
+    for dag_id in sorted([*SUBJECTS, *scheduled.values()]):
+        form = person.form(dag_id)
+        assert form.is_valid, dag_id
+        if dag_id in CHANGED:
+            assert list(form.fields) == list(CHANGED[dag_id])
+            assert all(form.fields.values()), form.fields
+
+
+def test_an_untouched_copy_copies_and_is_called_after_its_flow(
+    copied: str, person: Person, secured_cluster: KafkaCluster, target_cluster: SharedCluster
+) -> None:
+    """Everything is on the other side, and the list of runs says whose run it was."""
+    verdict = compare_topics(secured_cluster.client, target_cluster.client, [TOPIC], timeout_s=60)
+    assert verdict.ok, verdict.explain()
+    assert verdict.target_records == RECORDS
+    assert copied.startswith(f"{FLOW}__")
+    page = person.open("/dags/replicate/runs")
+    page.get_by_role("link", name=copied[:20]).first.wait_for()
+
+
+def test_forms_that_nobody_touched_succeed(copied: str, airflow: AirflowStandalone, person: Person) -> None:
+    """All of them at once, on a flow in good order: nobody is asked, nothing is lost."""
+    others = [dag_id for dag_id in SUBJECTS if dag_id not in {"replicate", *ELSEWHERE}]
+    runs = {dag_id: person.form(dag_id).send() for dag_id in others}
+    assert ended(airflow, runs) == dict.fromkeys(runs, "success")
+
+
+def test_every_field_can_be_changed(copied: str, airflow: AirflowStandalone, person: Person) -> None:
+    """What was typed is what the run gets."""
+    change(airflow, person, *(dag_id for dag_id in CHANGED if dag_id not in SPARK))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("dag_id", SPARK)
+def test_every_field_of_a_spark_job_can_be_changed(
+    copied: str, airflow: AirflowStandalone, person: Person, dag_id: str
+) -> None:
+    """Likewise; a minute each."""
+    change(airflow, person, dag_id)
+
+
+def change(airflow: AirflowStandalone, person: Person, *dag_ids: str) -> None:
+    """Fill in every field, send, and see the runs succeed with what was filled in."""
+    runs = {}
+    for dag_id in dag_ids:
+        form = person.form(dag_id).fill(**CHANGED[dag_id])
+        assert form.is_valid
+        runs[dag_id] = form.send()
+    assert ended(airflow, runs) == dict.fromkeys(runs, "success")
+    for dag_id, run_id in runs.items():
+        run: dict[str, Any] = airflow.call("GET", f"/api/v2/dags/{dag_id}/dagRuns/{run_id}")
+        assert run["conf"] == CHANGED[dag_id]
+
+
+def ended(airflow: AirflowStandalone, runs: Mapping[str, str]) -> dict[str, str]:
+    """Return how the runs ended."""
+    return {
+        dag_id: airflow.wait_run(dag_id, run_id, timeout_s=RUN_TIMEOUT_S) for dag_id, run_id in runs.items()
+    }
