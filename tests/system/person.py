@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Final
 from urllib.parse import quote, urlsplit
 
-from playwright.sync_api import ConsoleMessage, Locator, Page, Response, sync_playwright
+from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Response, sync_playwright
 
 from onceover.embed.airflow import AirflowStandalone
 
@@ -33,28 +33,44 @@ class Person:
             host, since the login.
     """
 
-    def __init__(self, page: Page, url: str) -> None:
-        self._page = page
+    def __init__(self, browser: BrowserContext, url: str) -> None:
+        browser.set_default_timeout(_PATIENCE_MS)
+        self._browser = browser
+        self._page = browser.new_page()
         self._url = url
         self.complaints: list[str] = []
-        page.set_default_timeout(_PATIENCE_MS)
 
-    def log_in(self, username: str, password: str) -> None:
-        """Log in on the page that Airflow shows to strangers."""
+    def log_in(self, username: str, password: str, path: str = "/", shown: str = "Welcome") -> Page:
+        """Ask for a page as a stranger, log in on the one that Airflow shows instead, and see the first."""
         page = self._page
-        page.goto(self._url)
+        page.goto(f"{self._url}{path}")
         page.locator("input[name=username]").fill(username)
         page.locator("input[name=password]").fill(password)
         page.locator("button[type=submit]").click()
-        page.get_by_text("Welcome").wait_for()
-        page.on("console", self._console)
-        page.on("pageerror", lambda error: self.complaints.append(f"script: {error}"))
-        page.on("response", self._response)
-        page.on("request", lambda request: self._foreign(request.url))
+        page.get_by_text(shown).first.wait_for()
+        # Of every tab, from here on: before the login Airflow's own page asks for what it may not have.
+        listen = self._browser.on
+        listen("console", self._console)
+        listen("weberror", lambda error: self.complaints.append(f"script: {error.error}"))
+        listen("response", self._response)
+        listen("request", lambda request: self._foreign(request.url))
+        return page
+
+    @contextmanager
+    def stranger(self) -> Iterator[Person]:
+        """Yield somebody at another browser, who has not logged in yet."""
+        browser = self._browser.browser
+        assert browser is not None
+        other = browser.new_context()
+        try:
+            yield Person(other, self._url)
+        finally:
+            other.close()
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type not in _HARMLESS:
-            self.complaints.append(f"console: {message.text} at {self._page.url}")
+            where = message.page.url if message.page else "no page"
+            self.complaints.append(f"console: {message.text} at {where}")
 
     def _response(self, response: Response) -> None:
         if response.status >= 400:
@@ -78,6 +94,18 @@ class Person:
         dialog.get_by_text("Run Parameters").wait_for()
         return Form(page, dialog)
 
+    def rest(self) -> None:
+        """Look away: Airflow's pages ask for news all the time, which costs a quarter of a core."""
+        self._page.goto("about:blank")
+
+    def press(self, path: str, button: str) -> Page:
+        """Open a page, press what leads to another one in a new tab, and return that."""
+        page = self.open(path)
+        with page.context.expect_page() as opened:
+            page.get_by_role("link", name=button, exact=True).click()
+        opened.value.wait_for_load_state()
+        return opened.value
+
     def question(self, dag_id: str, run_id: str, task_id: str) -> str:
         """Open what a task asks; return it as it is shown."""
         page = self.open(f"/dags/{dag_id}/runs/{quote(run_id)}/tasks/{task_id}/required_actions")
@@ -99,6 +127,7 @@ class Person:
         with self._page.expect_response(lambda response: response.request.method == "PATCH") as answered:
             button.click()
         assert answered.value.ok, answered.value.text()
+        self.rest()
 
 
 class Form:
@@ -158,7 +187,9 @@ class Form:
         with self._page.expect_response(_is_start) as answered:
             self._trigger.click()
         assert answered.value.ok, answered.value.text()
-        return str(answered.value.json()["dag_run_id"])
+        run_id = str(answered.value.json()["dag_run_id"])
+        self._page.goto("about:blank")
+        return run_id
 
 
 def _is_start(response: Response) -> bool:
@@ -173,7 +204,7 @@ def at_a_browser(airflow: AirflowStandalone) -> Iterator[Person]:
         # The sandbox needs rights that a container does not have; pages come from this machine only.
         browser = playwright.chromium.launch(executable_path=_chromium(), args=["--no-sandbox"])
         try:
-            person = Person(browser.new_page(viewport={"width": 1400, "height": 1000}), airflow.url)
+            person = Person(browser.new_context(viewport={"width": 1400, "height": 1000}), airflow.url)
             person.log_in(airflow.username, airflow.password)
             yield person
         finally:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote, urljoin
 
 import pytest
 
@@ -17,7 +19,6 @@ from tests.system.person import Person, Value
 
 FLOW = "flights"
 TOPIC = f"{FLOW}.departures"
-OTHER = "sys-one"
 RECORDS = 90
 RUN_TIMEOUT_S = 300.0
 # Connect's form is sent where a Connect cluster runs: test_migrate_connector_offsets.py.
@@ -76,6 +77,22 @@ def copied(
     return run_id
 
 
+@dataclass(frozen=True)
+class Untouched:
+    """Runs of all other DAGs that were started without touching their forms, ended."""
+
+    runs: Mapping[str, str]
+    states: Mapping[str, str]
+
+
+@pytest.fixture(scope="module")
+def untouched(copied: str, airflow: AirflowStandalone, person: Person) -> Untouched:
+    """Started at once."""
+    others = [dag_id for dag_id in SUBJECTS if dag_id not in {"replicate", *ELSEWHERE}]
+    runs = {dag_id: person.form(dag_id).send() for dag_id in others}
+    return Untouched(runs, ended(airflow, runs))
+
+
 def test_every_form_opens_valid(airflow: AirflowStandalone, person: Person) -> None:
     """By hand and on a schedule; nothing is red, *Trigger* can be pressed."""
     dags = [dag["dag_id"] for dag in airflow.call("GET", "/api/v2/dags?limit=500")["dags"]]
@@ -101,11 +118,37 @@ def test_an_untouched_copy_copies_and_is_called_after_its_flow(
     page.get_by_role("link", name=copied[:20]).first.wait_for()
 
 
-def test_forms_that_nobody_touched_succeed(copied: str, airflow: AirflowStandalone, person: Person) -> None:
+def test_forms_that_nobody_touched_succeed(untouched: Untouched) -> None:
     """All of them at once, on a flow in good order: nobody is asked, nothing is lost."""
-    others = [dag_id for dag_id in SUBJECTS if dag_id not in {"replicate", *ELSEWHERE}]
-    runs = {dag_id: person.form(dag_id).send() for dag_id in others}
-    assert ended(airflow, runs) == dict.fromkeys(runs, "success")
+    assert untouched.states == dict.fromkeys(untouched.runs, "success")
+
+
+@pytest.mark.parametrize("task_id", ["audit", "report_audit"])
+@pytest.mark.parametrize(("button", "shown"), [("Report", "PASS"), ("Data Docs", "Data Docs")])
+def test_buttons_of_an_audit_lead_to_its_pages(
+    untouched: Untouched, person: Person, task_id: str, button: str, shown: str
+) -> None:
+    """On both tasks; every link of the page leads somewhere, too."""
+    page = person.press(f"/dags/audit/runs/{quote(untouched.runs['audit'])}/tasks/{task_id}", button)
+    page.get_by_text(shown).first.wait_for()
+    links = {str(each.get_attribute("href")) for each in page.locator("a[href]").all()}
+    for link in links - {"#"}:
+        answer = page.goto(urljoin(page.url, link))
+        assert answer is not None
+        assert answer.ok, link
+        page.go_back()
+    page.close()
+
+
+def test_a_stranger_logs_in_and_sees_the_page_that_was_asked_for(
+    untouched: Untouched, airflow: AirflowStandalone, person: Person
+) -> None:
+    """A link to a report, sent to a colleague, works."""
+    path = f"/api/v2/dags/audit/dagRuns/{quote(untouched.runs['audit'])}/taskInstances/audit/links"
+    link = airflow.call("GET", path)["extra_links"]["Report"]
+    with person.stranger() as stranger:
+        page = stranger.log_in(airflow.username, airflow.password, link, shown="PASS")
+        assert page.url.endswith(link)
 
 
 def test_every_field_can_be_changed(copied: str, airflow: AirflowStandalone, person: Person) -> None:
