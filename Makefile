@@ -12,7 +12,7 @@ PYTEST_ARGS ?=
 # Most of a test run is waiting for brokers; each worker has its own pair of clusters. 0 runs in one process.
 PYTEST_WORKERS ?= 2
 
-.PHONY: help setup demo up down check lint types layers unit lock browser test bench soak requirements clean
+.PHONY: help setup demo up feed down check lint types layers unit lock browser test bench soak requirements clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,10 +26,13 @@ $(STAMP): uv.lock pyproject.toml scripts/setup scripts/uv scripts/prepare.py $(w
 demo: setup ## Copy real flights between two clusters, kill the driver, compare: under 4 minutes
 	@$(BIN)/onceover demo
 
-up: setup ## Start both clusters and Airflow and keep them running
+up: setup ## Start both clusters, Kafka Connect and Airflow, and keep them running
 	@$(BIN)/onceover clusters up --airflow
 
-down: ## Stop what `make up` started
+feed: setup ## The same, and let the demo's flights flow into cluster east
+	@$(BIN)/onceover clusters up --airflow --feed
+
+down: ## Stop what `make up` and `make feed` started; data are kept
 	@if [ -x $(BIN)/onceover ]; then $(BIN)/onceover clusters down; fi
 
 check: lint types layers unit ## Lint, types, layers and unit tests

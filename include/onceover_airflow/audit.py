@@ -84,7 +84,7 @@ class PageLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """Return the address, empty when the audit left no page."""
-        from onceover.config.load import onceover_home
+        from onceover.config.home import onceover_home
 
         pages = operator.pages if isinstance(operator, AuditOperator | ReportOperator) else {}
         return page_link(onceover_home(), pages.get(self.page))

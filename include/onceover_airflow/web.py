@@ -22,7 +22,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from onceover.audit.htmlpage import frame
-from onceover.config.load import onceover_home
+from onceover.config.home import onceover_home
 from onceover_airflow.pages import PREFIX, audit_folder, base_path
 
 ACCESS: Final = requires_access_view(AccessView.WEBSITE)

@@ -14,7 +14,6 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.embed import kafka as kafka_module
-from onceover.embed import up
 from onceover.embed.kafka import KafkaCluster
 from onceover.embed.node import KafkaNode
 from onceover.embed.ports import PortReservation
@@ -210,33 +209,6 @@ def test_killed_parent_takes_its_brokers_with_it(tmp_path: Path) -> None:
             parent.kill()
 
     wait_until(lambda: not _runs(broker), TIMEOUT_S, "the broker has ended with its parent")
-
-
-def test_clusters_stay_up_until_taken_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`up` twice starts once; `down` ends the processes; the next `up` finds ports and data again."""
-    monkeypatch.delenv("ONCEOVER_EAST_PORT", raising=False)
-    monkeypatch.delenv("ONCEOVER_WEST_PORT", raising=False)
-    try:
-        first = up.up(tmp_path)
-        again = up.up(tmp_path)
-        create_topic({"bootstrap.servers": str(first["east"]["bootstrap"])}, "kept")
-        # As after a killed `up`: the brokers run, the register does not know them.
-        (tmp_path / "clusters" / "register.json").unlink()
-        down = up.down(tmp_path)
-        assert not any(psutil.pid_exists(pid) for status in first.values() for pid in status["pids"])
-        restarted = up.up(tmp_path)
-        topics = AdminClient({"bootstrap.servers": str(restarted["east"]["bootstrap"])}).list_topics(
-            timeout=TIMEOUT_S
-        )
-    finally:
-        up.down(tmp_path)
-
-    assert all(status["alive"] for status in first.values())
-    assert again == first
-    assert not any(status["alive"] for status in down.values())
-    assert restarted["east"]["cluster_id"] == first["east"]["cluster_id"]
-    assert "kept" in topics.topics
-    assert not any(status["alive"] for status in up.status(tmp_path).values())
 
 
 def _runs(process: psutil.Process) -> bool:

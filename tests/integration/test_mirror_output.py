@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from onceover.config.load import HOME_VARIABLE
+from onceover.config.home import HOME_VARIABLE
 from onceover.engine.mirror import checkpoints_topic, replicated_heartbeats_topic
 from tests.support.feeds import PARTITIONS, feed
 from tests.support.groups import commit, commit_all, unread

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from onceover.config.load import HOME_VARIABLE
+from onceover.config.home import HOME_VARIABLE
 from onceover.engine import names
 from onceover.engine.mapindex import FOLDER, read_map
 from onceover.engine.mapmerge import MapUpkeep, MergeRules

@@ -2,7 +2,7 @@
 
 A file stays together, as its fixtures are worth sharing. The system tests of all files do, too: they share
 one Airflow, which takes half a minute to start. So do those of Kafka Connect, with three workers of it. They
-are the longest parts and come first, unit tests fill up what is left.
+and the machine of `make up` are the longest parts and come first, unit tests fill up what is left.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-_TOGETHER: Final = ("tests/system/", "tests/integration/test_connectors")
+_TOGETHER: Final = ("tests/system/", "tests/integration/test_connectors", "tests/integration/test_up.py")
 
 
 class SharedSystems(LoadFileScheduling):  # type: ignore[misc]

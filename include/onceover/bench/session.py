@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 import tempfile
 import time
@@ -20,6 +19,7 @@ from onceover.bench.publish import publish
 from onceover.bench.results import WorkloadResult
 from onceover.bench.runner import run_benchmark
 from onceover.bench.workloads import Workload
+from onceover.config.home import onceover_home
 from onceover.embed.kafka import KafkaCluster, start_all
 
 # Enough for the index and request buffers of 1 MiB batches; the data itself lives in the page cache.
@@ -53,7 +53,7 @@ def play_and_publish(
 def _play(
     workloads: Sequence[Workload], rounds: int, say: Callable[[str], None]
 ) -> tuple[list[WorkloadResult], dict[str, Any]]:
-    home = Path(os.environ.get("ONCEOVER_HOME", "var")).resolve()
+    home = onceover_home()
     home.mkdir(parents=True, exist_ok=True)
     work_dir = Path(tempfile.mkdtemp(prefix="bench-", dir=home))
     failed = False

@@ -1,31 +1,32 @@
-"""``onceover clusters``: the embedded clusters east and west, and Airflow beside them."""
+"""``onceover clusters``: two Kafka clusters and Kafka Connect on this machine, Airflow, records."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
+import sys
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import onceover
 from onceover.cli.output import CommandResult, Subparsers
-from onceover.config.load import onceover_home
-from onceover.embed import up as embedded
-from onceover.embed.airflow import AirflowStandalone, stop_detached
+from onceover.config.home import onceover_home
+from onceover.demo import machine
+from onceover.demo.machine import MachineStatus
 
 _EXAMPLES: Final = """examples:
-  onceover clusters up            two Kafka clusters on free loopback ports
-  onceover clusters up --airflow  and Airflow with the project's DAGs
-  onceover clusters down
+  onceover clusters up                   clusters east and west, and Kafka Connect, on free loopback ports
+  onceover clusters up --airflow --feed  and Airflow with the project's DAGs, and flights that flow into east
+  onceover clusters status
+  onceover clusters down                 stop everything; the data are kept
+
+up starts what is missing: run it again at any time, also after a part was killed
 """
-_ROOT: Final = Path(onceover.__file__).parents[2]
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "clusters",
-        help="two real Kafka clusters for trying things out",
+        help="two real Kafka clusters, Kafka Connect and Airflow for trying things out",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -39,54 +40,88 @@ def register(subparsers: Subparsers) -> None:
         action.add_argument("--json", action="store_true", help="print one JSON document")
         if name == "up":
             action.add_argument("--airflow", action="store_true", help="start Airflow too")
+            action.add_argument(
+                "--feed", action="store_true", help="let the demo's flights flow into cluster east"
+            )
         action.set_defaults(func=function)
 
 
 def up(args: argparse.Namespace) -> CommandResult:
-    """Start the clusters, and Airflow when asked for."""
+    """Start what is missing.
+
+    Raises:
+        OnceoverError: a part did not start; the text names it and its log.
+    """
     home = onceover_home()
-    clusters = embedded.up(home)
-    document: dict[str, Any] = {"clusters": clusters, **_environment(clusters)}
-    lines = _describe(clusters)
-    if args.airflow:
-        airflow = AirflowStandalone.start(
-            home / "airflow",
-            dags=_ROOT / "dags",
-            plugins=_ROOT / "plugins",
-            port=None,
-            environ=_environment(clusters) | {"ONCEOVER_HOME": str(home)},
-            detached=True,
-        )
-        document["airflow"] = {"url": airflow.url, "username": airflow.username}
-        lines.append(f"Airflow: {airflow.url}  user {airflow.username}, password in {airflow.password_path}")
-    lines += ["", "to use them in this shell:"]
-    lines += [f"  export {key}={value}" for key, value in _environment(clusters).items()]
-    lines.append("stop with: onceover clusters down")
-    return CommandResult(document, "\n".join(lines))
+    notes: list[str] = []
+    try:
+        found = machine.up(home, airflow=args.airflow, feed=args.feed, say=_say, note=notes.append)
+    except KeyboardInterrupt:
+        _say("interrupted; what runs by now goes on running:")
+        _say(describe(machine.status(home)))
+        _say(f"go on with the same command, or stop it: {_down()}")
+        raise
+    lines = [describe(found), *(f"note: {note}" for note in notes), "", *_hints(found)]
+    return CommandResult({**found.document(), "notes": notes}, "\n".join(lines))
 
 
 def down(args: argparse.Namespace) -> CommandResult:
     """Stop everything; harmless when nothing runs."""
     home = onceover_home()
-    airflow = stop_detached(home / "airflow")
-    clusters = embedded.down(home)
-    text = "stopped" + (" Airflow and" if airflow else "") + " east and west"
-    return CommandResult({"clusters": clusters, "airflow_stopped": airflow}, text)
+    ran = machine.down(home, _say)
+    stopped = [name for name, did in ran.items() if did]
+    text = f"stopped: {', '.join(stopped)}; the data are kept in {home}" if stopped else "nothing was running"
+    return CommandResult({"stopped": stopped, **machine.status(home).document()}, text)
 
 
 def status(args: argparse.Namespace) -> CommandResult:
     """Show what runs."""
-    clusters = embedded.status(onceover_home())
-    return CommandResult({"clusters": clusters}, "\n".join(_describe(clusters)))
+    found = machine.status(onceover_home())
+    return CommandResult(found.document(), describe(found))
 
 
-def _environment(clusters: Mapping[str, Any]) -> dict[str, str]:
-    """Return the variables that the shipped flow files read."""
-    return {f"ONCEOVER_{name.upper()}": c["bootstrap"] for name, c in clusters.items() if c["bootstrap"]}
-
-
-def _describe(clusters: Mapping[str, Any]) -> list[str]:
-    return [
-        f"{name}: {'up, ' + str(c['bootstrap']) if c['alive'] else 'down'}"
-        for name, c in sorted(clusters.items())
+def describe(found: MachineStatus) -> str:
+    """Return what runs as text, a line for each part."""
+    lines = [
+        f"{name:8} {'up, ' + str(c['bootstrap']) if c['alive'] else 'down'}"
+        for name, c in sorted(found.clusters.items())
     ]
+    connect, airflow, feed = found.connect, found.airflow, found.feed
+    lines.append(f"{'connect':8} {'up, ' + connect['url'] if connect and connect['alive'] else 'down'}")
+    if airflow is None or not (airflow["alive"] or airflow["missing"]):
+        lines.append(f"{'airflow':8} down")
+    else:
+        health = "healthy" if airflow["healthy"] else "not healthy"
+        if airflow["missing"]:
+            health = f"not healthy, killed: {', '.join(airflow['missing'])}"
+        lines.append(f"{'airflow':8} {health}, {airflow['url']}")
+        lines.append(f"{'':8} user {airflow['username']}, password in {airflow['password_file']}")
+    lines.append(f"{'feed':8} {feed.describe() if feed else 'not started'}")
+    return "\n".join(lines)
+
+
+def _hints(found: MachineStatus) -> list[str]:
+    lines = []
+    if found.feed is None or found.feed.state != "feeding":
+        lines.append(f"records:  {_feed()} lets the demo's flights flow into topics flights.* of east")
+    lines.append("copy:     onceover replicate flights-dr")
+    lines.append(f"stop:     {_down()}")
+    return lines
+
+
+def _down() -> str:
+    return "make down" if _in_project() else "onceover clusters down"
+
+
+def _feed() -> str:
+    return "make feed" if _in_project() else "onceover clusters up --feed"
+
+
+def _in_project() -> bool:
+    return Path.cwd() == Path(machine.__file__).parents[3]
+
+
+def _say(text: str) -> None:
+    """Tell a person who waits; nothing that a program reads."""
+    if sys.stderr.isatty():
+        sys.stderr.write(f"{text}\n")

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from onceover.cli.output import CommandResult, Subparsers
-from onceover.config.load import onceover_home
+from onceover.config.home import onceover_home
 from onceover.demo.flights import FLIGHTS
 from onceover.demo.report import DemoReport
 from onceover.demo.verdict import Kind

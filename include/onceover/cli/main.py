@@ -27,6 +27,7 @@ from onceover.cli import (
     translate,
 )
 from onceover.cli.output import CommandResult
+from onceover.cli.typed import as_typed
 from onceover.errors import OnceoverError, UsageError
 from onceover.logs import configure
 
@@ -40,6 +41,26 @@ examples:
   onceover status
 """
 INTERRUPTED: Final = 130
+# Each is called as its command.
+_MODULES: Final = (
+    flow,
+    topics,
+    replicate,
+    stop,
+    status,
+    partition,
+    groups,
+    seed,
+    adopt,
+    translate,
+    receipts,
+    audit,
+    connectors,
+    clusters,
+    demo,
+    bench,
+)
+_COMMANDS: Final = [module.__name__.rpartition(".")[2] for module in _MODULES]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -47,6 +68,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, resolve=f"see `{self.prog} --help`")
+
+    def format_help(self) -> str:
+        """Return the help with its examples as they can be typed."""
+        return as_typed(super().format_help(), _COMMANDS)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -58,24 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for module in (
-        flow,
-        topics,
-        replicate,
-        stop,
-        status,
-        partition,
-        groups,
-        seed,
-        adopt,
-        translate,
-        receipts,
-        audit,
-        connectors,
-        clusters,
-        demo,
-        bench,
-    ):
+    for module in _MODULES:
         module.register(subparsers)
     return parser
 
@@ -113,13 +121,13 @@ def _print(command: str, result: CommandResult, *, as_json: bool) -> None:
     if as_json:
         print(json.dumps(envelope(command, result.exit_code, result.document)))
     elif result.text:
-        print(result.text)
+        print(as_typed(result.text, _COMMANDS))
 
 
 def _failed(command: str, error: OnceoverError, *, as_json: bool) -> int:
     if as_json:
         print(json.dumps(envelope(command, error.exit_code, {"error": error.as_dict()})))
-    sys.stderr.write(f"{_explained(error)}\n")
+    sys.stderr.write(f"{as_typed(_explained(error), _COMMANDS)}\n")
     return error.exit_code
 
 

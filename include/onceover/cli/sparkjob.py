@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+from onceover.embed.java import find_java
 from onceover.embed.processes import ChildProcess
 from onceover.errors import OnceoverError, Retriable
 from onceover.spark.submit import SparkJob
@@ -26,7 +27,8 @@ def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
         job.command(),
         name=name,
         log_path=log_path,
-        env={**os.environ, **job.environment},
+        # The Java that is usable may not be the first on PATH, or on PATH at all.
+        env={**os.environ, "JAVA_HOME": str(find_java().home), **job.environment},
         death_signal=signal.SIGTERM,
     )
 

@@ -17,6 +17,7 @@ from onceover.config.connection import read_connection, variable_of
 from onceover.config.document import parse_yaml, substitute
 from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
 from onceover.config.flowfile import ClusterSpec, Flow
+from onceover.config.home import variables
 from onceover.config.keys import shown_value
 from onceover.config.properties import parse_properties
 from onceover.config.rules import check_properties, endpoints
@@ -83,7 +84,7 @@ def resolve_client(
         UsageError: every fault in one error: variable or Connection missing, client file not
             private, a key refused, keys that contradict each other. No message shows a value.
     """
-    environment = os.environ if environ is None else environ
+    environment = variables(environ)
     origin = _origin(spec)
     try:
         raw = _read(spec, environment)

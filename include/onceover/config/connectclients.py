@@ -5,7 +5,6 @@ What is made here holds secrets and shows none when printed or logged.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from onceover.config.document import substitute
 from onceover.config.faults import BadConfig, Fault, Invalid
 from onceover.config.files import read_bytes
 from onceover.config.flowfile import ClusterSpec
+from onceover.config.home import variables
 from onceover.config.properties import parse_properties
 from onceover.config.rules import endpoints
 from onceover.config.workerfile import (
@@ -144,7 +144,7 @@ def resolve_connect(file: ConnectFile, *, environ: Mapping[str, str] | None = No
     Raises:
         UsageError: every fault in one error; no message shows a value.
     """
-    environment = os.environ if environ is None else environ
+    environment = variables(environ)
     properties, faults = check_worker(_worker_properties(file))
     if faults:
         place = str(file.worker_config or f"{file.path}: worker")

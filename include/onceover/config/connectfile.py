@@ -6,7 +6,6 @@ The models are closed (an unknown key is a fault) and frozen. ``rest_auth`` and 
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,7 +19,7 @@ from onceover.config.document import REFERENCE, Document, substitute
 from onceover.config.faults import BadConfig, Invalid, nearest_fix
 from onceover.config.files import ConfigKind, by_line
 from onceover.config.flowfile import Closed, ClusterSpec
-from onceover.config.load import onceover_home
+from onceover.config.home import onceover_home, variables
 from onceover.config.modelcheck import Key, ModelCheck
 from onceover.config.workerfile import WORKER_KEYS
 
@@ -131,7 +130,7 @@ def load_connect(ref: str | Path, *, environ: Mapping[str, str] | None = None) -
     Raises:
         UsageError: the file is missing or not in order; every fault has a line of its own.
     """
-    environment = os.environ if environ is None else environ
+    environment = variables(environ)
     path = _CONNECT_FILE.locate(ref, environment)
     _, document, faults = _CONNECT_FILE.read(path)
     check = _Check(document, path, environment)
@@ -143,7 +142,7 @@ def load_connect(ref: str | Path, *, environ: Mapping[str, str] | None = None) -
 
 def find_connect_files(environ: Mapping[str, str] | None = None) -> list[Path]:
     """Return the Connect files by name; an absent directory has none."""
-    return _CONNECT_FILE.find(os.environ if environ is None else environ)
+    return _CONNECT_FILE.find(variables(environ))
 
 
 def connect_home(file: ConnectFile, environ: Mapping[str, str] | None = None) -> Path:

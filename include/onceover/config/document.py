@@ -29,6 +29,9 @@ _OPENING: Final = (
     yaml.FlowSequenceStartToken,
 )
 _CLOSING: Final = (yaml.BlockEndToken, yaml.FlowMappingEndToken, yaml.FlowSequenceEndToken)
+# What `clusters up` sets, so that the shipped files work on a machine that has never seen a Kafka.
+EMBEDDED_VARIABLES: Final = ("ONCEOVER_EAST", "ONCEOVER_WEST", "ONCEOVER_CONNECT_REST")
+_UP_FIX: Final = dict.fromkeys(EMBEDDED_VARIABLES, "start the embedded clusters: make up; or ")
 _QUOTE_FIX: Final = "quote values with special characters, e.g. \"${NAME}\" or '*'"
 
 
@@ -146,7 +149,8 @@ def substitute(value: Any, environ: Mapping[str, str]) -> Any:
                 "${...} does not hold the name of a variable", "write ${NAME}: letters, digits, underscores"
             )
         if name not in environ:
-            raise Invalid(f"the environment variable {name} is not set", f"set it: export {name}=...")
+            fix = f"set it: export {name}=..."
+            raise Invalid(f"the environment variable {name} is not set", _UP_FIX.get(name, "") + fix)
         return environ[name]
 
     return REFERENCE.sub(read, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -13,9 +12,9 @@ from onceover.config.document import FLOW_FILE_PAGE
 from onceover.config.faults import BadConfig
 from onceover.config.files import ConfigKind, by_line
 from onceover.config.flowfile import Flow
+from onceover.config.home import onceover_home, variables
 
 FLOWS_VARIABLE: Final = "ONCEOVER_FLOWS"
-HOME_VARIABLE: Final = "ONCEOVER_HOME"
 _FLOW_FILE: Final = ConfigKind("flow file", FLOWS_VARIABLE, "flows", FLOW_FILE_PAGE)
 
 
@@ -27,7 +26,7 @@ def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> F
     Raises:
         UsageError: the file is missing or not in order; every fault has a line of its own.
     """
-    environment = os.environ if environ is None else environ
+    environment = variables(environ)
     path = _FLOW_FILE.locate(ref, environment)
     content, document, faults = _FLOW_FILE.read(path)
     data, found = check_document(document, path, environment)
@@ -48,18 +47,12 @@ def read_keys(path: Path) -> dict[str, Any]:
 
 def flows_dir(environ: Mapping[str, str] | None = None) -> Path:
     """Return ``ONCEOVER_FLOWS``, else ``flows`` beside the installed package."""
-    return _FLOW_FILE.directory(os.environ if environ is None else environ)
+    return _FLOW_FILE.directory(variables(environ))
 
 
 def find_flow_files(environ: Mapping[str, str] | None = None) -> list[Path]:
     """Return the flow files of the flows directory by name; an absent directory has none."""
-    return _FLOW_FILE.find(os.environ if environ is None else environ)
-
-
-def onceover_home(environ: Mapping[str, str] | None = None) -> Path:
-    """Return ``ONCEOVER_HOME`` (default ``./var``), absolute: workers run in other directories."""
-    environment = os.environ if environ is None else environ
-    return Path(environment.get(HOME_VARIABLE) or "var").absolute()
+    return _FLOW_FILE.find(variables(environ))
 
 
 def run_dir(flow: Flow | str, environ: Mapping[str, str] | None = None) -> Path:

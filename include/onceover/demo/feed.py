@@ -92,14 +92,22 @@ class Feeder(threading.Thread):
     """
 
     def __init__(
-        self, client: Mapping[str, str], flights: Iterable[Flight], *, expected: int, seconds: float
+        self,
+        client: Mapping[str, str],
+        flights: Iterable[Flight],
+        *,
+        expected: int,
+        seconds: float,
+        first: int = FIRST_RECORDS,
     ) -> None:
-        """Prepare to feed ``expected`` flights over ``seconds`` seconds."""
+        """Prepare to feed ``first`` flights at once, the rest of ``expected`` over ``seconds`` seconds."""
         super().__init__(name="feed", daemon=True)
         self.tally = Tally()
         self._flights = flights
         self._expected = expected
         self._seconds = seconds
+        self._first = first
+        self._first_fed = threading.Event()
         self._released = threading.Event()
         self._stopping = threading.Event()
         self._failure: Exception | None = None
@@ -111,7 +119,17 @@ class Feeder(threading.Thread):
     @property
     def fraction(self) -> float:
         """How much of the data has been fed, 0 to 1."""
-        return (self.tally.total + len(self._pending)) / self._expected
+        return self.taken / self._expected
+
+    @property
+    def taken(self) -> int:
+        """How many flights have been fed, or wait in the transaction that is being gathered."""
+        return self.tally.total + len(self._pending)
+
+    @property
+    def first_fed(self) -> bool:
+        """Whether a reader of the source sees all of the first flights."""
+        return self._first_fed.is_set()
 
     @property
     def failed(self) -> bool:
@@ -161,11 +179,13 @@ class Feeder(threading.Thread):
             if self._stopping.is_set():
                 break
             self._take(flight)
-            if done == FIRST_RECORDS:
+            if done == self._first:
+                self._commit_pending()
                 self._flush()
+                self._first_fed.set()
                 self._released.wait()
                 begin_s = time.monotonic()
-            paced, in_all = done - FIRST_RECORDS, self._expected - FIRST_RECORDS
+            paced, in_all = done - self._first, self._expected - self._first
             pause_s = spread_evenly(paced, in_all, time.monotonic() - begin_s, self._seconds)
             if pause_s > _PACE_S:
                 self._serve_deliveries()

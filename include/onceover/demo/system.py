@@ -18,13 +18,13 @@ from typing import Any, Final, Self
 import onceover
 from onceover.config.clients import resolve_clients
 from onceover.config.load import load_flow
+from onceover.demo import machine
 from onceover.demo.driver import Driver, kill_driver, read_driver
 from onceover.demo.play import Narrator
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.airflow_config import PASSWORDS_FILE
+from onceover.embed.airflow import AirflowHome, AirflowStandalone
 from onceover.embed.java import ensure_java
 from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.embed.up import configured_port, up
+from onceover.embed.ports import configured_port
 from onceover.engine.requests import request_stop
 from onceover.engine.status import flow_status
 from onceover.errors import Retriable
@@ -41,7 +41,7 @@ class System:
     home: Path
     source: Mapping[str, str]
     target: Mapping[str, str]
-    airflow: AirflowStandalone
+    airflow: AirflowHome
     environment: Mapping[str, str]
 
     @property
@@ -50,7 +50,7 @@ class System:
         return {
             "url": self.airflow.url,
             "username": self.airflow.username,
-            "password_file": str(self.airflow.home / PASSWORDS_FILE),
+            "password_file": str(self.airflow.password_path),
         }
 
 
@@ -70,7 +70,7 @@ def running_system(home: Path, narrator: Narrator, *, keep: bool) -> Iterator[Sy
     home.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         narrator.say("Starting two Kafka clusters, east and west.")
-        east, west = _kept_clusters(home) if keep else _own_clusters(home, stack)
+        east, west = _kept_clusters(home, narrator) if keep else _own_clusters(home, stack)
         narrator.say(f"Kafka runs: east {east}, west {west}. Starting Airflow.")
         environment = {
             "JAVA_HOME": str(java.home),
@@ -78,9 +78,8 @@ def running_system(home: Path, narrator: Narrator, *, keep: bool) -> Iterator[Sy
             "ONCEOVER_EAST": east,
             "ONCEOVER_WEST": west,
         }
-        airflow = _start_airflow(home, environment, keep=keep)
+        airflow = machine.up_airflow(home, narrator.say) if keep else _own_airflow(home, environment, stack)
         if not keep:
-            stack.callback(airflow.stop)
             # Runs first, because said last: stopping takes seconds in which nothing else is seen.
             stack.callback(narrator.say, "Stopping Airflow and both clusters.")
         source, target = {"bootstrap.servers": east}, {"bootstrap.servers": west}
@@ -102,24 +101,30 @@ def _own_clusters(home: Path, stack: ExitStack) -> tuple[str, str]:
     return clusters[0].bootstrap, clusters[1].bootstrap
 
 
-def _kept_clusters(home: Path) -> tuple[str, str]:
-    report = up(home)
+def _kept_clusters(home: Path, narrator: Narrator) -> tuple[str, str]:
+    report = machine.up_clusters(home, _unheard, narrator.say).clusters
+    machine.finish_connect(home)
     east, west = (report[name]["bootstrap"] for name in ("east", "west"))
     if east is None or west is None:
         raise Retriable("the clusters were started but have no address", where=str(home))
     return east, west
 
 
-def _start_airflow(home: Path, environment: Mapping[str, str], *, keep: bool) -> AirflowStandalone:
+def _unheard(_text: str) -> None:
+    """The demo has its own words for it."""
+
+
+def _own_airflow(home: Path, environment: Mapping[str, str], stack: ExitStack) -> AirflowStandalone:
     project = Path(onceover.__file__).parents[2]
-    return AirflowStandalone.start(
+    airflow = AirflowStandalone.start(
         home / "airflow",
         dags=project / "dags",
         plugins=project / "plugins",
         port=configured_port("airflow", os.environ),
         environ=environment,
-        detached=keep,
     )
+    stack.callback(airflow.stop)
+    return airflow
 
 
 class LiveReplication:

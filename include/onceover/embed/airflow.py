@@ -13,9 +13,10 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Final, Self
@@ -45,37 +46,77 @@ KILL_TIMEOUT_S: Final = 10.0
 POLL_INTERVAL_S: Final = 0.3
 MARK: Final = "ONCEOVER_AIRFLOW_MARK"
 STATE_FILE: Final = "onceover.json"
-# Logs are read from disk by the API server, so the scheduler's log server (a fixed port) is not needed;
-# neither is a triggerer: no task of ours defers.
+# Logs are read from disk by the API server, so log servers (fixed ports) are not needed.
 COMPONENTS: Final[Mapping[str, Sequence[str]]] = {
     "api-server": ("api-server",),
     "scheduler": ("scheduler", "--skip-serve-logs"),
     "dag-processor": ("dag-processor",),
 }
+# No task of ours defers, but Airflow's Home page shows a missing triggerer in red.
+TRIGGERER: Final[Mapping[str, Sequence[str]]] = {"triggerer": ("triggerer", "--skip-serve-logs")}
 _PRIVATE: Final = 0o600
+_HEALTHY: Final = "healthy"
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class State:
     """Who belongs to an Airflow home: the mark of its processes, and its components' process ids."""
 
     mark: str | None = None
-    components: tuple[int, ...] = ()
+    processes: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, home: Path) -> _State:
+    def read(cls, home: Path) -> State:
+        """Return what is written in the home; an empty state when nothing is."""
         try:
             document = json.loads((home / STATE_FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
             return cls()
-        return cls(document["mark"], tuple(document["components"]))
+        return cls(document["mark"], document.get("processes", {}))
 
     def write(self, home: Path) -> None:
-        _write_private(home / STATE_FILE, json.dumps(asdict(self)))
+        """Write it down in the home."""
+        write_private(home / STATE_FILE, json.dumps(asdict(self)))
+
+    def dead(self) -> list[str]:
+        """Return the components whose process is gone. An id alone may be somebody else's by now."""
+        living = {process.pid for process in marked(self.mark)}
+        return [name for name, pid in self.processes.items() if pid not in living]
 
 
-class AirflowStandalone(AirflowRest):
-    """A running Airflow with its REST client. Start it with :meth:`start`."""
+class AirflowHome(AirflowRest):
+    """An Airflow on this machine with its REST client: where it is, and how to log in."""
+
+    def __init__(self, home: Path, port: int, password: str) -> None:
+        super().__init__(port, username=USERNAME, password=password)
+        self.home = home
+        self.url = f"http://{LOOPBACK}:{port}"
+        self.username = USERNAME
+        self.password = password
+        self.password_path = home / PASSWORDS_FILE
+
+    def await_healthy(self, since: datetime, timeout_s: float = BOOT_TIMEOUT_S) -> None:
+        """Wait until every component runs and has given a sign of life after ``since``.
+
+        Raises:
+            Retriable: one ended, or they are not healthy in time; the text carries the end of a log.
+        """
+        state, deadline = State.read(self.home), time.monotonic() + timeout_s
+        while not is_healthy(self.health(), state.processes, since):
+            dead = next(iter(state.dead()), None)
+            if dead or time.monotonic() >= deadline:
+                failed = dead or next(iter(state.processes))
+                raise Retriable(
+                    f"Airflow's {failed} ended" if dead else f"Airflow is not up after {timeout_s:g} s",
+                    where=str(self.home),
+                    seen=tail(self.home / f"{failed}.log"),
+                    resolve=f"look at {self.home}/*.log, then start it again",
+                )
+            time.sleep(POLL_INTERVAL_S)
+
+
+class AirflowStandalone(AirflowHome):
+    """A running Airflow that ends with the ``with`` block. Start it with :meth:`start`."""
 
     def __init__(
         self,
@@ -85,12 +126,7 @@ class AirflowStandalone(AirflowRest):
         children: list[ChildProcess],
         reserved: PortReservation,
     ) -> None:
-        super().__init__(port, username=USERNAME, password=password)
-        self.home = home
-        self.url = f"http://{LOOPBACK}:{port}"
-        self.username = USERNAME
-        self.password = password
-        self.password_path = home / PASSWORDS_FILE
+        super().__init__(home, port, password)
         self._children = children
         self._reserved = reserved
 
@@ -104,12 +140,13 @@ class AirflowStandalone(AirflowRest):
         port: int | None = None,
         environ: Mapping[str, str] | None = None,
         detached: bool = False,
+        triggerer: bool = False,
     ) -> AirflowStandalone:
         """Start Airflow and return once it takes runs (healthy scheduler, DAG files being read).
 
         ``environ`` is added to the environment of every task. A home is kept over restarts: runs,
-        Connections and the login stay. ``detached`` processes outlive the caller; ``stop_detached``
-        ends them.
+        Connections and the login stay. ``detached`` processes outlive the caller;
+        ``upairflow.down`` ends them. ``triggerer`` starts one, too: Airflow's Home page asks for it.
 
         Raises:
             UsageError: the port is taken, or an Airflow of this home is still running.
@@ -117,28 +154,21 @@ class AirflowStandalone(AirflowRest):
         """
         home = home.absolute()
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if _marked(_State.read(home).mark):
+        if marked(State.read(home).mark):
             raise UsageError("this Airflow runs already", where=str(home), resolve="onceover clusters down")
         reserved = PortReservation(port or 0)
         children: list[ChildProcess] = []
         airflow = cls(home, reserved.port, _prepare(home, dags, plugins, reserved.port), children, reserved)
-        env = _environment(home, environ or {})
+        # Written down before anything starts: what a killed start leaves behind is found again.
+        mark, begun = secrets.token_hex(16), datetime.now(UTC)
+        State(mark).write(home)
+        env = environment_of(home, mark, environ or {})
         try:
             _migrate(home, env)
-            for name, arguments in COMPONENTS.items():
-                children.append(
-                    ChildProcess.start(
-                        _command(*arguments),
-                        name=name,
-                        log_path=home / f"{name}.log",
-                        env=env,
-                        cwd=home,
-                        detached=detached,
-                        death_signal=signal.SIGTERM,
-                    )
-                )
-            _State(env[MARK], tuple(child.pid for child in children)).write(home)
-            airflow._await_healthy(BOOT_TIMEOUT_S)
+            names = {**COMPONENTS, **(TRIGGERER if triggerer else {})}
+            children += [start_component(home, name, env, detached=detached) for name in names]
+            State(mark, {child.name: child.pid for child in children}).write(home)
+            airflow.await_healthy(begun)
         except BaseException:
             airflow.stop()
             raise
@@ -162,41 +192,21 @@ class AirflowStandalone(AirflowRest):
                 os.killpg(child.pid, signal.SIGTERM)
             child.stop(STOP_TIMEOUT_S)
         self._children.clear()
-        _sweep(_State.read(self.home).mark)
+        sweep(State.read(self.home).mark)
         self._reserved.release()
 
-    def _await_healthy(self, timeout_s: float) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not _is_healthy(self.health()):
-            dead = next((child for child in self._children if not child.alive), None)
-            if dead or time.monotonic() >= deadline:
-                failed = dead or self._children[0]
-                raise Retriable(
-                    f"Airflow's {failed.name} ended" if dead else f"Airflow is not up after {timeout_s:g} s",
-                    where=str(self.home),
-                    seen=failed.tail(),
-                    resolve=f"look at {self.home}/*.log, then start it again",
-                )
-            time.sleep(POLL_INTERVAL_S)
 
-
-def stop_detached(home: Path) -> bool:
-    """End the detached Airflow of ``home``; return whether there was one.
-
-    Ends tasks before components, as :meth:`AirflowStandalone.stop` does.
-    """
-    state = _State.read(home.absolute())
-    processes = _marked(state.mark)
-    if not processes:
-        return False
-    # A process id alone may belong to somebody else by now; together with the mark it is ours.
-    components = [process for process in processes if process.pid in state.components]
-    for process in components:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGTERM)
-    psutil.wait_procs(components, STOP_TIMEOUT_S)
-    _sweep(state.mark)
-    return True
+def start_component(home: Path, name: str, env: Mapping[str, str], *, detached: bool) -> ChildProcess:
+    """Start one of ``COMPONENTS`` or the triggerer, without waiting for it."""
+    return ChildProcess.start(
+        _command(*{**COMPONENTS, **TRIGGERER}[name]),
+        name=name,
+        log_path=home / f"{name}.log",
+        env=env,
+        cwd=home,
+        detached=detached,
+        death_signal=signal.SIGTERM,
+    )
 
 
 def _command(*arguments: str) -> list[str]:
@@ -208,19 +218,17 @@ def _prepare(home: Path, dags: Path, plugins: Path, port: int) -> str:
     config = home / CONFIG_FILE
     secret = AirflowSecrets.read(config)
     text = render_config(home, dags=dags.absolute(), plugins=plugins.absolute(), port=port, secret=secret)
-    _write_private(config, text)
+    write_private(config, text)
     passwords = home / PASSWORDS_FILE
     if passwords.exists():
         return str(json.loads(passwords.read_text(encoding="utf-8"))[USERNAME])
     password = secrets.token_urlsafe(16)
-    _write_private(passwords, json.dumps({USERNAME: password}))
+    write_private(passwords, json.dumps({USERNAME: password}))
     return password
 
 
-def _environment(home: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of all components; a new mark is written down before anything starts."""
-    mark = secrets.token_hex(16)
-    _State(mark).write(home)
+def environment_of(home: Path, mark: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of all components of a home."""
     # A developer's AIRFLOW__ variables would override our configuration file.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW__")}
     own = {
@@ -263,7 +271,8 @@ def _migrate(home: Path, env: Mapping[str, str]) -> None:
         partial.replace(template)
 
 
-def _write_private(path: Path, text: str) -> None:
+def write_private(path: Path, text: str) -> None:
+    """Replace a file that only its owner can read, in one step."""
     partial = path.with_name(f"{path.name}.partial")
     partial.unlink(missing_ok=True)
     with open(
@@ -273,13 +282,21 @@ def _write_private(path: Path, text: str) -> None:
     partial.replace(path)
 
 
-def _is_healthy(health: Mapping[str, Any] | None) -> bool:
-    if health is None:
+def is_healthy(health: Mapping[str, Any] | None, components: Iterable[str], since: datetime) -> bool:
+    """Tell whether the database is healthy and every component has given a sign of life after ``since``.
+
+    The API server has, or there would be no document. What was killed counts as healthy for half a minute.
+    """
+    if health is None or health["metadatabase"]["status"] != _HEALTHY:
         return False
-    return all(health[part]["status"] == "healthy" for part in ("metadatabase", "scheduler", "dag_processor"))
+    parts = [name.replace("-", "_") for name in components if name != "api-server"]
+    beats = [health[part][f"latest_{part}_heartbeat"] for part in parts]
+    return all(health[part]["status"] == _HEALTHY for part in parts) and all(
+        beat is not None and datetime.fromisoformat(beat) >= since for beat in beats
+    )
 
 
-def _marked(mark: str | None) -> list[psutil.Process]:
+def marked(mark: str | None) -> list[psutil.Process]:
     """Return the living processes that carry ``mark``, this one left out."""
     if mark is None:
         return []
@@ -291,14 +308,14 @@ def _marked(mark: str | None) -> list[psutil.Process]:
     return found
 
 
-def _sweep(mark: str | None) -> None:
+def sweep(mark: str | None) -> None:
     """End what is left with ``mark``: drivers get the chance to finish, then nothing survives."""
-    left = _marked(mark)
+    left = marked(mark)
     for process in left:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
     _, stubborn = psutil.wait_procs(left, KILL_TIMEOUT_S)
-    for process in [*stubborn, *_marked(mark)]:
+    for process in [*stubborn, *marked(mark)]:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(stubborn, KILL_TIMEOUT_S)

@@ -26,6 +26,7 @@ from onceover.errors import Retriable
 # Two workers that start together on two cores, beside other work, need up to 25 s.
 START_TIMEOUT_S: Final = 120.0
 _PROBE_TIMEOUT_S: Final = 2.0
+PROPERTIES_FILE: Final = "connect-distributed.properties"
 _INTERNAL_TOPICS: Final = ("offset.storage", "status.storage", "config.storage")
 # Each is about waiting and memory; none changes what a worker guarantees.
 _PACE: Final[Mapping[str, str]] = {
@@ -64,13 +65,36 @@ def render_worker_properties(bootstrap: str, group_id: str, port: int, overrides
     return "".join(f"{key}={value}\n" for key, value in settings.items())
 
 
+def worker_java_arguments(version: str, heap_mb: int, plugins: Sequence[Path] = ()) -> list[str]:
+    """Return what Java is told for a worker: quick to start; right for trials, wrong for measurements."""
+    jars = classpath(kafka_jars(version, "connect"))
+    arguments = [f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", QUICK_FLAG]
+    return [*arguments, "-cp", ":".join([jars, *map(str, plugins)])]
+
+
+def lists_connectors(port: int) -> bool:
+    """Tell whether a worker answers: the list comes from the herder, which answers as a member only."""
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=_PROBE_TIMEOUT_S)
+    try:
+        connection.request("GET", "/connectors")
+        answer = connection.getresponse()
+        return answer.status == http.HTTPStatus.OK and isinstance(json.loads(answer.read()), list)
+    except (OSError, http.client.HTTPException, ValueError):
+        return False
+    finally:
+        connection.close()
+
+
 class ConnectWorker:
     """One worker. ``start`` after ``stop`` or ``kill`` keeps its port, and so its identity in the cluster."""
 
-    def __init__(self, home: Path, java_arguments: Sequence[str]) -> None:
+    def __init__(
+        self, home: Path, java_arguments: Sequence[str], *, port: int | None = None, detached: bool = False
+    ) -> None:
         self.home = home
         self._java_arguments = java_arguments
-        self._reservation = PortReservation()
+        self._detached = detached
+        self._reservation = PortReservation(port or 0)
         self._process: ChildProcess | None = None
 
     def __repr__(self) -> str:
@@ -90,9 +114,14 @@ class ConnectWorker:
         return f"http://{self.worker_id}"
 
     @property
+    def pid(self) -> int | None:
+        """Process id, None before the first start."""
+        return None if self._process is None else self._process.pid
+
+    @property
     def properties_path(self) -> Path:
         """The worker's own configuration; may hold passwords, mode 0600."""
-        return self.home / "connect-distributed.properties"
+        return self.home / PROPERTIES_FILE
 
     @property
     def log_path(self) -> Path:
@@ -124,6 +153,7 @@ class ConnectWorker:
             ],
             name=f"connect worker {self.worker_id}",
             log_path=self.log_path,
+            detached=self._detached,
         )
 
     def await_ready(self, timeout_s: float = START_TIMEOUT_S) -> None:
@@ -133,7 +163,7 @@ class ConnectWorker:
             Retriable: it ended or did not answer in time; the text carries the end of its log.
         """
         deadline = time.monotonic() + timeout_s
-        while not self._lists_connectors():
+        while not lists_connectors(self.port):
             if not self.alive or time.monotonic() >= deadline:
                 raise Retriable(
                     f"connect worker {self.worker_id} did not become ready within {timeout_s:g} s",
@@ -175,18 +205,6 @@ class ConnectWorker:
         """Give the port back; the worker cannot be started again."""
         self._reservation.release()
 
-    def _lists_connectors(self) -> bool:
-        """Tell whether it answers: the list comes from the herder, which answers as a member only."""
-        connection = http.client.HTTPConnection(LOOPBACK, self.port, timeout=_PROBE_TIMEOUT_S)
-        try:
-            connection.request("GET", "/connectors")
-            answer = connection.getresponse()
-            return answer.status == http.HTTPStatus.OK and isinstance(json.loads(answer.read()), list)
-        except (OSError, http.client.HTTPException, ValueError):
-            return False
-        finally:
-            connection.close()
-
 
 class ConnectCluster:
     """Running workers of one group; a context manager that closes them. They die with this process."""
@@ -218,9 +236,7 @@ class ConnectCluster:
             UsageError: no Java, or a version whose jars are not pinned.
             Retriable: the jars could not be fetched, or a worker did not start (with its log's end).
         """
-        jars = classpath(kafka_jars(version, "connect"))
-        java_arguments = [f"-Xmx{heap_mb}m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError", QUICK_FLAG]
-        java_arguments += ["-cp", ":".join([jars, *map(str, plugins)])]
+        java_arguments = worker_java_arguments(version, heap_mb, plugins)
         members = [
             ConnectWorker(home.resolve() / f"worker-{number}", java_arguments)
             for number in range(1, workers + 1)

@@ -4,11 +4,54 @@ from __future__ import annotations
 
 import socket
 import sys
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from onceover.errors import UsageError
 
 LOOPBACK: Final = "127.0.0.1"
+
+
+def configured_port(name: str, environment: Mapping[str, str]) -> int | None:
+    """Return the port that the environment asks for, such as ONCEOVER_EAST_PORT for ``east``.
+
+    Raises:
+        UsageError: it is not a port number.
+    """
+    variable = f"ONCEOVER_{name.upper()}_PORT"
+    text = environment.get(variable)
+    if not text:
+        return None
+    if not (text.isdecimal() and 1 <= int(text) <= 65535):
+        raise UsageError(
+            "not a port",
+            where=variable,
+            expected="a number from 1 to 65535",
+            seen=text,
+            resolve=f"set {variable}",
+        )
+    return int(text)
+
+
+def choose_port(
+    name: str, previous: int | None, environment: Mapping[str, str], note: Callable[[str], object]
+) -> int | None:
+    """Return the port that is asked for, else the last one while it is free, else None: any free one.
+
+    ``note`` is told when the last one is taken.
+
+    Raises:
+        UsageError: what is asked for is not a port number.
+    """
+    configured = configured_port(name, environment)
+    if configured is not None or previous is None:
+        return configured
+    try:
+        PortReservation(previous).release()
+    except UsageError:
+        note(f"port {previous} of {name} is taken by another program: {name} has a new one")
+        return None
+    return previous
 
 
 class PortReservation:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.embed.ports import PortReservation
+from onceover.embed.ports import choose_port
 from onceover.embed.registry import (
     ClusterRecord,
     ProcessIdentity,
@@ -20,7 +20,6 @@ from onceover.embed.registry import (
     terminate,
     write_records,
 )
-from onceover.errors import UsageError
 
 NAMES: Final = ("east", "west")
 
@@ -35,11 +34,15 @@ class ClusterStatus(TypedDict):
     log: str | None
 
 
-def up(home: Path) -> dict[str, ClusterStatus]:
+def _unheard(_text: str) -> None:
+    """Nobody asked to be told."""
+
+
+def up(home: Path, note: Callable[[str], object] = _unheard) -> dict[str, ClusterStatus]:
     """Start the clusters that do not run, detached, with their files under ``home/clusters``.
 
     Ports come from ONCEOVER_EAST_PORT and ONCEOVER_WEST_PORT, otherwise they are those of the last
-    time if still free, otherwise the kernel chooses. Can be run again at any time.
+    time if still free, otherwise the kernel chooses, which ``note`` is told. Can be run again at any time.
 
     Raises:
         UsageError: a configured port is taken or no number; no Java.
@@ -50,7 +53,7 @@ def up(home: Path) -> dict[str, ClusterStatus]:
         missing = [name for name in NAMES if not (name in records and records[name].alive)]
         # What is left of them would hold ports and data directories.
         terminate([identity for name in missing for identity in _processes(home, name, records)])
-        ports = {name: _choose_port(name, records.get(name), os.environ) for name in missing}
+        ports = {name: choose_port(name, _last_port(records, name), os.environ, note) for name in missing}
         for cluster in start_all([_starter(home, name, ports[name]) for name in missing]):
             records[cluster.name] = _record(cluster)
             cluster.release_ports()
@@ -73,36 +76,8 @@ def status(home: Path) -> dict[str, ClusterStatus]:
     return _report(read_records(_register(home)))
 
 
-def configured_port(name: str, environment: Mapping[str, str]) -> int | None:
-    """Return the client port that the environment asks for.
-
-    Raises:
-        UsageError: it is not a port number.
-    """
-    variable = f"ONCEOVER_{name.upper()}_PORT"
-    text = environment.get(variable)
-    if not text:
-        return None
-    if not (text.isdecimal() and 1 <= int(text) <= 65535):
-        raise UsageError(
-            "not a port",
-            where=variable,
-            expected="a number from 1 to 65535",
-            seen=text,
-            resolve=f"set {variable}",
-        )
-    return int(text)
-
-
-def _choose_port(name: str, previous: ClusterRecord | None, environment: Mapping[str, str]) -> int | None:
-    configured = configured_port(name, environment)
-    if configured is not None or previous is None:
-        return configured
-    try:
-        PortReservation(previous.ports[0]).release()
-    except UsageError:
-        return None
-    return previous.ports[0]
+def _last_port(records: Mapping[str, ClusterRecord], name: str) -> int | None:
+    return records[name].ports[0] if name in records else None
 
 
 def _starter(home: Path, name: str, port: int | None) -> Callable[[], KafkaCluster]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from onceover.config.document import substitute
 from onceover.config.faults import Invalid
 from onceover.config.flowfile import Flow
+from onceover.config.home import variables
 from onceover.config.runsettings import RunSettings
 from onceover.engine.deadletter import topic_spec
 from onceover.engine.handling import Handling
@@ -98,7 +98,7 @@ def sample_handling(flow: Flow, run: RunSettings) -> Callable[[TopicPartition, i
 def _arguments(flow: Flow, run: RunSettings) -> dict[str, object]:
     """Return ``handler_args`` with every ``${NAME}`` replaced, in the process that uses them (G10)."""
     try:
-        return dict(substitute(dict(run.handler_args), os.environ))
+        return dict(substitute(dict(run.handler_args), variables()))
     except Invalid as error:
         problem, fix = error.problem, error.fix
     # Outside the handler: an exception's context must not carry text from the environment.

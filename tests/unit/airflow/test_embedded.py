@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import configparser
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from onceover.embed.airflow import stop_detached
+from onceover.embed.airflow import is_healthy
 from onceover.embed.airflow_config import AirflowSecrets, render_config
 from onceover.embed.airflow_rest import AirflowRest
+from onceover.embed.upairflow import down, status
 
 
 def rendered(home: Path, secret: AirflowSecrets) -> configparser.ConfigParser:
@@ -63,6 +65,45 @@ def test_secrets_are_random_and_not_shown() -> None:
 
 def test_stopping_what_does_not_run_stops_nothing(tmp_path: Path) -> None:
     """Neither a home that was never started nor one whose processes are gone."""
-    assert stop_detached(tmp_path) is False
-    (tmp_path / "onceover.json").write_text('{"mark": "nobody-carries-this", "components": [1]}')
-    assert stop_detached(tmp_path) is False
+    assert down(tmp_path) is False
+    (tmp_path / "onceover.json").write_text('{"mark": "nobody-carries-this", "processes": {"scheduler": 1}}')
+    assert down(tmp_path) is False
+
+
+def test_health_is_a_sign_of_life_after_the_start() -> None:
+    """Airflow calls a killed component healthy for half a minute; one that nobody started does not count."""
+    now = datetime.now(UTC)
+
+    def health(scheduler: datetime | None, *, database: str = "healthy") -> dict[str, object]:
+        beat = None if scheduler is None else scheduler.isoformat()
+        return {
+            "metadatabase": {"status": database},
+            "scheduler": {"status": "healthy", "latest_scheduler_heartbeat": beat},
+            "triggerer": {"status": None, "latest_triggerer_heartbeat": None},
+        }
+
+    components = ["api-server", "scheduler"]
+    assert is_healthy(health(now), components, now)
+    assert not is_healthy(health(now - timedelta(seconds=1)), components, now)
+    assert not is_healthy(health(None), components, now)
+    assert not is_healthy(health(now, database="unhealthy"), components, now)
+    assert not is_healthy(health(now), [*components, "triggerer"], now)
+    assert not is_healthy(None, components, now)
+
+
+def test_airflow_that_never_was_has_no_status(tmp_path: Path) -> None:
+    """One that was has its address and the file of its password, never the password."""
+    assert status(tmp_path) is None
+    secret = AirflowSecrets.generate()
+    text = render_config(tmp_path, dags=tmp_path, plugins=tmp_path, port=1, secret=secret)
+    (tmp_path / "airflow.cfg").write_text(text)
+    (tmp_path / "passwords.json").write_text('{"admin": "hidden"}')
+    found = status(tmp_path)
+    assert found == {
+        "alive": False,
+        "healthy": False,
+        "url": "http://127.0.0.1:1",
+        "username": "admin",
+        "password_file": str(tmp_path / "passwords.json"),
+        "missing": [],
+    }

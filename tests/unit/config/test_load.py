@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from onceover.config.load import find_flow_files, flows_dir, load_flow, onceover_home, run_dir
+from onceover.config.document import EMBEDDED_VARIABLES, substitute
+from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environment, variables
+from onceover.config.load import find_flow_files, flows_dir, load_flow, run_dir
 from onceover.config.values import Rpo
 from onceover.errors import UsageError
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
@@ -133,7 +135,44 @@ def test_the_shipped_flow_is_in_order() -> None:
     assert flow.path.parent == flows_dir({})
 
 
-def test_homes_are_absolute(tmp_path: Path) -> None:
-    """Workers run in other directories than the driver."""
-    assert onceover_home({}) == Path.cwd() / "var"
+def test_homes_do_not_depend_on_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers run in other directories than the driver, and people in several shells."""
+    monkeypatch.chdir(tmp_path)
+    assert onceover_home({}) == Path(__file__).parents[3] / "var"
+    assert onceover_home({"ONCEOVER_HOME": "here"}) == tmp_path / "here"
     assert run_dir("orders-dr", {"ONCEOVER_HOME": str(tmp_path)}) == tmp_path / "orders-dr"
+
+
+@pytest.fixture
+def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file that `clusters up` leaves, in a process that has none of its variables."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path))
+    for name in EMBEDDED_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    path = tmp_path / ENVIRONMENT_FILE
+    path.write_text(render_environment({"ONCEOVER_EAST": "h:1", "ONCEOVER_WEST": "h:2"}))
+    return path
+
+
+def test_embedded_clusters_are_found_from_any_shell(embedded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file says what the environment does not; what is set there wins."""
+    client = load_flow("flights-dr").target.client
+    assert client is not None
+    assert substitute(client, variables()) == {"bootstrap.servers": "h:2"}
+    monkeypatch.setenv("ONCEOVER_WEST", "mine:9")
+    assert substitute(client, variables()) == {"bootstrap.servers": "mine:9"}
+    assert "ONCEOVER_EAST" not in variables({})
+    embedded.unlink()
+    with pytest.raises(UsageError, match=r"ONCEOVER_EAST is not set; .*make up.*export ONCEOVER_EAST="):
+        load_flow("flights-dr")
+
+
+def test_unreadable_variables_are_an_error_that_shows_nothing_of_them(embedded: Path) -> None:
+    """Going on without them would only say that they are not set."""
+    embedded.write_bytes(b"ONCEOVER_EAST=secret\xff")
+    with pytest.raises(UsageError, match="cannot be read") as caught:
+        load_flow("flights-dr")
+    assert caught.value.where == str(embedded)
+    assert "secret" not in repr(caught.value.as_dict())

@@ -12,9 +12,8 @@ from onceover.embed import java as java_module
 from onceover.embed.java import find_java, parse_version
 from onceover.embed.kafka import new_cluster_id
 from onceover.embed.mirrormaker import render_mm2_properties
-from onceover.embed.ports import LOOPBACK, PortReservation
+from onceover.embed.ports import LOOPBACK, PortReservation, choose_port, configured_port
 from onceover.embed.security import Mechanism, Security, make_certificates
-from onceover.embed.up import configured_port
 from onceover.errors import UsageError
 
 
@@ -52,6 +51,21 @@ def test_port_in_use_is_refused_by_name() -> None:
 def test_configured_port_is_read(text: str, expected: int | None) -> None:
     """Empty means not configured."""
     assert configured_port("east", {"ONCEOVER_EAST_PORT": text}) == expected
+
+
+def test_last_port_is_taken_again_unless_somebody_else_has_it() -> None:
+    """Then any free one is, which is said; a configured one wins over both."""
+    notes: list[str] = []
+    held = PortReservation()
+    last = held.port
+    held.release()
+    assert choose_port("airflow", last, {}, notes.append) == last
+    assert notes == []
+    with listener(last):
+        assert choose_port("airflow", last, {}, notes.append) is None
+    assert notes == [f"port {last} of airflow is taken by another program: airflow has a new one"]
+    assert choose_port("airflow", last, {"ONCEOVER_AIRFLOW_PORT": "7"}, notes.append) == 7
+    assert choose_port("airflow", None, {}, notes.append) is None
 
 
 @pytest.mark.parametrize("text", ["0", "65536", "-1", "kafka", "1.5"])

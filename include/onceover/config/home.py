@@ -1,0 +1,67 @@
+"""Where Onceover keeps files on this machine, and the variables that configuration files read.
+
+Invariant: neither depends on the directory in which a command is typed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import ChainMap
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import onceover
+from onceover.errors import UsageError
+
+HOME_VARIABLE: Final = "ONCEOVER_HOME"
+ENVIRONMENT_FILE: Final = "environment"
+
+
+def onceover_home(environ: Mapping[str, str] | None = None) -> Path:
+    """Return ``ONCEOVER_HOME``, absolute; by default the project's ``var``, else the user's ``.onceover``."""
+    environment = os.environ if environ is None else environ
+    named = environment.get(HOME_VARIABLE)
+    if named:
+        return Path(named).absolute()
+    project = Path(onceover.__file__).parents[2]
+    # Installed as a package there is no project around it.
+    return project / "var" if (project / "pyproject.toml").is_file() else Path.home() / ".onceover"
+
+
+def variables(environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """Return what ``${NAME}`` and names of directories read.
+
+    That is ``environ`` where it is given. Otherwise it is the process's environment and, for what is not set
+    there, the file that ``onceover clusters up`` leaves in ``ONCEOVER_HOME``: so the embedded clusters are
+    found from any shell.
+
+    Raises:
+        UsageError: the file is there and cannot be read.
+    """
+    if environ is not None:
+        return environ
+    return ChainMap(dict(os.environ), _read(onceover_home() / ENVIRONMENT_FILE))
+
+
+def render_environment(values: Mapping[str, str]) -> str:
+    """Return the file's text: a line ``NAME=VALUE`` for each variable."""
+    return "".join(f"{name}={value}\n" for name, value in values.items())
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError) as error:
+        # The text may be anybody's: it is not repeated.
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise UsageError(
+            "the variables of the embedded clusters cannot be read",
+            where=str(path),
+            seen=reason,
+            resolve="remove the file, then start the clusters again: onceover clusters up",
+        ) from None
+    pairs = (line.partition("=") for line in text.splitlines())
+    return {name: value for name, separator, value in pairs if separator}

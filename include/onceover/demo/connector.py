@@ -1,0 +1,63 @@
+"""The demo's connector: Kafka's own file source, which copies a file of airports to ``flights.airports``.
+
+Its offsets are in the topic that all connectors share, which is where a migration begins.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import httpx
+
+from onceover.demo.flights import data_directory
+from onceover.errors import Retriable
+
+CONNECTOR: Final = "airports"
+TOPIC: Final = "flights.airports"
+_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.3
+
+
+def create_connector(url: str, folder: Path) -> None:
+    """Create the connector with its file in ``folder``; one that is there is left as it is.
+
+    Raises:
+        UsageError: the demo's data are not installed.
+        Retriable: the worker refused or did not answer.
+    """
+    file = folder / "airports.csv"
+    if not file.exists():
+        shutil.copyfile(data_directory() / "airports.csv", file)
+    settings = {
+        "connector.class": "org.apache.kafka.connect.file.FileStreamSourceConnector",
+        "file": str(file),
+        "topic": TOPIC,
+        "exactly.once.support": "required",
+        "topic.creation.default.partitions": "1",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.retention.ms": "-1",
+    }
+    try:
+        with httpx.Client(base_url=url, timeout=_TIMEOUT_S) as client:
+            _create(client, {"name": CONNECTOR, "config": settings})
+    except httpx.HTTPStatusError as error:
+        raise Retriable(
+            f"connector {CONNECTOR} could not be created", where=url, seen=error.response.text
+        ) from error
+    except httpx.HTTPError as error:
+        raise Retriable("Kafka Connect does not answer", where=url, seen=str(error)) from error
+
+
+def _create(client: httpx.Client, body: Mapping[str, object]) -> None:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while CONNECTOR not in client.get("/connectors").raise_for_status().json():
+        answer = client.post("/connectors", json=body)
+        # A conflict is a rebalance, or a worker that has just come back and lists its connectors in a moment.
+        if answer.status_code != httpx.codes.CONFLICT or time.monotonic() >= deadline:
+            answer.raise_for_status()
+            return
+        time.sleep(_POLL_S)

@@ -1,0 +1,129 @@
+"""Everything of the demo that keeps running on this machine: clusters, Kafka Connect, Airflow, the feed.
+
+Invariant: ``up`` starts what is missing and leaves alone what runs, so it can be run again at any time, also
+after a kill of anything; after ``down`` no process and no port of it is left, and the data are kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import onceover
+from onceover.config.home import ENVIRONMENT_FILE, HOME_VARIABLE, render_environment
+from onceover.demo import feeding
+from onceover.demo.connector import create_connector
+from onceover.demo.feeding import FeedStatus
+from onceover.embed import up as clusters
+from onceover.embed import upairflow, upconnect
+from onceover.embed.airflow import AirflowHome
+from onceover.embed.java import ensure_java
+from onceover.embed.security import write_private
+from onceover.embed.up import ClusterStatus
+from onceover.embed.upairflow import AirflowStatus
+from onceover.embed.upconnect import ConnectStatus
+from onceover.errors import Retriable
+
+Say = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True)
+class MachineStatus:
+    """What runs and where; None for what was never started."""
+
+    clusters: dict[str, ClusterStatus]
+    connect: ConnectStatus | None
+    airflow: AirflowStatus | None
+    feed: FeedStatus | None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables that the shipped flow and Connect files read."""
+        found = {f"ONCEOVER_{name.upper()}": c["bootstrap"] for name, c in self.clusters.items()}
+        found["ONCEOVER_CONNECT_REST"] = self.connect["url"] if self.connect else None
+        return {name: value for name, value in found.items() if value}
+
+    def document(self) -> dict[str, Any]:
+        """Return it for ``--json``."""
+        return {**asdict(self), **self.environment}
+
+
+def up(home: Path, *, airflow: bool, feed: bool, say: Say, note: Say) -> MachineStatus:
+    """Start what is missing of the clusters and Connect, and of Airflow and the feed when asked for.
+
+    ``say`` is told what happens, ``note`` what a person should know afterwards.
+
+    Raises:
+        UsageError: no Java, no data, or a configured port is taken.
+        Retriable: a part did not start; what runs by then goes on running.
+    """
+    up_clusters(home, say, note)
+    if airflow:
+        say("starting Airflow, half a minute")
+        up_airflow(home, note)
+    finish_connect(home)
+    if feed:
+        say("feeding the first flights")
+        feeding.up(home, _east(home))
+    return status(home)
+
+
+def up_clusters(home: Path, say: Say, note: Say) -> MachineStatus:
+    """Start the clusters, and Connect without waiting for it; every shell finds them from then on."""
+    ensure_java()
+    say("starting the clusters east and west, and Kafka Connect")
+    clusters.up(home, note)
+    upconnect.launch(home, _east(home), note)
+    found = status(home)
+    write_private(home / ENVIRONMENT_FILE, render_environment(found.environment).encode())
+    return found
+
+
+def finish_connect(home: Path) -> None:
+    """Wait for Connect, and give it the demo's connector."""
+    upconnect.await_ready(home)
+    connect = upconnect.status(home)
+    if connect is not None:
+        create_connector(connect["url"], Path(connect["log"]).parent)
+
+
+def up_airflow(home: Path, note: Say) -> AirflowHome:
+    """Start Airflow with the project's DAGs, or what is missing of it."""
+    project = Path(onceover.__file__).parents[2]
+    # The clusters' addresses are not among them: tasks read the file, which is always up to date.
+    environ = {HOME_VARIABLE: str(home.absolute()), "JAVA_HOME": str(ensure_java().home)}
+    return upairflow.up(
+        home / "airflow", dags=project / "dags", plugins=project / "plugins", environ=environ, note=note
+    )
+
+
+def down(home: Path, say: Say) -> dict[str, bool]:
+    """Stop everything and keep the data; return what ran."""
+    (home / ENVIRONMENT_FILE).unlink(missing_ok=True)
+    ran = {"feed": feeding.down(home)}
+    say("stopping Airflow and what it runs")
+    ran["airflow"] = upairflow.down(home / "airflow")
+    say("stopping Kafka Connect and the clusters")
+    ran["connect"] = upconnect.down(home)
+    before = clusters.status(home)
+    clusters.down(home)
+    return ran | {name: status["alive"] for name, status in before.items()}
+
+
+def status(home: Path) -> MachineStatus:
+    """Return what runs. Changes nothing."""
+    return MachineStatus(
+        clusters=clusters.status(home),
+        connect=upconnect.status(home),
+        airflow=upairflow.status(home / "airflow"),
+        feed=feeding.status(home),
+    )
+
+
+def _east(home: Path) -> str:
+    bootstrap = clusters.status(home)["east"]["bootstrap"]
+    if bootstrap is None:
+        raise Retriable("cluster east was started but has no address", where=str(home))
+    return bootstrap

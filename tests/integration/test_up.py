@@ -1,0 +1,234 @@
+"""What `make up` starts: the README's commands work in any shell, and nothing of it gets lost or stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from onceover.config.load import load_flow
+from onceover.demo import machine as machine_module
+from onceover.demo.feeding import FIRST_RECORDS, GROUP
+from onceover.demo.flights import TOPICS
+from onceover.demo.machine import MachineStatus
+from onceover.embed.ports import PortReservation
+from tests.support.leftovers import SESSION_VARIABLE
+from tests.support.wait import wait_until
+
+PROJECT: Final = Path(__file__).parents[2]
+PROGRAM: Final = PROJECT / ".venv" / "bin" / "onceover"
+TIMEOUT_S: Final = 200.0
+# What a newcomer sees of each command of the README, in its order.
+EXPECTED: Final = {
+    "flow check": r"flights-dr: in order",
+    "topics plan": r"create topic flights\.airports",
+    "replicate": r"flights-dr: 1459 records in",
+    "status": r"flights\.airports:0 +\d+ caught_up",
+    "groups apply": r"nothing to do",
+    "translate": r"flights\.airports:0 offset 812 -> flights\.airports:0 offset 8\d\d",
+    "audit": r"^PASS: 1,459 records",
+    "partition skip-to": r"repeats \d+ offsets\n(.*\n)*nothing was changed; add --apply",
+    "stop": r"flights-dr was not running",
+    "connectors plan": r"copy offsets connect-offsets -> connect-offsets-airports: - -> 1 ",
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A person at this machine, in a shell that has just been opened."""
+
+    home: Path
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """PATH and HOME, and what keeps the test from the developer's own clusters."""
+        bin_directory = str(PROGRAM.parent)
+        path = os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if p != bin_directory)
+        return {
+            "PATH": path,
+            "HOME": os.environ["HOME"],
+            "ONCEOVER_HOME": str(self.home),
+            SESSION_VARIABLE: os.environ[SESSION_VARIABLE],
+        }
+
+    def type(self, line: str, cwd: Path = PROJECT) -> subprocess.CompletedProcess[str]:
+        """Type a line; output and errors come together, as on a screen."""
+        return subprocess.run(
+            ["bash", "-c", line],
+            cwd=cwd,
+            env=self.environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+
+    def ask(self, arguments: str) -> dict[str, Any]:
+        """Return the JSON document of a command that succeeds."""
+        done = self.type(f"{PROGRAM} {arguments} --json")
+        assert done.returncode == 0, done.stdout
+        document: dict[str, Any] = json.loads(done.stdout)
+        return document
+
+    def up(self, *options: str) -> MachineStatus:
+        """Start what is missing; fail when a person is told that a port is another one."""
+        assert self.ask(f"clusters up {' '.join(options)}")["notes"] == []
+        return self.status()
+
+    def status(self) -> MachineStatus:
+        """Return what runs."""
+        return machine_module.status(self.home)
+
+    def fed(self) -> int:
+        """Return how many flights are fed."""
+        feed = self.status().feed
+        return feed.fed if feed else 0
+
+    @property
+    def east(self) -> AdminClient:
+        """A client of the source."""
+        return AdminClient({"bootstrap.servers": str(self.status().clusters["east"]["bootstrap"])})
+
+
+@pytest.fixture(scope="module")
+def machine(session_home: Path) -> Iterator[Machine]:
+    """A machine on which `clusters up` was typed."""
+    machine = Machine(session_home / "up")
+    try:
+        machine.up()
+        yield machine
+    finally:
+        machine.ask("clusters down")
+
+
+def readme_commands() -> list[str]:
+    """Return the lines that README.md tells people to type, without their comments."""
+    section = (PROJECT / "README.md").read_text().partition("\n## Use it\n")[2]
+    block = section.partition("```\n")[2].partition("```")[0]
+    return [line.partition("#")[0].strip() for line in block.splitlines()]
+
+
+# Two Spark jobs and nine commands, beside whatever else the machine is doing.
+@pytest.mark.timeout(600)
+def test_every_command_of_the_readme_works_as_written(machine: Machine, tmp_path: Path) -> None:
+    """In a fresh shell, in the README's order; the first ones also from another directory."""
+    lines = readme_commands()
+    names = [line.removeprefix(".venv/bin/onceover ") for line in lines]
+    commands = [next((name for name in EXPECTED if line.startswith(name)), line) for line in names]
+    assert commands == list(EXPECTED)
+    for command, line in zip(commands, lines, strict=True):
+        done = machine.type(line)
+        assert done.returncode == 0, f"{line}\n{done.stdout}"
+        assert re.search(EXPECTED[command], done.stdout, re.MULTILINE), f"{line}\n{done.stdout}"
+    elsewhere = machine.type(f"{PROJECT}/{lines[0]}", cwd=tmp_path)
+    assert (elsewhere.returncode, list(tmp_path.iterdir())) == (0, [])
+
+
+def test_what_was_killed_comes_back_where_it_was(machine: Machine) -> None:
+    """kill -9 of a broker and of Connect: the next `up` starts these, on their ports, and keeps the rest."""
+    before = machine.status()
+    assert before.connect is not None
+    for pid in (*before.clusters["east"]["pids"], before.connect["pid"]):
+        psutil.Process(pid).kill()
+
+    killed = machine.type(f"{PROGRAM} clusters status").stdout
+    back = machine.up()
+    again = machine.up()
+
+    assert re.search(r"^east +down\nwest +up, .*\nconnect +down$", killed, re.MULTILINE)
+    assert back.clusters["west"] == before.clusters["west"]
+    assert ports_of(back) == ports_of(before)
+    assert back.connect is not None
+    assert (back.clusters["east"]["alive"], back.connect["alive"]) == (True, True)
+    assert again == back
+    assert [c["name"] for c in machine.ask("connectors list flights")["connectors"]] == ["airports"]
+
+
+def test_flights_flow_when_asked_for(machine: Machine) -> None:
+    """The first part at once, then more; kept for ever, in topics that the flow takes in, with a group."""
+    without = machine.status().feed
+    screen = machine.type(f"{PROGRAM} clusters up --feed").stdout
+    fed = machine.fed()
+
+    assert without is None
+    assert re.search(r"^feed +running, 4\d,\d{3} of 336,776 flights", screen, re.MULTILINE), screen
+    assert fed >= FIRST_RECORDS
+    wait_until(lambda: machine.fed() > fed, TIMEOUT_S, "more flights")
+    names, admin = {topic.name for topic in TOPICS}, machine.east
+    assert names <= set(admin.list_topics(timeout=30).topics)
+    configs = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
+    assert {future.result(30)["retention.ms"].value for future in configs.values()} == {"-1"}
+    assert GROUP in {group.group_id for group in admin.list_consumer_groups().result(30).valid}
+    flow = load_flow("flights-dr", environ=machine.status().environment)
+    assert all(flow.topics.selects(name) for name in names)
+
+
+def test_down_leaves_nothing_but_the_data_and_ctrl_c_breaks_nothing(machine: Machine) -> None:
+    """No process, port or variable is left; an interrupted `up` is gone on with; ports and data are kept."""
+    before = machine.up("--feed")
+
+    stopped = machine.ask("clusters down")["stopped"]
+
+    assert stopped == ["feed", "connect", "east", "west"]
+    assert own_processes(machine.home) == []
+    for port in ports_of(before):
+        PortReservation(port).release()
+    unset = machine.type(f"{PROGRAM} flow check flights-dr")
+    assert unset.returncode == 2
+    assert "make up" in unset.stdout
+    feed = machine.status().feed
+    assert feed is not None
+    assert feed.state == "stopped"
+
+    interrupted = interrupt_up(machine)
+    again = machine.up()
+
+    assert "make down" in interrupted
+    assert ports_of(again) == ports_of(before)
+    assert "flights.jfk" in machine.east.list_topics(timeout=30).topics
+
+
+def interrupt_up(machine: Machine) -> str:
+    """Type `clusters up`, press Ctrl-C when a broker is starting, and return what is on the screen."""
+    terminal, inner = os.openpty()
+    with subprocess.Popen(
+        [str(PROGRAM), "clusters", "up"],
+        cwd=PROJECT,
+        env=machine.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=inner,
+        stderr=inner,
+        start_new_session=True,
+    ) as up:
+        os.close(inner)
+        wait_until(lambda: own_processes(machine.home), TIMEOUT_S, "a broker starts")
+        up.send_signal(signal.SIGINT)
+        assert up.wait(TIMEOUT_S) == 130
+    screen = os.read(terminal, 100_000).decode()
+    os.close(terminal)
+    return screen
+
+
+def ports_of(status: MachineStatus) -> list[int]:
+    """Return the ports that clients use."""
+    return [int(address.rpartition(":")[2]) for address in status.environment.values()]
+
+
+def own_processes(home: Path) -> list[int]:
+    """Return the processes with a path below ``home`` on their command lines."""
+    return [
+        process.pid
+        for process in psutil.process_iter(["cmdline"])
+        if any(f"{home}/" in argument for argument in process.info["cmdline"] or ())
+    ]

@@ -1,0 +1,46 @@
+"""Commands in texts are shown as they can be typed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onceover.cli.typed import as_typed, typed_program
+
+COMMANDS = ["stop", "clusters"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("stop with: onceover clusters down", "stop with: X clusters down"),
+        ("run `onceover stop flights-dr`", "run `X stop flights-dr`"),
+        ("onceover stop f, onceover stop g", "X stop f, X stop g"),
+        # Near misses: none of these is a command of ours.
+        ("group onceover.flights-dr stop", "group onceover.flights-dr stop"),
+        ("/opt/onceover stop", "/opt/onceover stop"),
+        ("groups named onceover are excluded", "groups named onceover are excluded"),
+        ("onceover stopped", "onceover stopped"),
+    ],
+)
+def test_commands_are_shown_as_they_can_be_typed(text: str, expected: str) -> None:
+    """And nothing else of a text is changed."""
+    assert as_typed(text, COMMANDS, "X") == expected
+
+
+def test_program_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name when it is on PATH, relative below the working directory, absolute elsewhere."""
+    program, elsewhere = tmp_path / ".venv" / "bin" / "onceover", tmp_path / "elsewhere"
+    for directory in (program.parent, elsewhere):
+        directory.mkdir(parents=True)
+    for file in (program, elsewhere / "onceover"):
+        file.write_text("#!/bin/sh\n")
+        file.chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    assert typed_program(str(program), str(program.parent)) == "onceover"
+    # Another program of that name is what the shell would run.
+    assert typed_program(".venv/bin/onceover", str(elsewhere)) == ".venv/bin/onceover"
+    monkeypatch.chdir(elsewhere)
+    assert typed_program("../.venv/bin/onceover", None) == str(program)
+    assert typed_program("/usr/bin/pytest", None) == "onceover"
