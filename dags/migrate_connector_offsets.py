@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG, AssetAlias, TriggerRule, task
 
 from onceover_airflow import connectors, forms
-from onceover_airflow.errors import retry_interrupted
+from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
 ### Migrate connector offsets

@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import DAG, AssetAlias, TriggerRule, task
 
 from onceover_airflow import flows, forms, groups
-from onceover_airflow.errors import retry_interrupted
+from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
 ### Sync group offsets
@@ -40,7 +40,7 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], *, until: str, ap
         doc_md=DOC,
         params={"flow": forms.flow_param(names), **forms.group_params(until=until, approve=approve)},
     ):
-        retried = retry_interrupted()
+        retried = retry_interrupted(patient=kind["schedule"] is not None)
         name = forms.value("flow")
         plan = task(task_id=groups.PLAN_TASK, multiple_outputs=False, **retried)(groups.plan_groups)
         confirm = groups.ApproveMovesOperator(task_id="approve_moves", flow=name, **retried)

@@ -6,7 +6,7 @@ from airflow.sdk import DAG, AssetAlias, TriggerRule, task
 
 from onceover_airflow import flows, forms, topics
 from onceover_airflow.approval import ApprovePlanOperator
-from onceover_airflow.errors import retry_interrupted
+from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
 ### Sync topics

@@ -9,10 +9,19 @@ import os
 def configure(level: str | None = None) -> None:
     """Set the root logger up once; ``ONCEOVER_LOG`` names another level."""
     logging.basicConfig(
-        level=(level or os.environ.get("ONCEOVER_LOG", "INFO")).upper(),
+        level=level.upper() if level else _level(),
         format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
     )
     quiet_libraries()
+
+
+def is_verbose() -> bool:
+    """Tell whether ``ONCEOVER_LOG`` asks for everything."""
+    return _level() == "DEBUG"
+
+
+def _level() -> str:
+    return os.environ.get("ONCEOVER_LOG", "INFO").upper()
 
 
 def quiet_libraries() -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from airflow.sdk import Param
 
 from onceover_airflow.flows import CAUGHT_UP, CONTINUOUS, FOREVER
+from onceover_airflow.retrying import limits, told
 
 RUN_LENGTH_PATTERN: Final = r"^(caught-up|forever|[1-9][0-9]*(ms|s|m|h|d))$"
 GROUPS_UNTIL_PATTERN: Final = r"^(once|[1-9][0-9]*(ms|s|m|h|d))$"
@@ -43,12 +44,13 @@ def on_schedule(flow: str, schedule: str) -> dict[str, Any]:
         "max_active_runs": 1,
         "tags": [TAG, flow],
         "start_date": _BEGINNING if schedule == CONTINUOUS else None,
+        **limits(schedule),
         **_common(),
     }
 
 
 def _common() -> dict[str, Any]:
-    return {"catchup": False, "is_paused_upon_creation": False, "default_args": {"owner": OWNER}}
+    return {"catchup": False, "is_paused_upon_creation": False, "default_args": {"owner": OWNER, **told()}}
 
 
 def value(field: str) -> str:

@@ -6,10 +6,11 @@ its exit code is always known to the caller.
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
@@ -22,9 +23,12 @@ from airflow.sdk.exceptions import AirflowException
 from onceover.embed.processes import guarded_argv
 from onceover.spark.locate import spark_submit
 from onceover.spark.submit import SparkJob
+from onceover_airflow.loglevels import levelled
 
 # Enough of the driver's last words to explain a job that never came up.
 TAIL_LINES: Final = 15
+# As the driver logs it.
+UI_LINE: Final = re.compile(r"Spark UI: (https?://\S+)")
 
 
 def with_own_report(job: SparkJob) -> SparkJob:
@@ -38,10 +42,21 @@ def with_own_report(job: SparkJob) -> SparkJob:
 
 
 class SparkJobHook(SparkSubmitHook):
-    """Runs one :class:`SparkJob` in client mode and tells how it ended."""
+    """Runs one :class:`SparkJob` in client mode and tells how it ended.
 
-    def __init__(self, job: SparkJob, *, name: str, environment: Mapping[str, str]) -> None:
+    :param on_ui: is told the address of the job's Spark UI, once it is there
+    """
+
+    def __init__(
+        self,
+        job: SparkJob,
+        *,
+        name: str,
+        environment: Mapping[str, str],
+        on_ui: Callable[[str], None] | None = None,
+    ) -> None:
         self._job = job
+        self._on_ui = on_ui
         submit = spark_submit()
         super().__init__(
             conf=dict(job.conf),
@@ -76,9 +91,22 @@ class SparkJobHook(SparkSubmitHook):
         return guarded_argv(super()._build_spark_submit_command(application), signal.SIGTERM)
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        """Log every line of the job at its own level, and keep the last ones.
+
+        Instead of the provider's, which logs all as INFO, and looks for the ids of jobs in cluster mode:
+        ours run in client mode. Without the time: the task's log stamps each line anew.
+        """
         # Airflow masks the task's log, but not the copy of it that LocalExecutor writes to the
         # scheduler's own output (seen with 3.3.2).
-        super()._process_spark_submit_log(str(redact(line)) for line in itr)
+        for level, line in levelled(str(redact(raw)).rstrip() for raw in itr):
+            self._last_submit_log_lines.append(line)
+            self._look_for_ui(line)
+            self.log.log(level, "%s", line)
+
+    def _look_for_ui(self, line: str) -> None:
+        match = UI_LINE.search(line)
+        if match and self._on_ui is not None:
+            self._on_ui(match.group(1))
 
     def run(self) -> int:
         """Run the job to its end and return spark-submit's exit code, negative for a signal.

@@ -8,31 +8,29 @@ newer generation fences (DESIGN 5).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import ExceptionRetryPolicy, RetryAction, RetryRule
+from airflow.sdk import BaseOperatorLink
 from airflow.sdk.exceptions import AirflowFailException
 
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.retrying import retry_interrupted
 from onceover_airflow.verdict import Next, Verdict, count_report, judge, judge_scope, read_report
 
 if TYPE_CHECKING:
-    from airflow.sdk import Context
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.types import TaskInstanceKey
 
     from onceover.config.flowfile import Flow
     from onceover.spark.submit import SparkJob
     from onceover_airflow.hooks import SparkJobHook
 
-# An unreachable cluster costs one try per ~15 s (5 s of waiting, a start of Spark): half a day of outage
-# before a person has to start the flow again. Nothing else is retried, so a high number costs nothing.
-RETRIES: Final = 3000
-RETRY_DELAY: Final = timedelta(seconds=5)
 # Airflow kills a task's process 5 s after it told it to end. A lane finishes its transaction within half a
 # second, Spark needs the remaining time.
 STOP_BUDGET_S: Final = 4.0
+SPARK_UI_KEY: Final = "_link_spark_ui"
 
 
 class FlowJobOperator(SparkSubmitOperator):
@@ -47,12 +45,7 @@ class FlowJobOperator(SparkSubmitOperator):
     ui_color = "#e8f0fe"
 
     def __init__(self, *, flow: str, master: str = "", **kwargs: Any) -> None:
-        kwargs.setdefault("retries", RETRIES)
-        kwargs.setdefault("retry_delay", RETRY_DELAY)
-        kwargs["retry_policy"] = ExceptionRetryPolicy(
-            rules=[RetryRule(exception=JobInterrupted, action=RetryAction.RETRY)], default=RetryAction.FAIL
-        )
-        super().__init__(**kwargs)
+        super().__init__(**{**retry_interrupted(patient=True), **kwargs})
         self.flow = flow
         self.master = master
         self._job_hook: SparkJobHook | None = None
@@ -79,6 +72,7 @@ class FlowJobOperator(SparkSubmitOperator):
         """
         # Spark's and Kafka's libraries are not for the process that parses DAG files.
         from onceover.config.load import load_flow
+        from onceover.spark.master import reach
         from onceover_airflow.connections import connection_environment
         from onceover_airflow.hooks import SparkJobHook, with_own_report
 
@@ -86,9 +80,17 @@ class FlowJobOperator(SparkSubmitOperator):
             loaded = load_flow(self.flow)
             variables = connection_environment(loaded)
             job = with_own_report(self.job(loaded))
+            reach(job.master)
+        except Retriable as error:
+            raise JobInterrupted(str(error)) from error
         except OnceoverError as error:
             raise AirflowFailException(str(error)) from error
-        self._job_hook = hook = SparkJobHook(job, name=f"onceover {loaded.flow}", environment=variables)
+        self._job_hook = hook = SparkJobHook(
+            job,
+            name=f"onceover {loaded.flow}",
+            environment=variables,
+            on_ui=lambda url: show_ui(context, url),
+        )
         returncode = None if self._killed else hook.run()
         if returncode is None or self._killed:
             raise JobInterrupted(f"flow {self.flow}: the task was told to end while the job ran")
@@ -96,7 +98,7 @@ class FlowJobOperator(SparkSubmitOperator):
         job.report.unlink(missing_ok=True)
         verdict = self.judged(judge(returncode, report, log_tail=hook.tail), report, context)
         if verdict.next is Next.RETRY:
-            raise JobInterrupted(f"flow {self.flow}: {verdict.message}")
+            raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed)
         if verdict.next is Next.FAIL or report is None:
             raise AirflowFailException(f"flow {self.flow}: {verdict.message}")
         return self.result(report)
@@ -118,6 +120,24 @@ class FlowJobOperator(SparkSubmitOperator):
         hook.on_kill()
 
 
+class SparkUiLink(BaseOperatorLink):
+    """A button that leads to the job's Spark UI while it runs: it ends with the job."""
+
+    name = "Spark UI"
+    xcom_key = SPARK_UI_KEY
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return no address: Airflow asks when the task has ended, and so has the UI."""
+        return ""
+
+
+def show_ui(context: Context, url: str) -> None:
+    """Give the button its address."""
+    task_instance = context.get("ti")
+    if task_instance is not None:
+        task_instance.xcom_push(key=SPARK_UI_KEY, value=url)
+
+
 class ReplicateOperator(FlowJobOperator):
     """Copy a flow's topics.
 
@@ -127,6 +147,7 @@ class ReplicateOperator(FlowJobOperator):
     """
 
     template_fields: Sequence[str] = ("flow", "until", "master")
+    operator_extra_links = (SparkUiLink(),)
 
     def __init__(self, *, flow: str, until: str, master: str = "", **kwargs: Any) -> None:
         super().__init__(flow=flow, master=master, **kwargs)

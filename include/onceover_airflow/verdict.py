@@ -2,10 +2,6 @@
 
 Invariant: a task is retried only when running it again can help by itself, that is after exit code 5
 and after a killed process. Every other failure needs a person, who is told so at once.
-
-How spark-submit reports a killed job in client mode (PySpark 4.2.0, tried): Python driver killed
-with SIGKILL 137, with SIGTERM 143; JVM killed with SIGKILL -9 (a signal, as subprocess tells it), with
-SIGTERM 143; a job that never came up (bad option, no Java) 1.
 """
 
 from __future__ import annotations
@@ -17,10 +13,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
+from onceover.spark.outcome import killed_by
+
 EXIT_DONE: Final = 0
 EXIT_TEMPORARY: Final = 5
-# A shell, and the JVM for its child, reports "ended by signal N" as 128 + N.
-SIGNAL_BASE: Final = 128
 MEANING: Final = {
     1: "the job failed",
     2: "bad usage or configuration, nothing was changed",
@@ -42,10 +38,11 @@ class Next(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision and the text a person reads."""
+    """The decision and the text a person reads; ``killed`` when a signal ended the job without a word."""
 
     next: Next
     message: str
+    killed: bool = False
 
 
 def judge(returncode: int, report: Mapping[str, Any] | None, *, log_tail: str = "") -> Verdict:
@@ -83,13 +80,15 @@ def judge_scope(verdict: Verdict, report: Mapping[str, Any] | None) -> Verdict:
 
 def killed(returncode: int) -> bool:
     """Tell whether spark-submit, its JVM or the Python driver was ended by a signal."""
-    return returncode < 0 or returncode > SIGNAL_BASE
+    return killed_by(returncode) is not None
 
 
 def _judge_silent(returncode: int, log_tail: str) -> Verdict:
-    if killed(returncode):
-        number = -returncode if returncode < 0 else returncode - SIGNAL_BASE
-        return Verdict(Next.RETRY, f"the Spark driver was killed by signal {number} before it could report")
+    number = killed_by(returncode)
+    if number is not None:
+        return Verdict(
+            Next.RETRY, f"the Spark driver was killed by signal {number} before it could report", killed=True
+        )
     if returncode == EXIT_TEMPORARY:
         return Verdict(Next.RETRY, "temporary failure (exit code 5, no report)")
     meaning = MEANING.get(returncode, "the job ended without a word")

@@ -6,12 +6,17 @@ import json
 import os
 import signal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from onceover.embed.java import find_java
 from onceover.embed.processes import ChildProcess
-from onceover.errors import OnceoverError, Retriable
+from onceover.errors import Fatal, OnceoverError, Retriable
+from onceover.spark.master import reach
+from onceover.spark.outcome import killed_by
 from onceover.spark.submit import SparkJob
+
+# Enough of Spark's last words to see why it did not come up.
+_TAIL_LINES: Final = 5
 
 
 def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
@@ -20,7 +25,11 @@ def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
     Args:
         name: of the process, in messages.
         log_path: where its output goes.
+
+    Raises:
+        Retriable: the Spark master does not answer; nothing was started.
     """
+    reach(job.master)
     log_path.parent.mkdir(parents=True, exist_ok=True)
     job.report.unlink(missing_ok=True)
     return ChildProcess.start(
@@ -37,21 +46,35 @@ def job_result(report: Path, child: ChildProcess, log_path: Path) -> dict[str, A
     """Return the document that a Spark job's driver has written.
 
     Raises:
-        OnceoverError: what the driver says it failed with; ``Retriable`` when it was killed.
+        OnceoverError: what the driver says it failed with; ``Retriable`` when it was killed, ``Fatal`` when
+            it ended without a word.
     """
     try:
         document: dict[str, Any] = json.loads(report.read_text())
     except (OSError, ValueError) as error:
-        raise Retriable(
-            f"the driver ended with code {child.returncode} and without a report",
-            code="DRIVER_KILLED",
-            where=str(log_path),
-            resolve="run it again: it resumes where it was; the log says more",
-        ) from error
+        raise _silent_end(child, log_path) from error
     failure = document.get("error")
     if failure is not None:
         raise _reported(document["exit"], failure)
     return document
+
+
+def _silent_end(child: ChildProcess, log_path: Path) -> OnceoverError:
+    number = killed_by(child.returncode or 0)
+    if number is not None:
+        return Retriable(
+            f"the driver was killed by signal {number} before it could report",
+            code="DRIVER_KILLED",
+            where=str(log_path),
+            resolve="run it again: it resumes where it was; the log says more",
+        )
+    return Fatal(
+        f"Spark did not run the driver (exit code {child.returncode}, no report)",
+        code="DRIVER_FAILED",
+        where=str(log_path),
+        seen=child.tail(_TAIL_LINES),
+        resolve="correct what the log's last lines say",
+    )
 
 
 class _Reported(OnceoverError):

@@ -24,7 +24,7 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _HANDLER: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _MASTER: Final = re.compile(
-    r"local(\[[1-9][0-9]{0,3}(,[1-9][0-9]{0,3})?\])?|spark://[^\s/]+:[0-9]+|yarn|k8s://\S+"
+    r"local(\[([1-9][0-9]{0,3}|\*)(,[1-9][0-9]{0,3})?\])?|spark://[^\s/]+:[0-9]+|yarn|k8s://\S+"
 )
 _PRESETS: Final = (
     "@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly",

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 _INTERVAL_S = 1.0
 _LAST_ANSWER_S = 2.0
+_FIRST_PAUSE_S = 5.0
+_QUIET_S = 10.0
 _PAUSE_AFTER_FAILURE_S = 30.0
 
 
@@ -37,6 +39,7 @@ class LagReporter:
         self._connection: Connection | None = None
         self._waiting: dict[TopicPartition, int] = {}
         self._next_s = 0.0
+        self._failing_since_s: float | None = None
 
     def report(self, positions: Mapping[TopicPartition, int], *, now: bool = False) -> None:
         """Take new positions of source partitions; send when the last sending is long enough ago.
@@ -53,9 +56,19 @@ class LagReporter:
             if now and self._connection is not None and self._connection.readable(_LAST_ANSWER_S):
                 self._connection.receive()
         except OnceoverError as error:
-            log.warning("positions are not shown on %s: %s", self._source.alias, error)
-            self._next_s = time.monotonic() + _PAUSE_AFTER_FAILURE_S
-            self._drop()
+            self._failed(error)
+        else:
+            self._failing_since_s = None
+
+    def _failed(self, error: OnceoverError) -> None:
+        now_s = time.monotonic()
+        self._failing_since_s = self._failing_since_s or now_s
+        # A new cluster has no coordinator for the group in its first seconds.
+        lasts = now_s - self._failing_since_s >= _QUIET_S
+        level = logging.WARNING if lasts else logging.DEBUG
+        log.log(level, "positions are not shown on %s: %s", self._source.alias, error)
+        self._next_s = now_s + (_PAUSE_AFTER_FAILURE_S if lasts else _FIRST_PAUSE_S)
+        self._drop()
 
     def close(self) -> None:
         """Send what is left, then close."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ from onceover.audit.survey import Survey
 from onceover.audit.work import First, Lapsed, Opened, Same, Task
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
-from onceover.errors import OnceoverError, Retriable
+from onceover.errors import OnceoverError
 from onceover.logs import configure
 from onceover.spark.auditprogress import Progress
 from onceover.spark.auditwork import (
@@ -41,7 +42,7 @@ from onceover.spark.auditwork import (
     Job,
     Step,
 )
-from onceover.spark.failures import error_of
+from onceover.spark.failures import session_error, unexpected
 from onceover.spark.quality import judge
 from onceover.wiring.audit import (
     WATERMARK,
@@ -194,15 +195,12 @@ def _frames(spark: SparkSession, result: AuditResult) -> dict[str, DataFrame]:
 
 
 def _with_spark(audit: Audit) -> tuple[dict[str, Any], int]:
+    parent = os.getppid()
     try:
         with SparkSession.builder.getOrCreate() as spark:
             return audit.execute(spark)
-    except PySparkException as error:
-        raise error_of(error) from error
-    except (Py4JError, ConnectionError) as error:
-        raise Retriable(
-            f"the Spark JVM is gone ({type(error).__name__})", code="JVM_GONE", resolve="run the audit again"
-        ) from error
+    except (Py4JError, PySparkException, ConnectionError) as error:
+        raise session_error(error, parent) from error
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -237,6 +235,11 @@ def main(argv: Sequence[str]) -> int:
         log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
         exit_code = error.exit_code
         document["error"] = error.as_dict()
+    except Exception as error:
+        log.exception("the audit failed")
+        foreign = unexpected(error)
+        exit_code = foreign.exit_code
+        document["error"] = foreign.as_dict()
     document.update(onceover=1, command="audit", ok=exit_code == 0, exit=exit_code)
     args.report.parent.mkdir(parents=True, exist_ok=True)
     args.report.write_text(json.dumps(document, indent=1))

@@ -23,6 +23,7 @@ from onceover.audit.worker import compare_task, open_task, seek_task
 from onceover.config.flowfile import Flow
 from onceover.config.runsettings import RunSettings
 from onceover.logs import configure
+from onceover.spark.failures import carrying
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.treatments import handler_of
 
@@ -65,6 +66,10 @@ class Job:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work through the tasks of one Spark partition; yield an answer as soon as it is known."""
         configure()
+        with carrying(f"the step {self.step} of the audit"):
+            yield from self._work(batches)
+
+    def _work(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source, target = open_clusters(self.flow)
         source.expected_id, target.expected_id = self.ids
         sides = Sides(source, target, handler_of(self.flow, RunSettings.of(self.flow)))

@@ -16,13 +16,14 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.streaming.listener import StreamingQueryListener
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceover.config.units import parse_duration_ms
@@ -33,9 +34,12 @@ from onceover.engine.supervisor import Supervisor
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Deadline
 from onceover.logs import configure
-from onceover.spark.failures import error_of
+from onceover.spark.failures import error_of, jvm_gone, session_error, unexpected
+from onceover.spark.outage import Outage
+from onceover.spark.progresslog import ProgressLog
 from onceover.spark.schema import FORMAT
 from onceover.spark.source import ReplicaSource
+from onceover.spark.totals import Totals
 from onceover.wiring.flows import FlowWatch, open_clusters, supervisor
 
 log = logging.getLogger(__name__)
@@ -46,34 +50,6 @@ _GIVE_UP_S = 120.0
 # The lanes finish their transactions within half a second; then Spark ends the batch.
 _STOP_S = 8.0
 _KEEP_RUNS = 3
-
-
-class Totals(StreamingQueryListener):
-    """Adds up what the query's observed metrics say; called from Spark's own thread."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self.records = self.bytes = self.transactions = 0
-
-    def onQueryStarted(self, event: Any) -> None:
-        """Nothing to note."""
-
-    def onQueryProgress(self, event: Any) -> None:
-        """Add one batch."""
-        observed = event.progress.observedMetrics.get("receipts")
-        if observed is None:
-            return
-        row = observed.asDict()
-        with self._lock:
-            self.records += row["records"] or 0
-            self.bytes += row["bytes"] or 0
-            self.transactions += row["transactions"] or 0
-
-    def onQueryIdle(self, event: Any) -> None:
-        """Nothing to note."""
-
-    def onQueryTerminated(self, event: Any) -> None:
-        """Nothing to note."""
 
 
 class Run:
@@ -111,7 +87,9 @@ class Run:
             target.retry(leader.discover, Deadline(_GIVE_UP_S))
             self._announce(spark)
             log.info("flow %s runs as generation %d", flow.flow, self.layout.generation)
-            self._lead(spark, leader)
+            log.info("Spark UI: %s", spark.sparkContext.uiWebUrl)
+            with ProgressLog(flow):
+                self._lead(spark, leader)
             self._remarks = [each.document() for each in leader.refused if not each.blocks]
             self.stopped = stopped_partitions(flow_status(flow.flow, source, target))
         finally:
@@ -132,36 +110,37 @@ class Run:
             self._came_to_its_end = self._until == "caught-up" and by_itself and not asked
             log.info("finished")
         except BaseException:
-            self._clean_up(leader)
+            self._clean_up(spark, leader)
             raise
         leader.end()
 
-    def _clean_up(self, leader: Supervisor) -> None:
+    def _clean_up(self, spark: SparkSession, leader: Supervisor) -> None:
         """End what killed workers may have left open; fenced or unreachable, there is nothing to do."""
+        # With the session it would end by an exception, and Spark writes a page about that.
+        with suppress(Py4JError, PySparkException, ConnectionError):
+            for query in spark.streams.active:
+                query.stop()
         try:
             leader.end()
         except OnceoverError as error:
-            log.info("not cleaned up: %s", error)
+            log.debug("not cleaned up: %s", error)
 
     def _watch_over(self, query: StreamingQuery, leader: Supervisor) -> None:
         """Return when the query has ended by itself or the run should end."""
         ends_s = self._deadline_s()
-        lost_contact_s: float | None = None
+        outage = Outage(_GIVE_UP_S)
         parent = os.getppid()
         while query.isActive and not self._stop.is_set() and time.monotonic() < ends_s:
             try:
                 leader.tick()
-                lost_contact_s = None
+                outage.over()
             except Retriable as error:
-                lost_contact_s = lost_contact_s or time.monotonic()
-                log.warning("the leader cannot reach its clusters: %s", error)
-                if time.monotonic() - lost_contact_s > _GIVE_UP_S:
-                    raise
+                outage.met(error)
             if leader.stop_requested():
                 log.info("asked to stop")
                 return
             if os.getppid() != parent:
-                raise Retriable("the Spark JVM is gone", resolve="start the flow again")
+                raise jvm_gone()
             self._stop.wait(_TICK_S)
 
     def _deadline_s(self) -> float:
@@ -290,15 +269,12 @@ def _forget_old_runs(folder: Path) -> None:
 
 
 def _with_spark(run: Run) -> None:
+    parent = os.getppid()
     try:
         with SparkSession.builder.getOrCreate() as spark:
             run.execute(spark)
-    except (Py4JError, ConnectionError) as error:
-        raise Retriable(
-            f"the Spark JVM is gone ({type(error).__name__})",
-            code="JVM_GONE",
-            resolve="run it again: it resumes where it was",
-        ) from error
+    except (Py4JError, PySparkException, ConnectionError) as error:
+        raise session_error(error, parent) from error
 
 
 def main(argv: Sequence[str]) -> int:
@@ -324,6 +300,10 @@ def main(argv: Sequence[str]) -> int:
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
         document.update(exit=error.exit_code, error=error.as_dict())
+    except Exception as error:
+        log.exception("the driver failed")
+        foreign = unexpected(error)
+        document.update(exit=foreign.exit_code, error=foreign.as_dict())
     args.report.parent.mkdir(parents=True, exist_ok=True)
     args.report.write_text(json.dumps(document, indent=1))
     sys.stdout.flush()

@@ -1,24 +1,169 @@
-"""What failed in a Spark worker, as the error that it was: Spark hands tracebacks over as text."""
+"""What failed in Spark, as the error that it was, and whether running it again can help.
+
+Spark hands a worker's exception over as text, between stack traces of two languages. So a worker puts all
+that the driver has to know into one line of JSON, and the driver finds it there. Whatever else Spark says
+counts as temporary only where it is known to pass; the unknown fails at once, in its own words.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import re
-from typing import Final
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+from py4j.protocol import Py4JNetworkError
 
 import onceover.errors
-from onceover.errors import OnceoverError, Retriable
+from onceover.errors import Fatal, OnceoverError, Retriable
 
-_ERROR_IN_TRACE: Final = re.compile(r"onceover\.errors\.(\w+): (.*)|onceover\.\S+?\.(\w+): (.*)")
+log = logging.getLogger(__name__)
+
+_MARK: Final = "onceover-error "
+_CARRIED: Final = re.compile(re.escape(_MARK) + r"(\{.*\})")
+_RUN_AGAIN: Final = "run it again: it resumes where it was"
+# What Spark says when a process was taken from it, and not by what we ran in it.
+_KNOWN_TO_PASS: Final = (
+    (
+        "WORKER_KILLED",
+        re.compile(
+            r"Python worker exited unexpectedly|ExecutorLostFailure|worker lost|Executor heartbeat timed"
+        ),
+        "Spark lost the processes that copied, several times in a row",
+        "look for what kills them (memory?), then run it again: it resumes where it was",
+    ),
+    (
+        "SPARK_MASTER_GONE",
+        re.compile(
+            r"All masters are unresponsive|Master removed our application|context stopped while waiting"
+        ),
+        "the Spark master does not answer",
+        "check that it is up and that the address is right, then run again",
+    ),
+    (
+        "JVM_GONE",
+        re.compile(r"SparkContext was shut down|stopped SparkContext|SparkContext has been shut down"),
+        "the Spark JVM was told to end",
+        _RUN_AGAIN,
+    ),
+)
+_GONE_WAIT_S: Final = 5.0
+_LONGEST_TEXT: Final = 500
+
+
+class WorkerError(Exception):
+    """A worker's error, whole, in the one form that reaches the driver."""
+
+
+@contextmanager
+def carrying(what: str) -> Iterator[None]:
+    """Let errors of a process that Spark started reach the driver as what they are.
+
+    Args:
+        what: failed, for the log of that process.
+    """
+    try:
+        yield
+    except OnceoverError as error:
+        raise carried(error) from None
+    except Exception as error:
+        log.exception("%s failed", what)
+        raise carried(error) from None
+
+
+def carried(error: Exception) -> WorkerError:
+    """Return what a worker raises so that its driver raises ``error`` again."""
+    ours = error if isinstance(error, OnceoverError) else unexpected(error)
+    return WorkerError(_MARK + json.dumps({"kind": _kind(ours), **ours.as_dict()}))
+
+
+def unexpected(error: BaseException) -> Fatal:
+    """Return a foreign exception as an error of ours: its type, its text and where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    text = str(error).strip()
+    return Fatal(
+        f"unexpected {type(error).__name__}: {_short(text) or 'without a text'}",
+        code="UNEXPECTED",
+        where=f"{last.filename}:{last.lineno} in {last.name}" if last else None,
+        resolve="see the traceback in the log; it is a bug, or something on this machine",
+    )
 
 
 def error_of(failure: Exception) -> OnceoverError:
-    """Find our own error in a worker's traceback; without one it counts as temporary."""
+    """Return what a failed query or job of Spark's means."""
     text = str(failure)
-    for match in reversed(list(_ERROR_IN_TRACE.finditer(text))):
-        kind = getattr(onceover.errors, match.group(1) or match.group(3), None)
-        if isinstance(kind, type) and issubclass(kind, OnceoverError):
-            return kind((match.group(2) or match.group(4)).strip())
-    return Retriable(
-        f"the Spark query failed: {text.strip().splitlines()[0]}",
-        resolve="see the driver's log; run it again",
+    for match in reversed(list(_CARRIED.finditer(text))):
+        error = _uncarried(match.group(1))
+        if error is not None:
+            return error
+    for code, pattern, message, resolve in _KNOWN_TO_PASS:
+        found = pattern.search(text)
+        if found:
+            return Retriable(message, code=code, seen=_line_around(text, found), resolve=resolve)
+    return Fatal(
+        f"Spark failed: {_short(_first_line(text))}",
+        code="SPARK_FAILED",
+        seen=type(failure).__name__,
+        resolve="see the log; a failure that nobody foresaw is not tried again",
     )
+
+
+def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S) -> OnceoverError:
+    """Return what an exception of py4j means: a JVM that is gone, or one that objects.
+
+    Args:
+        failure: of a call into the JVM.
+        parent: process id of the JVM, which starts the driver as its child.
+        wait_s: how long its process may take to be gone after its sockets.
+    """
+    if not isinstance(failure, Py4JNetworkError | ConnectionError):
+        return error_of(failure)
+    deadline = time.monotonic() + wait_s
+    while os.getppid() == parent and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if os.getppid() != parent:
+        return jvm_gone()
+    return Fatal(
+        f"the driver cannot talk to its JVM any more: {_short(str(failure)) or type(failure).__name__}",
+        code="JVM_UNREACHABLE",
+        resolve="see the log",
+    )
+
+
+def jvm_gone() -> Retriable:
+    """Return the error for a JVM that was killed."""
+    return Retriable("the Spark JVM is gone: it was killed", code="JVM_GONE", resolve=_RUN_AGAIN)
+
+
+def _kind(error: OnceoverError) -> str:
+    """Return the nearest kind of ``onceover.errors``: what decides about the exit code."""
+    return next(kind.__name__ for kind in type(error).__mro__ if hasattr(onceover.errors, kind.__name__))
+
+
+def _uncarried(text: str) -> OnceoverError | None:
+    try:
+        document: dict[str, Any] = json.loads(text)
+        kind = getattr(onceover.errors, document.pop("kind"))
+        error: OnceoverError = kind(document.pop("message"), **document)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return error
+
+
+def _first_line(text: str) -> str:
+    return next((line.strip() for line in text.splitlines() if line.strip()), "without a text")
+
+
+def _line_around(text: str, found: re.Match[str]) -> str:
+    start = text.rfind("\n", 0, found.start()) + 1
+    return _short(text[start:].splitlines()[0].strip())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + " ..."

@@ -17,6 +17,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 from pyspark.sql.types import StructType
 
 from onceover.errors import Fatal
+from onceover.spark.failures import carrying
 from onceover.spark.schema import DDL, FORMAT
 
 if TYPE_CHECKING:
@@ -84,10 +85,12 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return the token before the first batch."""
         return {"n": 0}
 
+    @carrying("planning")
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix what "caught up" means: the source's LSO now."""
         self._ends = self._plan().ends()
 
+    @carrying("planning")
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return a new token while there is something to do, else ``start``."""
         planner = self._plan()
@@ -95,6 +98,7 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         return {"n": start["n"] + 1}
 
+    @carrying("planning")
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[LanePartition]:
         """Return one task per lane."""
         ends: dict[str, dict[int, int]] | None = None

@@ -18,13 +18,22 @@ import onceover
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.errors import UsageError
+from onceover.logs import is_verbose
 from onceover.spark.archive import archive_flags
 from onceover.spark.locate import spark_submit
+from onceover.spark.master import checked
 
 _SPARK_JOBS: Final = Path(onceover.__file__).parents[2] / "spark_jobs"
 # Attempts of one task before the query fails; local[N] without it would allow none (FACTS 7).
 _TASK_ATTEMPTS: Final = 4
-_JVM_FLAGS: Final = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
+_JVM_FLAGS: Final = [
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    # Java's own notices, such as that an archive of classes was made elsewhere: a start is slower, no more.
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+]
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
 _LOCAL: Final = re.compile(r"local(\[([0-9]+|\*)(,[0-9]+)?\])?")
 
 
@@ -129,7 +138,6 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
     conf["spark.app.name"] = f"onceover audit {flow.flow}"
     # Great Expectations asks many small questions of small tables: each is answered sooner than it could
     # be planned anew, or compiled.
-    conf["spark.sql.adaptive.enabled"] = "false"
     conf["spark.sql.codegen.wholeStage"] = "false"
     conf["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
     return SparkJob(
@@ -143,7 +151,7 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
 
 
 def _master(master: str, lanes: int) -> str:
-    match = _LOCAL.fullmatch(master)
+    match = _LOCAL.fullmatch(checked(master))
     if match is None:
         return master
     slots = match.group(2)
@@ -166,14 +174,17 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         "spark.app.name": f"onceover {flow.flow}",
         "spark.driver.memory": "1g",
         # The JVM only plans: a concurrent collector's threads would take time from the copy.
-        "spark.driver.extraJavaOptions": " ".join(_JVM_FLAGS + archive_flags()),
+        "spark.driver.extraJavaOptions": " ".join(_JVM_FLAGS + archive_flags() + _log_flags()),
         "spark.sql.shuffle.partitions": "1",
         # A speculative copy of a lane would fence the running one.
         "spark.speculation": "false",
+        # An end of the query that hangs must not keep the run from ending.
+        "spark.sql.streaming.stopTimeout": "10s",
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.ui.port": "0",
-        "spark.log.level": "WARN",
+        # Spark switches it off for a streaming query anyway, with a warning.
+        "spark.sql.adaptive.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
     if master.startswith("local"):
@@ -187,6 +198,10 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         conf["spark.task.maxFailures"] = str(_TASK_ATTEMPTS)
         conf["spark.executorEnv.PYTHONPATH"] = str(_SPARK_JOBS.parent / "include")
     return conf
+
+
+def _log_flags() -> list[str]:
+    return [] if is_verbose() else [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
 
 
 def _environment(master: str) -> dict[str, str]:

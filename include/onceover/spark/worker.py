@@ -16,6 +16,7 @@ from onceover.errors import Fenced
 from onceover.logs import configure
 from onceover.model import TopicPartition
 from onceover.spark import receipts
+from onceover.spark.failures import carrying
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.flows import FlowWatch, lane_task, open_clusters
 
@@ -31,8 +32,17 @@ _FLUSH_RECORDS: Final = 20_000
 
 
 def copy_lane(partition: LanePartition) -> Iterator[pa.RecordBatch]:
-    """Copy a lane until its task is over; yield receipts of what was committed."""
+    """Copy a lane until its task is over; yield receipts of what was committed.
+
+    Raises:
+        WorkerError: what failed, for the driver.
+    """
     configure()
+    with carrying(f"lane {partition.lane}"):
+        yield from _copy(partition)
+
+
+def _copy(partition: LanePartition) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
     # The task attempt id never repeats within a SparkContext, attempt numbers do (FACTS 7).
     attempt = 0 if context is None else context.taskAttemptId() + 1
@@ -53,7 +63,7 @@ def copy_lane(partition: LanePartition) -> Iterator[pa.RecordBatch]:
         yield from _receipts(begun_with.flow, task.run(_until(partition)))
     except Fenced as error:
         # The driver sees the newer generation by itself and ends the run with exit code 4.
-        log.warning("lane %d stops: %s", partition.lane, error)
+        log.info("lane %d stops: %s", partition.lane, error.message)
     finally:
         source.close()
         target.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ saw = pathlib.Path(__file__).with_name("saw.json.new")
 seen = {"argv": sys.argv, "environ": dict(os.environ), "pid": os.getpid(), "parent": os.getppid()}
 saw.write_text(json.dumps(seen))
 saw.rename(saw.with_suffix(""))
+print(*told["say"], sep="\\n", flush=True)
 print("secret of the driver:", os.environ.get("AIRFLOW_CONN_KAFKA_SOURCE"), flush=True)
 if told["signal"]:
     os.kill(os.getpid(), told["signal"])
@@ -57,10 +58,10 @@ class FakeSpark:
 
     def tell(
         self, code: int = 0, *, report: Mapping[str, Any] | None = None, kill: int = 0, stay: bool = False,
-        deaf: bool = False,
+        deaf: bool = False, say: Sequence[str] = (),
     ) -> None:  # fmt: skip
         """Say how the driver ends: report and exit code, or signal; ``stay`` until told or without JVM."""
-        told = {"exit": code, "report": report, "signal": kill, "stay": stay, "deaf": deaf}
+        told = {"exit": code, "report": report, "signal": kill, "stay": stay, "deaf": deaf, "say": list(say)}
         (self.folder / "told.json").write_text(json.dumps(told))
 
     @property
@@ -88,4 +89,6 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
     monkeypatch.setattr("onceover_airflow.hooks.spark_submit", lambda: submit)
     monkeypatch.setattr("onceover.spark.submit.replicate_job", lambda *_args, **_options: job)
+    # Whether a master listens is asked over the network.
+    monkeypatch.setattr("onceover.spark.master.reach", lambda _master: None)
     return FakeSpark(tmp_path, job)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -16,8 +17,10 @@ import pytest
 from airflow.sdk import DAG, RetryAction
 from airflow.sdk.exceptions import AirflowFailException
 
+from onceover.errors import Retriable, UsageError
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.operators import RETRIES, ReplicateOperator
+from onceover_airflow.operators import ReplicateOperator
+from onceover_airflow.retrying import RETRIES
 from tests.support.wait import wait_until
 from tests.unit.airflow.conftest import FakeSpark
 
@@ -48,6 +51,37 @@ def execute(operator: ReplicateOperator) -> Any:
     return ReplicateOperator.execute.__wrapped__(operator, {})  # type: ignore[attr-defined]
 
 
+def test_spark_ui_is_linked_while_the_job_runs(operator: ReplicateOperator, spark: FakeSpark) -> None:
+    """The button's address is pushed as soon as it is known, and is empty when the task has ended."""
+    pushed: dict[str, str] = {}
+    context = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
+    spark.tell(report=DONE, say=["2026-11-22 05:15:46,299 INFO    onceover: Spark UI: http://127.0.0.1:4040"])
+    ReplicateOperator.execute.__wrapped__(operator, context)  # type: ignore[attr-defined]
+    (link,) = operator.operator_extra_links
+    assert pushed == {link.xcom_key: "http://127.0.0.1:4040"}
+    assert link.get_link(operator, ti_key=None) == ""  # type: ignore[arg-type]
+
+
+def test_master_that_does_not_answer_is_tried_again_and_a_mistyped_one_is_not(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark is not even started."""
+
+    def away(_master: str) -> None:
+        raise Retriable("no Spark master answers")
+
+    def mistyped(*_args: object, **_options: object) -> None:
+        raise UsageError("'lokal' is not a Spark master")
+
+    monkeypatch.setattr("onceover.spark.master.reach", away)
+    with pytest.raises(JobInterrupted, match="no Spark master"):
+        execute(operator)
+    monkeypatch.setattr("onceover.spark.submit.replicate_job", mistyped)
+    with pytest.raises(AirflowFailException, match="lokal"):
+        execute(operator)
+    assert spark.saw is None
+
+
 def decision(operator: ReplicateOperator, error: BaseException) -> RetryAction:
     """Return what Airflow does next after ``error``."""
     if isinstance(error, AirflowFailException):
@@ -70,8 +104,10 @@ def test_killed_driver_is_retried(operator: ReplicateOperator, spark: FakeSpark,
     with pytest.raises(JobInterrupted, match=f"killed by signal {number:d}") as caught:
         execute(operator)
     assert decision(operator, caught.value) is RetryAction.RETRY
+    assert caught.value.killed
     assert operator.retries == RETRIES > 100
     assert operator.retry_delay <= timedelta(seconds=5)
+    assert operator.on_failure_callback and operator.on_retry_callback
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,55 @@
+"""Telling a person, through whatever notifier the installation names.
+
+``ONCEOVER_NOTIFIER=package.module:name`` in the environment of Airflow's workers: an Airflow notifier (Slack,
+SMTP, Apprise, ...), or any function that takes a context. ``{{ reason }}`` is what there is to tell.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from onceover.errors import UsageError
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
+
+VARIABLE: Final = "ONCEOVER_NOTIFIER"
+
+
+def notify(context: Context, reason: str) -> None:
+    """Hand ``context`` with ``reason`` to the notifier; one that fails is said in the log, no more."""
+    name = os.environ.get(VARIABLE)
+    if not name:
+        return
+    try:
+        load(name)({**context, "reason": reason})
+    except Exception:
+        log.exception("nobody was told: %s=%s failed", VARIABLE, name)
+
+
+def load(name: str) -> Callable[[Mapping[str, Any]], None]:
+    """Return the notifier that ``package.module:name`` names.
+
+    Raises:
+        UsageError: there is none.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UsageError(
+            f"{VARIABLE} names no notifier: {error}",
+            expected="package.module:name",
+            seen=name,
+            resolve="correct it; the module has to be on the workers' PYTHONPATH",
+        ) from error
+    if not callable(found):
+        raise UsageError(f"{name} cannot be called", expected="an Airflow notifier, or a function")
+    notifier: Callable[[Mapping[str, Any]], None] = found
+    return notifier

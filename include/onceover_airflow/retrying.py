@@ -1,0 +1,177 @@
+"""When a task is tried again, for how long, and from when on a person is told of it.
+
+Invariant: only ``JobInterrupted`` is tried again: what the job itself calls temporary, and killed
+processes. Interruptions in a row are bounded: by time, and by number where processes die soon after they
+were started, which is a crash rather than an accident. What is remembered between tries (Airflow's task
+state store) is a hint: without it the number of tries alone counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk import RetryDecision, RetryPolicy
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flows import CONTINUOUS
+from onceover_airflow.notify import notify
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = logging.getLogger(__name__)
+
+# A person at a form wants to know soon, and each try has asked for half a minute already.
+FEW_RETRIES: Final = 3
+# Higher than what the time limit lets happen in one outage: kills over the months of a run count as well.
+RETRIES: Final = 2000
+FIRST_DELAY_S: Final = 5.0
+# An hour's outage costs 60 starts of Spark, not 700.
+LONGEST_DELAY_S: Final = 60.0
+RETRY_FOR_S: Final = 12 * 3600.0
+# A broker's restart is over by then; what is not, somebody has to look at.
+TELL_AFTER_S: Final = 300.0
+# A try that ran for so long was well: what ends it is a new story.
+HEALTHY_S: Final = 600.0
+MAX_KILLED: Final = 5
+# Of a @continuous DAG: its runs follow each other within seconds, so this is some minutes of a broken flow
+# file, and an end to a flow that nobody mends.
+FAILED_RUNS_IN_A_ROW: Final = 10
+STORE_KEY: Final = "onceover_interruptions"
+
+
+@dataclass(frozen=True, slots=True)
+class Streak:
+    """Interruptions in a row.
+
+    Args:
+        since_s: when the first of them was, in seconds since 1970.
+        tries: how many there were.
+        killed: how many of the last ones were processes that died soon after their start.
+        told: whether a person was told.
+    """
+
+    since_s: float
+    tries: int = 0
+    killed: int = 0
+    told: bool = False
+
+    @classmethod
+    def remembered(cls, value: Any) -> Streak | None:
+        """Return what ``asdict`` made a mapping of; None for anything else."""
+        return cls(**value) if isinstance(value, dict) and value.keys() == set(cls.__slots__) else None
+
+    def longer(self, now_s: float, ran_s: float, *, killed: bool) -> Streak:
+        """Return the streak with another interruption, or a new one after a try that was well."""
+        before = Streak(now_s) if ran_s >= HEALTHY_S else self
+        soon = killed and ran_s < HEALTHY_S
+        return replace(before, tries=before.tries + 1, killed=before.killed + 1 if soon else 0)
+
+    def decide(self, now_s: float) -> RetryDecision:
+        """Return what follows the last interruption."""
+        if self.killed >= MAX_KILLED:
+            return RetryDecision.fail(
+                f"killed {self.killed} times in a row, soon after its start each time: it would be again"
+            )
+        if now_s - self.since_s > RETRY_FOR_S:
+            return RetryDecision.fail(f"interrupted for {(now_s - self.since_s) / 3600:.0f} hours")
+        delay_s = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2 ** min(self.tries - 1, 10))
+        return RetryDecision.retry(timedelta(seconds=delay_s), "interrupted; known to pass")
+
+
+class InterruptionPolicy(RetryPolicy):
+    """Tries again after ``JobInterrupted`` and nothing else, within the bounds above."""
+
+    def evaluate(
+        self, exception: BaseException, try_number: int, max_tries: int, context: Context | None = None
+    ) -> RetryDecision:
+        """Decide, in the task's process, and remember."""
+        if not isinstance(exception, JobInterrupted):
+            return RetryDecision.fail(f"{type(exception).__name__} is not known to pass")
+        now_s = _now_s()
+        streak = recall(context) or Streak(now_s, tries=try_number - 1)
+        streak = streak.longer(now_s, now_s - _began_s(context, now_s), killed=exception.killed)
+        remember(context, streak)
+        return streak.decide(now_s)
+
+
+def retry_interrupted(*, patient: bool = False) -> dict[str, Any]:
+    """Return the arguments of a task that is tried again after ``JobInterrupted`` and nothing else.
+
+    Args:
+        patient: through an outage of hours, for what nobody has started by hand.
+    """
+    return {
+        "retries": RETRIES if patient else FEW_RETRIES,
+        "retry_delay": timedelta(seconds=FIRST_DELAY_S),
+        "retry_policy": InterruptionPolicy(),
+        **told(),
+    }
+
+
+def told() -> dict[str, Callable[[Context], None]]:
+    """Return the callbacks that tell a person; for a task, or a DAG's ``default_args``."""
+    return {"on_retry_callback": tell_when_it_lasts, "on_failure_callback": tell_of_failure}
+
+
+def limits(schedule: str | None) -> dict[str, Any]:
+    """Return the arguments that keep a DAG from failing for ever."""
+    return {"max_consecutive_failed_dag_runs": FAILED_RUNS_IN_A_ROW} if schedule == CONTINUOUS else {}
+
+
+def tell_when_it_lasts(context: Context) -> None:
+    """Say in the log that the task is tried again and again; tell a person, once."""
+    streak, now_s = recall(context), _now_s()
+    if streak is None or now_s - streak.since_s < TELL_AFTER_S:
+        return
+    since = datetime.fromtimestamp(streak.since_s, UTC)
+    reason = (
+        f"interrupted {streak.tries} times in a row since {since:%Y-%m-%d %H:%M} UTC, and tried again: "
+        f"{context.get('exception')}"
+    )
+    log.error("%s", reason)
+    if not streak.told:
+        remember(context, replace(streak, told=True))
+        notify(context, reason)
+
+
+def tell_of_failure(context: Context) -> None:
+    """Tell a person that the task has failed and is not tried again."""
+    notify(context, f"failed: {context.get('exception')}")
+
+
+def recall(context: Context | None) -> Streak | None:
+    """Return the interruptions before this one, None when there were none or nothing is known."""
+    store = (context or {}).get("task_state_store")
+    try:
+        value = None if store is None else store.get(STORE_KEY)
+    except AirflowRuntimeError as error:
+        log.warning("what happened to earlier tries is not known: %s", error)
+        return None
+    return Streak.remembered(value)
+
+
+def remember(context: Context | None, streak: Streak) -> None:
+    """Keep the interruptions for the next try."""
+    store = (context or {}).get("task_state_store")
+    if store is None:
+        return
+    try:
+        store.set(STORE_KEY, asdict(streak))
+    except AirflowRuntimeError as error:
+        log.warning("the next try will not know of this one: %s", error)
+
+
+def _began_s(context: Context | None, now_s: float) -> float:
+    task_instance = (context or {}).get("ti")
+    began = getattr(task_instance, "start_date", None)
+    return began.timestamp() if isinstance(began, datetime) else now_s
+
+
+def _now_s() -> float:
+    return datetime.now(UTC).timestamp()

@@ -1,0 +1,131 @@
+"""What a failure in Spark means: whose fault it was, and whether running it again can help."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from onceover.errors import Fatal, Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.connection import ConnectionLost
+from onceover.spark.failures import WorkerError, carrying, error_of, session_error
+from onceover.spark.master import checked, reach
+
+# As Spark 4.2 puts a worker's exception between its own words.
+AROUND = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to
+stage failure: Task 0 in stage 0.0 failed 4 times, most recent failure:
+Lost task 0.3 in stage 0.0 (TID 6) (127.0.0.1
+executor driver): org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "worker.py", line 1, in main
+    yield from copy_lane(partition)
+onceover.spark.failures.WorkerError: {text}
+\tat org.apache.spark.api.python.BasePythonRunner$ReaderIterator.handlePythonException(PythonRunner.scala:1)
+"""
+
+
+def through_spark(error: Exception) -> OnceoverError:
+    """Raise ``error`` in a worker; return what its driver makes of it."""
+    with pytest.raises(WorkerError) as caught, carrying("lane 0"):
+        raise error
+    return error_of(PySparkException(AROUND.format(text=caught.value)))
+
+
+@pytest.mark.parametrize("kind", [Retriable, UsageError, NeedsOperator, Fenced, Fatal, ConnectionLost])
+def test_error_of_ours_crosses_whole(kind: type[OnceoverError]) -> None:
+    """Kind and every field; a subclass comes as what its caller does next."""
+    error = kind("said {so}", code="C", where='a "b"', expected="e", seen="\n\u00e4", resolve="do this")
+    found = through_spark(error)
+    assert found.as_dict() == error.as_dict()
+    assert found.exit_code == error.exit_code
+
+
+def test_foreign_exception_fails_at_once_with_type_text_and_place() -> None:
+    """What nobody foresaw is not known to pass."""
+    found = through_spark(ZeroDivisionError("division by zero"))
+    assert isinstance(found, Fatal)
+    assert (found.exit_code, found.code) == (1, "UNEXPECTED")
+    assert found.message == "unexpected ZeroDivisionError: division by zero"
+    assert __file__ in str(found.where)
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "WORKER_KILLED"),
+        ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", "WORKER_KILLED"),
+        ("All masters are unresponsive! Giving up.", "SPARK_MASTER_GONE"),
+        ("Job 3 cancelled because SparkContext was shut down", "JVM_GONE"),
+    ],
+)
+def test_processes_that_were_taken_from_spark_come_back(text: str, code: str) -> None:
+    """These are known to pass; the text says which it was."""
+    found = error_of(PySparkException(f"Job aborted:\n{text}\n\tat x"))
+    assert isinstance(found, Retriable)
+    assert (found.code, found.seen) == (code, text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.io.IOException: No space left on device",
+        "Could not parse Master URL: 'lokal'",
+        "java.lang.OutOfMemoryError: Java heap space",
+        "",
+        "onceover-error {not json}",
+        'onceover-error {"kind": "os", "message": "x"}',
+    ],
+)
+def test_what_spark_says_otherwise_is_not_tried_again(text: str) -> None:
+    """Asked again it would say the same; its own words are in the message."""
+    found = error_of(PySparkException(text))
+    assert isinstance(found, Fatal)
+    assert text in found.message
+
+
+def test_jvm_that_objects_is_not_gone() -> None:
+    """Every error of py4j used to be."""
+    found = session_error(Py4JError("An error occurred while calling o1.x"), os.getppid())
+    assert isinstance(found, Fatal)
+
+
+@pytest.mark.parametrize("error", [Py4JNetworkError("no answer"), ConnectionRefusedError(111, "refused")])
+def test_jvm_is_gone_when_its_process_is(error: Exception) -> None:
+    """The driver is its child: only another parent proves it."""
+    gone, alive = session_error(error, -1), session_error(error, os.getppid(), wait_s=0.0)
+    assert isinstance(gone, Retriable)
+    assert gone.code == "JVM_GONE"
+    assert isinstance(alive, Fatal)
+    assert alive.code == "JVM_UNREACHABLE"
+
+
+@pytest.mark.parametrize("master", ["lokal", "spark://host", "http://host:7077", "local[0]", "", "mesos://x"])
+def test_mistyped_master_is_bad_usage(master: str) -> None:
+    """Before anything is started, with those that there are."""
+    with pytest.raises(UsageError) as caught:
+        checked(master)
+    assert "spark://host:port" in str(caught.value.expected)
+
+
+@pytest.mark.parametrize(
+    "master", ["local", "local[4]", "local[*]", "local[2,4]", "spark://a:1,b:2", "yarn", "k8s://x"]
+)
+def test_masters_that_spark_knows_pass(master: str) -> None:
+    """As the flow file has them."""
+    assert checked(master) == master
+
+
+def test_bad_port_of_a_master_is_bad_usage() -> None:
+    """No network was asked."""
+    with pytest.raises(UsageError):
+        reach("spark://127.0.0.1:99999")
+
+
+def test_worker_error_is_one_line_of_json() -> None:
+    """Spark cuts nothing out of a line."""
+    with pytest.raises(WorkerError) as caught, carrying("x"):
+        raise Retriable("a\nb", where="c")
+    assert json.loads(str(caught.value).partition(" ")[2])["message"] == "a\nb"
+    assert "\n" not in str(caught.value)
