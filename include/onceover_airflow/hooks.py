@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any, Final
 
 import psutil
@@ -29,16 +27,6 @@ from onceover_airflow.loglevels import levelled
 TAIL_LINES: Final = 15
 # As the driver logs it.
 UI_LINE: Final = re.compile(r"Spark UI: (https?://\S+)")
-
-
-def with_own_report(job: SparkJob) -> SparkJob:
-    """Return the job with a report file that no other run of the flow writes.
-
-    Two runs of one flow may overlap while the newer one takes over: each has to be judged by its own.
-    """
-    report = job.report.with_name(f"{job.report.stem}-{uuid.uuid4().hex}{job.report.suffix}")
-    arguments = [str(report) if argument == str(job.report) else argument for argument in job.arguments]
-    return replace(job, report=report, arguments=arguments)
 
 
 class SparkJobHook(SparkSubmitHook):

@@ -74,12 +74,12 @@ class FlowJobOperator(SparkSubmitOperator):
         from onceover.config.load import load_flow
         from onceover.spark.master import reach
         from onceover_airflow.connections import connection_environment
-        from onceover_airflow.hooks import SparkJobHook, with_own_report
+        from onceover_airflow.hooks import SparkJobHook
 
         try:
             loaded = load_flow(self.flow)
             variables = connection_environment(loaded)
-            job = with_own_report(self.job(loaded))
+            job = self.job(loaded).with_own_report()
             reach(job.master)
         except Retriable as error:
             raise JobInterrupted(str(error)) from error

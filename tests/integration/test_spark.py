@@ -145,17 +145,32 @@ def test_caught_up_ends_by_itself_and_sigterm_to_the_jvm_leaves_nothing_open(
     assert_same(source_cluster.client, target_cluster.client, [topic])
 
 
-def test_sigterm_finishes_open_transactions_within_ten_seconds(
+def test_takeover_and_sigterm_end_runs_in_a_line_and_within_ten_seconds(
     flow: Path, traffic: Traffic, target_cluster: SharedCluster, tmp_path: Path
 ) -> None:
-    """Ctrl-C and SIGTERM end a run gracefully, and no process stays behind."""
+    """A second start takes over: the first ends with 4 and says so in a line. SIGTERM ends the second one.
+
+    No process stays behind; the log has nothing of Spark's stack traces, and no warning.
+    """
+    first = Replicate(flow, tmp_path, "--until", "forever")
+    first.copying()
     run = Replicate(flow, tmp_path, "--until", "forever")
+    assert first.wait() == 4
+    assert first.document()["error"]["seen"].startswith("generation 2")
     run.copying()
     family = psutil.Process(run.child.pid).children(recursive=True)
     run.child.send_signal(signal.SIGTERM)
     assert run.wait(20.0) == 0, run.text()
     assert_nothing_open(flow, target_cluster)
     assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert run.document()["generation"] == 2
+    lines = (tmp_path / flow.stem / "log" / "driver.log").read_text().splitlines()
+    worse = [
+        line for line in lines if " WARNING " in line or " ERROR " in line or line.startswith(("\t", "Exc"))
+    ]
+    assert len(worse) == 1, worse
+    assert "another start of this flow has taken over" in worse[0]
+    assert len(lines) < 40
 
 
 def test_standalone_master_with_two_workers_copies(

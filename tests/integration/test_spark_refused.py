@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import pytest
 
-from onceover.errors import Retriable
+from onceover.cli.sparkjob import job_result
+from onceover.embed.processes import ChildProcess
+from onceover.errors import Fatal, OnceoverError, Retriable
 from onceover.spark.master import reach
+from onceover.spark.submit import SparkJob
+from tests.support.flows import write_flow
+from tests.support.replicate import run_cli
 
 
 def test_master_that_does_not_answer_is_an_outage_at_once() -> None:
@@ -20,3 +26,60 @@ def test_master_that_does_not_answer_is_an_outage_at_once() -> None:
             reach(f"spark://{down}")
     assert "refused" in str(caught.value.seen)
     reach("local[2]")
+
+
+@pytest.mark.parametrize(
+    ("master", "code", "name"),
+    [
+        ("lokal", 2, "BAD_MASTER"),
+        ("spark://127.0.0.1", 2, "BAD_MASTER"),
+        ("spark://127.0.0.1:1", 5, "SPARK_MASTER_GONE"),
+    ],
+)
+def test_master_is_looked_at_before_spark_starts(tmp_path: Path, master: str, code: int, name: str) -> None:
+    """Mistyped it is bad usage; away it may come back. Nothing was started for either."""
+    flow = write_flow(
+        tmp_path, "f", {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": "127.0.0.1:2"}, ["x"]
+    )
+    seen, document = run_cli(tmp_path, "replicate", str(flow), "--master", master)
+    assert (seen, document["error"]["code"]) == (code, name)
+    assert not (tmp_path / "f" / "log" / "driver.log").exists()
+
+
+@pytest.mark.parametrize(
+    ("script", "stopped", "kind", "name"),
+    [
+        ("echo Unrecognized option; exit 1", False, Fatal, "DRIVER_FAILED"),
+        ("exit 5", False, Fatal, "DRIVER_FAILED"),
+        ("kill -9 $$", False, Retriable, "DRIVER_KILLED"),
+        ("exit 143", False, Retriable, "DRIVER_KILLED"),
+        ("kill -15 $$", True, Retriable, "STOPPED_EARLY"),
+    ],
+)
+def test_end_without_a_report(
+    tmp_path: Path, script: str, stopped: bool, kind: type[OnceoverError], name: str
+) -> None:
+    """Only a signal is known to pass; spark-submit's own last words are quoted."""
+    log = tmp_path / "driver.log"
+    child = ChildProcess.start(["sh", "-c", script], name="job", log_path=log)
+    child.wait(10.0)
+    job = SparkJob(tmp_path / "x.py", "local", {}, [], {}, tmp_path / "own.json")
+    with pytest.raises(kind) as caught:
+        job_result(job, tmp_path / "kept.json", child, log, stopped=stopped)
+    assert caught.value.code == name
+    if "Unrecognized" in script:
+        assert "Unrecognized option" in str(caught.value.seen)
+
+
+def test_report_of_another_run_is_not_taken_for_ones_own(tmp_path: Path) -> None:
+    """A run that was taken over writes its report after the newer one has begun."""
+    job = SparkJob(
+        tmp_path / "x.py", "local", {}, ["--report", str(tmp_path / "r.json")], {}, tmp_path / "r.json"
+    )
+    own = job.with_own_report()
+    script = f"echo '{{}}' > {job.report}; kill -9 $$"
+    child = ChildProcess.start(["sh", "-c", script], name="job", log_path=tmp_path / "log")
+    child.wait(10.0)
+    with pytest.raises(Retriable):
+        job_result(own, job.report, child, tmp_path / "log")
+    assert own.arguments == ["--report", str(own.report)]

@@ -125,7 +125,8 @@ class _Display:
 
 
 def _execute(job: SparkJob, log_path: Path, display: _Display) -> dict[str, Any]:
-    child = start_job(job, "audit", log_path)
+    own = job.with_own_report()
+    child = start_job(own, "audit", log_path)
     # Ends like Ctrl-C: the job leaves nothing undone on the clusters, and its processes have to go.
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -136,4 +137,4 @@ def _execute(job: SparkJob, log_path: Path, display: _Display) -> dict[str, Any]
         signal.signal(signal.SIGTERM, previous)
         child.stop()
         display.end()
-    return job_result(job.report, child, log_path)
+    return job_result(own, job.report, child, log_path)

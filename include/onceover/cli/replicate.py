@@ -90,7 +90,8 @@ def describe(document: Mapping[str, Any]) -> str:
 
 def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
     log_path = job.report.parent / "driver.log"
-    child = start_job(job, f"replicate {flow.flow}", log_path)
+    own = job.with_own_report()
+    child = start_job(own, f"replicate {flow.flow}", log_path)
     stopping = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -103,7 +104,7 @@ def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
         for number, handler in previous.items():
             signal.signal(number, handler)
         child.stop()
-    return job_result(job.report, child, log_path)
+    return job_result(own, job.report, child, log_path, stopped=stopping.is_set())
 
 
 def _attend(child: ChildProcess, flow: Flow, stopping: threading.Event, *, show: bool) -> None:

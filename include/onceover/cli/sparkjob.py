@@ -20,9 +20,10 @@ _TAIL_LINES: Final = 5
 
 
 def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
-    """Start spark-submit; it gets SIGTERM when this process is gone. The report of an earlier run is removed.
+    """Start spark-submit; it gets SIGTERM when this process is gone.
 
     Args:
+        job: with a report of its own.
         name: of the process, in messages.
         log_path: where its output goes.
 
@@ -31,7 +32,6 @@ def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
     """
     reach(job.master)
     log_path.parent.mkdir(parents=True, exist_ok=True)
-    job.report.unlink(missing_ok=True)
     return ChildProcess.start(
         job.command(),
         name=name,
@@ -42,25 +42,34 @@ def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
     )
 
 
-def job_result(report: Path, child: ChildProcess, log_path: Path) -> dict[str, Any]:
+def job_result(
+    own: SparkJob, kept: Path, child: ChildProcess, log_path: Path, *, stopped: bool = False
+) -> dict[str, Any]:
     """Return the document that a Spark job's driver has written.
+
+    Args:
+        own: the job, with its report; it is moved to ``kept``, where the last run's is.
+        stopped: whether somebody has asked it to end.
 
     Raises:
         OnceoverError: what the driver says it failed with; ``Retriable`` when it was killed, ``Fatal`` when
             it ended without a word.
     """
     try:
-        document: dict[str, Any] = json.loads(report.read_text())
+        document: dict[str, Any] = json.loads(own.report.read_text())
     except (OSError, ValueError) as error:
-        raise _silent_end(child, log_path) from error
+        raise _silent_end(child, log_path, stopped=stopped) from error
+    own.report.replace(kept)
     failure = document.get("error")
     if failure is not None:
         raise _reported(document["exit"], failure)
     return document
 
 
-def _silent_end(child: ChildProcess, log_path: Path) -> OnceoverError:
+def _silent_end(child: ChildProcess, log_path: Path, *, stopped: bool) -> OnceoverError:
     number = killed_by(child.returncode or 0)
+    if number is not None and stopped:
+        return Retriable("stopped before it had begun", code="STOPPED_EARLY", resolve="start it again")
     if number is not None:
         return Retriable(
             f"the driver was killed by signal {number} before it could report",

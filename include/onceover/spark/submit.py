@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import re
 import sys
+import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +69,15 @@ class SparkJob:
             str(self.application),
             *self.arguments,
         ]
+
+    def with_own_report(self) -> SparkJob:
+        """Return the job with a report file that no other run of the flow writes.
+
+        Two runs of one flow overlap while the newer one takes over: each has to be judged by its own.
+        """
+        report = self.report.with_name(f"{self.report.stem}-{uuid.uuid4().hex}{self.report.suffix}")
+        arguments = [str(report) if argument == str(self.report) else argument for argument in self.arguments]
+        return replace(self, report=report, arguments=arguments)
 
 
 def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> SparkJob:
