@@ -30,7 +30,7 @@ def test_commands_are_shown_as_they_can_be_typed(text: str, expected: str) -> No
 
 
 def test_program_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By name when it is on PATH, relative below the working directory, absolute elsewhere."""
+    """By name when it is on PATH, relative in the project, absolute elsewhere."""
     program, elsewhere = tmp_path / ".venv" / "bin" / "onceover", tmp_path / "elsewhere"
     for directory in (program.parent, elsewhere):
         directory.mkdir(parents=True)
@@ -41,6 +41,9 @@ def test_program_is_named_as_the_shell_finds_it(tmp_path: Path, monkeypatch: pyt
     assert typed_program(str(program), str(program.parent)) == "onceover"
     # Another program of that name is what the shell would run.
     assert typed_program(".venv/bin/onceover", str(elsewhere)) == ".venv/bin/onceover"
+    # Right, and nothing that anybody would type.
+    monkeypatch.chdir(tmp_path.parent)
+    assert typed_program(str(program), None) == str(program)
     monkeypatch.chdir(elsewhere)
     assert typed_program("../.venv/bin/onceover", None) == str(program)
     assert typed_program("/usr/bin/pytest", None) == "onceover"

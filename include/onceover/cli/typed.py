@@ -31,7 +31,7 @@ def as_typed(text: str, commands: Iterable[str], program: str | None = None) -> 
 def typed_program(argv0: str, search: str | None) -> str:
     """Return what to type to start this program again.
 
-    That is its name when a shell finds it, else its path: relative when it is below the working directory.
+    That is its name when a shell finds it, else its path: relative in the project, absolute elsewhere.
     """
     path = Path(os.path.abspath(argv0))
     if path.name != NAME:
@@ -40,5 +40,6 @@ def typed_program(argv0: str, search: str | None) -> str:
     found = shutil.which(NAME, path=search)
     if found is not None and Path(found).resolve() == path.resolve():
         return NAME
-    here = Path.cwd()
-    return str(path.relative_to(here) if path.is_relative_to(here) else path)
+    # .venv/bin/onceover of the project in which this is typed.
+    project = path.parent.parent.parent
+    return str(path.relative_to(project) if project == Path.cwd() else path)
