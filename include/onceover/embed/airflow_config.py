@@ -26,6 +26,8 @@ PARALLELISM: Final = 8
 # Seconds until a new or changed DAG or flow file is seen. Every look costs a fork and a third of a
 # second of CPU, which on a small machine the copying would miss.
 DAG_REFRESH_S: Final = 15
+# 5 by default, which a server that has just started misses where Spark starts beside it: the task then fails.
+TASK_API_TIMEOUT_S: Final = 30
 # Names that Airflow does not hide by itself in a Connection's extra (measured, 3.3.2).
 SENSITIVE_NAMES: Final = "jaas_config,key_pem,oauthbearer_config,keystore_key"
 _JWT_BYTES: Final = 64
@@ -99,6 +101,7 @@ def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: A
             "refresh_interval": DAG_REFRESH_S,
             "min_file_process_interval": DAG_REFRESH_S,
         },
+        "workers": {"execution_api_timeout": TASK_API_TIMEOUT_S},
         "usage_data_collection": {"enabled": False},
     }
     parser = configparser.ConfigParser(interpolation=None)

@@ -29,6 +29,12 @@ def test_server_listens_on_loopback_with_one_port_everywhere(tmp_path: Path) -> 
     assert config["core"]["execution_api_server_url"] == "http://127.0.0.1:4321/execution/"
 
 
+def test_tasks_are_patient_with_a_server_that_has_just_started(tmp_path: Path) -> None:
+    """On a busy machine its first answer takes longer than Airflow's five seconds."""
+    config = rendered(tmp_path, AirflowSecrets.generate())
+    assert float(config["workers"]["execution_api_timeout"]) >= 30
+
+
 def test_nothing_is_open_to_everybody_or_reported_to_anybody(tmp_path: Path) -> None:
     """A login is needed, the configuration is not shown, no usage data leaves the machine."""
     config = rendered(tmp_path, AirflowSecrets.generate())
