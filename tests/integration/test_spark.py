@@ -158,6 +158,8 @@ def test_takeover_and_sigterm_end_runs_in_a_line_and_within_ten_seconds(
     assert first.wait() == 4
     assert first.document()["error"]["seen"].startswith("generation 2")
     run.copying()
+    before = InlineFlow(flow).status()["last_commit_ms"]
+    wait_until(lambda: InlineFlow(flow).status()["last_commit_ms"] > before, START_S, "copying goes on")
     family = psutil.Process(run.child.pid).children(recursive=True)
     run.child.send_signal(signal.SIGTERM)
     assert run.wait(20.0) == 0, run.text()
