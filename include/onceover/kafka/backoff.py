@@ -1,4 +1,4 @@
-"""One time budget, and jittered pauses within it: how everything here retries."""
+"""Time budgets, and jittered pauses within them: how everything here retries."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import random
 import time
 
 from onceover.errors import Retriable
+
+# Of an attempt when patience is over: long enough for a healthy broker, so that the others are still asked.
+_SHORTEST_WAIT_S = 0.25
 
 
 class Deadline:
@@ -23,6 +26,38 @@ class Deadline:
     def passed(self) -> bool:
         """True when nothing is left."""
         return self.left_s == 0.0
+
+
+class Patience:
+    """How long a cluster may leave its caller without an answer, over all requests together.
+
+    Only waiting that led to nothing counts: a large cluster that answers is never given up on, and one that
+    is silent holds nobody up for longer than this. Not thread-safe, like the cluster that it belongs to.
+
+    Args:
+        seconds: None for somebody who has all the time of the world.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self.limit_s = seconds
+        self._left_s = float("inf") if seconds is None else seconds
+
+    @property
+    def left_s(self) -> float:
+        """Seconds that may still be wasted, never negative."""
+        return max(0.0, self._left_s)
+
+    def share_s(self, usual_s: float) -> float:
+        """Return how long the next attempt may wait: half of what is left, so that others get their turn.
+
+        Args:
+            usual_s: how long it waits without a limit; never more than that.
+        """
+        return min(usual_s, max(_SHORTEST_WAIT_S, self._left_s / 2))
+
+    def spend(self, seconds: float) -> None:
+        """Note that somebody has waited for nothing."""
+        self._left_s -= seconds
 
 
 class Backoff:

@@ -8,14 +8,15 @@ a byte is read or written.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
-from onceover.kafka.backoff import Backoff, Deadline
+from onceover.kafka.backoff import Backoff, Deadline, Patience
 from onceover.kafka.connection import Address, Connection, ConnectionLost
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
@@ -75,10 +76,13 @@ class Cluster:
     Args:
         config: alias and client properties.
         expected_id: refuse any other cluster id; None accepts the first one seen and keeps to it.
+        patience: how long its brokers may leave us without an answer, for those who rather have no answer
+            than a late one.
     """
 
     config: ClientSettings
     expected_id: str | None = None
+    patience: Patience = field(default_factory=Patience)
     _brokers: dict[int, Address] = field(default_factory=dict)
     _control: dict[int, Connection] = field(default_factory=dict)
     _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -105,7 +109,7 @@ class Cluster:
         problem: Retriable | None = None
         for address in addresses:
             try:
-                connection = Connection(address, self.config.properties)
+                connection = Connection(address, self.config.properties, self.patience)
                 self._learn(connection, calls.metadata(connection, []))
                 return connection
             except ConnectionLost as error:
@@ -334,7 +338,11 @@ class Cluster:
     # ---- retrying
 
     def retry(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
-        """Run ``attempt`` until it works or the deadline passes; only ``Retriable`` is tried again."""
+        """Run ``attempt`` until it works or the deadline passes; only ``Retriable`` is tried again.
+
+        Args:
+            deadline: without one, 30 s, or until nobody has patience with the cluster any more.
+        """
         deadline = deadline or Deadline(DEFAULT_TIMEOUT_S)
         backoff = Backoff()
         while True:
@@ -342,10 +350,14 @@ class Cluster:
                 return attempt()
             except Retriable as error:
                 log.debug("%s: trying again: %s", self.alias, error)
+                if not self.patience.left_s:
+                    raise
+                began_s = time.monotonic()
                 backoff.pause(deadline, error)
+                self.patience.spend(time.monotonic() - began_s)
 
 
-def failure(alias: str, api: Api, action: Action, code: int, subject: str) -> Exception:
+def failure(alias: str, api: Api, action: Action, code: int, subject: str) -> OnceoverError:
     """Return the exception that an error code of a request outside a transaction calls for."""
     name = api.name.replace("_", " ").lower()
     text = f"{alias} answers error {code} to {name}"

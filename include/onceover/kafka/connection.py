@@ -27,6 +27,7 @@ from kafka.protocol.sasl import (
 )
 
 from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka.backoff import Patience
 from onceover.kafka.listener import no_kafka, refused_by_tls, wrong_protocol
 from onceover.kafka.security import sasl_client, sasl_mechanism, tls_context
 from onceover.wire.batch import Buffer
@@ -91,6 +92,7 @@ class Connection:
     Args:
         address: the broker.
         properties: librdkafka keys of the cluster's client.
+        patience: with the cluster; none given up on unless it is limited.
 
     Raises:
         ConnectionLost: the broker is not reachable or hangs up.
@@ -98,8 +100,11 @@ class Connection:
             ``send`` and ``receive`` raise it, too, until the first answer has come.
     """
 
-    def __init__(self, address: Address, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self, address: Address, properties: Mapping[str, str], patience: Patience | None = None
+    ) -> None:
         self.address = address
+        self._patience = patience or Patience()
         self._properties = properties
         self.client_id = properties.get("client.id", DEFAULT_CLIENT_ID)
         self._correlation_id = 0
@@ -109,8 +114,10 @@ class Connection:
         self.closed = False
         self._answered = False
         context = tls_context(properties)
+        began_s = time.monotonic()
         try:
-            self._socket = socket.create_connection(address, timeout=CONNECT_TIMEOUT_S)
+            within_s = self._patience.share_s(CONNECT_TIMEOUT_S)
+            self._socket = socket.create_connection(address, timeout=within_s)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=address.host)
@@ -120,10 +127,13 @@ class Connection:
                 resolve="set ssl.ca.location to the authority that signed the brokers' certificates",
             ) from error
         except (ConnectionRefusedError, TimeoutError, socket.gaierror) as error:
+            self._patience.spend(time.monotonic() - began_s)
             raise ConnectionLost(f"no connection to {address}: {error}") from error
         except OSError as error:
+            self._patience.spend(time.monotonic() - began_s)
             raise self._never_answered(error) from error
-        self._socket.settimeout(int(properties.get("socket.timeout.ms", REQUEST_TIMEOUT_MS)) / 1000)
+        self._timeout_s = int(properties.get("socket.timeout.ms", REQUEST_TIMEOUT_MS)) / 1000
+        self._socket.settimeout(self._timeout_s)
         self._is_tls = context is not None
         if sasl_mechanism(properties) is not None:
             self._authenticate()
@@ -161,13 +171,14 @@ class Connection:
 
     def send_frame(self, buffers: Sequence[Buffer], correlation_id: int, decoder: Decoder) -> None:
         """Send an encoded frame; ``decoder`` gets the answer behind its correlation id."""
+        began_s = self._begin()
         try:
             if self._is_tls:
                 self._send_tls(buffers)
             else:
                 self._send_plain(buffers)
         except OSError as error:
-            raise self._lost(error) from error
+            raise self._lost(error, began_s) from error
         self._pending.append((correlation_id, decoder))
 
     def receive(self) -> Any:
@@ -180,7 +191,8 @@ class Connection:
         frame = self._read_frame()
         seen = _CORRELATION.unpack_from(frame)[0]
         if seen != correlation_id:
-            raise self._lost(OSError(f"answer {seen} came for request {correlation_id}"))
+            error = OSError(f"answer {seen} came for request {correlation_id}")
+            raise self._lost(error, time.monotonic())
         self._pending.popleft()
         self._answered = True
         return decoder(frame[4:])
@@ -244,7 +256,14 @@ class Connection:
         if small:
             self._socket.sendall(small)
 
+    def _begin(self) -> float:
+        """Return the time; from now on an operation waits as long as patience allows."""
+        if self._patience.limit_s is not None:
+            self._socket.settimeout(self._patience.share_s(self._timeout_s))
+        return time.monotonic()
+
     def _read_frame(self) -> memoryview:
+        began_s = self._begin()
         try:
             head = self._read(memoryview(bytearray(4)))
             size = _CORRELATION.unpack(head)[0]
@@ -255,7 +274,7 @@ class Connection:
                 self._buffer = bytearray(size)
             return self._read(memoryview(self._buffer)[:size])
         except OSError as error:
-            raise self._lost(error) from error
+            raise self._lost(error, began_s) from error
 
     def _read(self, into: memoryview) -> memoryview:
         done, size = 0, len(into)
@@ -266,7 +285,8 @@ class Connection:
             done += count
         return into
 
-    def _lost(self, error: OSError) -> OnceoverError:
+    def _lost(self, error: OSError, began_s: float) -> OnceoverError:
+        self._patience.spend(time.monotonic() - began_s)
         self.close()
         if not self._answered:
             return self._never_answered(error)

@@ -7,6 +7,7 @@ The next request can be in flight while they are processed; its answer waits in 
 from __future__ import annotations
 
 import logging
+import time
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -112,7 +113,7 @@ class Fetcher:
             Retriable: a connection was lost.
         """
         found: list[tuple[TopicPartition, FetchedPartition]] = []
-        for route in self._ready(timeout_s):
+        for route in self._answering(timeout_s):
             answer: FetchResponse = route.connection.receive()
             if answer.error_code:
                 raise Retriable(f"{self._cluster.alias} answers error {answer.error_code} to fetch")
@@ -142,6 +143,15 @@ class Fetcher:
         busy = [r for r in self._routes.values() if r.connection.in_flight]
         readable = wait_readable([r.connection for r in busy], timeout_s) if busy else []
         return [r for r in busy if r.connection in readable]
+
+    def _answering(self, timeout_s: float) -> list[_Route]:
+        patience = self._cluster.patience
+        within_s, began_s = patience.share_s(timeout_s), time.monotonic()
+        ready = self._ready(within_s)
+        if not ready and within_s < timeout_s and self.waiting:
+            patience.spend(time.monotonic() - began_s)
+            raise Retriable(f"{self._cluster.alias} does not answer to fetch within {within_s:.1f} s")
+        return ready
 
     def _route(self, node: int) -> _Route:
         route = self._routes.get(node)

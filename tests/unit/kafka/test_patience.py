@@ -1,0 +1,33 @@
+"""How long a silent cluster holds its caller up."""
+
+from __future__ import annotations
+
+from onceover.kafka.backoff import Patience
+
+
+def test_without_a_limit_attempts_wait_as_usual() -> None:
+    """Those who copy have all the time of the world."""
+    patience = Patience()
+    patience.spend(1e9)
+
+    assert patience.share_s(40.0) == 40.0
+    assert patience.left_s == float("inf")
+
+
+def test_every_attempt_gets_half_of_what_is_left() -> None:
+    """One silent broker leaves time for the others."""
+    patience = Patience(8.0)
+
+    assert patience.share_s(40.0) == 4.0
+    assert patience.share_s(1.0) == 1.0
+    patience.spend(4.0)
+    assert patience.share_s(40.0) == 2.0
+
+
+def test_when_it_is_over_a_healthy_broker_still_has_time_to_answer() -> None:
+    """What is left over of the others is still read, in a moment each."""
+    patience = Patience(2.0)
+    patience.spend(5.0)
+
+    assert patience.left_s == 0.0
+    assert patience.share_s(40.0) == 0.25
