@@ -9,6 +9,9 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from onceover.engine.ages import age_text
+
+NOT_ENROLLED: Final = "not_enrolled"
 _HEADINGS: Final = ("topic", "partitions", "caught up", "lag (offsets)", "oldest missing", "stopped")
 
 
@@ -53,7 +56,7 @@ def count_run(copied: Mapping[str, Any] | None, status: Mapping[str, Any]) -> di
 
 
 def status_table(status: Mapping[str, Any]) -> list[str]:
-    """Return lines for the log: one per topic, then one per stopped partition with what resolves it."""
+    """Return lines for the log: one per topic, then one for each thing to be done, with what resolves it."""
     topics: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     for partition in status["partitions"]:
         topics[partition["topic"]].append(partition)
@@ -62,23 +65,23 @@ def status_table(status: Mapping[str, Any]) -> list[str]:
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    for partition in status["partitions"]:
-        if stop := partition.get("stop"):
-            where = f"{partition['topic']}:{partition['partition']}"
-            lines.append(f"stopped: {where}: {stop['message']}; to resolve: {stop['resolve']}")
-    return lines
+    needs = status["needs"]
+    return lines + [f"{need['code']}: {need['message']}; to resolve: {need['resolve']}" for need in needs]
 
 
 def _row(topic: str, partitions: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    lag = sum(partition["lag_offsets"] or 0 for partition in partitions)
+    lags = [partition["lag_offsets"] for partition in partitions]
+    lag = "unknown" if None in lags else str(sum(lags))
     oldest_s = max((partition["oldest_missing_s"] or 0.0 for partition in partitions), default=0.0)
+    if all(partition["state"] == NOT_ENROLLED for partition in partitions):
+        lag += ", not taken in"
     caught_up = sum(1 for partition in partitions if partition["state"] == "caught_up")
     stopped = sum(1 for partition in partitions if partition.get("stop"))
     return (
         topic,
-        str(len(partitions)),
+        str(sum(partition.get("partitions", 1) for partition in partitions)),
         str(caught_up),
-        str(lag),
-        f"{oldest_s:.0f} s" if lag else "-",
+        lag,
+        age_text(oldest_s) if oldest_s else "-",
         str(stopped),
     )

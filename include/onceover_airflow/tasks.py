@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
@@ -55,6 +56,7 @@ def report_result(flow: str) -> dict[str, Any]:
         log.info(line)
     for note in status.get("notes", ()):
         log.warning("%(object)s: %(message)s; %(resolve)s", note)
+    _check_answered(status)
     counts = count_run(copied, status)
     if copied is None:
         log.info(
@@ -72,17 +74,28 @@ def report_result(flow: str) -> dict[str, Any]:
 
 def _read_status(flow: str) -> dict[str, Any]:
     from onceover.config.load import load_flow
-    from onceover.engine.status import flow_status
-    from onceover.wiring.flows import open_clusters
+    from onceover.wiring.status import read_status
     from onceover_airflow.connections import connection_environment
 
     try:
         loaded = load_flow(flow)
         with environment(connection_environment(loaded)):
-            source, target = open_clusters(loaded)
-        with source, target:
-            return flow_status(loaded.flow, source, target)
-    except Retriable as error:
-        raise JobInterrupted(str(error)) from error
+            return read_status(loaded)
     except OnceoverError as error:
         raise AirflowFailException(str(error)) from error
+
+
+def _check_answered(status: Mapping[str, Any]) -> None:
+    """Go on only when both clusters have answered.
+
+    Raises:
+        JobInterrupted: one does not, for the moment.
+        AirflowFailException: it refuses to, or is another cluster.
+    """
+    for side in ("source", "target"):
+        error = status[side]["error"]
+        if error is not None:
+            text = f"{status[side]['alias']}: {error['message']}"
+            if error["exit"] == Retriable.exit_code:
+                raise JobInterrupted(text)
+            raise AirflowFailException(text)

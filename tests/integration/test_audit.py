@@ -271,7 +271,9 @@ def on_terminal(home: Path, *arguments: str) -> str:
 
 
 @pytest.mark.timeout(600)
-def test_command_names_what_is_wrong_since_the_watermark(replica: Replica, tmp_path: Path) -> None:
+def test_command_names_what_is_wrong_since_the_watermark(
+    replica: Replica, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Through spark-submit: FAIL, exit code 1, with the record, the report and the Data Docs."""
     topic = replica.topic(partitions=PARTITIONS)
     feed(replica.source, topic)
@@ -291,6 +293,13 @@ def test_command_names_what_is_wrong_since_the_watermark(replica: Replica, tmp_p
     assert document["records"]["source"] == 0
     assert page.exists()
     assert Path(document["data_docs"]).exists()
+
+    code, told = replica.command(capsys, "status", str(replica.flow.path))
+    (entry,) = told["flows"]
+    assert (code, [need["code"] for need in entry["needs"]]) == (1, ["AUDIT_FAILED"])
+    assert (entry["audit"]["verdict"], entry["audit"]["report"]) == ("FAIL", str(page))
+    (wrong,) = entry["audit"]["failed"]["partitions"]
+    assert (wrong["partition"], wrong["what"]["PHANTOM"]) == (1, 1)
 
 
 @pytest.mark.soak

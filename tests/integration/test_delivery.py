@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.status import describe
+from onceover.cli.statustext import describe
 from onceover.engine.steps import Step
 from onceover.wire.batch import TRANSACTIONAL
 from tests.support.adversary import Adversary

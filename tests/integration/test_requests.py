@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from onceover.engine import names
 from onceover.engine.requests import request_resume, request_stop, stop_request
-from onceover.engine.status import SILENT_AFTER_MS
+from onceover.engine.runstate import SILENT_AFTER_MS
 from onceover.engine.steps import Step
 from onceover.engine.supervisor import HEARTBEAT_S
 from onceover.errors import NeedsOperator, Retriable

@@ -327,4 +327,5 @@ def test_an_address_where_nobody_listens_is_a_temporary_failure(
     finally:
         nobody.release()
     assert code == 5
-    assert address in document["error"]["where"] and "east" in document["error"]["message"]
+    error = document["flows"][0]["source"]["error"]
+    assert address in error["where"] and "east" in error["message"]

@@ -206,8 +206,9 @@ class Replica:
         return next(p for p in entries if (p["topic"], p["partition"]) == (topic, partition))
 
     def stop_of(self, topic: str, partition: int = 0) -> dict[str, str]:
-        """Return why the partition is stopped; empty when it is not."""
-        return self.partition_status(topic, partition)["stop"] or {}
+        """Return why its lane has stopped the partition; empty when it has not."""
+        stop = self.partition_status(topic, partition)["stop"] or {}
+        return stop if stop.get("since_ms") else {}
 
     def command(self, capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
         """Run ``onceover ... --json`` in this process; return the exit code and the document."""

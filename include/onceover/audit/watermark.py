@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from uuid import UUID
@@ -18,6 +18,7 @@ from confluent_kafka import KafkaException, Producer
 
 from onceover.engine import names
 from onceover.engine.statelog import StateLog
+from onceover.engine.verdicts import Verdicts, read_verdicts
 from onceover.errors import Retriable
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
@@ -87,16 +88,23 @@ def read_watermarks(others: Mapping[str, Any]) -> dict[TopicPartition, Watermark
     return found
 
 
-def write_watermarks(
-    target: Cluster, flow: str, wanted: Mapping[TopicPartition, Watermark]
-) -> dict[TopicPartition, Watermark]:
-    """Write those that get further than what is there; return them, by target partition.
+def write_outcome(
+    target: Cluster,
+    flow: str,
+    wanted: Mapping[TopicPartition, Watermark],
+    verdicts: Callable[[Verdicts | None], Verdicts] | None = None,
+) -> None:
+    """Write what an audit leaves in the state: watermarks that get further than those there, its verdict.
+
+    Args:
+        wanted: watermarks by target partition.
+        verdicts: makes of what the audits before have left what is left now; None where nothing was judged.
 
     Raises:
         Retriable: the target is away, or another audit of this flow is writing now.
     """
-    if not wanted:
-        return {}
+    if not wanted and verdicts is None:
+        return
     producer = Producer(
         {
             **target.config.properties,
@@ -107,37 +115,43 @@ def write_watermarks(
     try:
         producer.init_transactions(_TIMEOUT_S)
         # Only now: what the audit before us had under way is decided.
-        known = _known(target, flow)
-        news = {tp: mark for tp, mark in wanted.items() if mark.advances(known.get(tp))}
+        state = _state(target, flow)
+        known = read_watermarks(state)
+        news: dict[str, Any] = {
+            names.verified_key(*tp): mark.to_json()
+            for tp, mark in wanted.items()
+            if mark.advances(known.get(tp))
+        }
+        if verdicts is not None:
+            news[names.VERDICTS] = verdicts(read_verdicts(state.get(names.VERDICTS))).to_json()
         if news:
-            _commit(producer, flow, news.items())
+            _commit(producer, flow, news)
     except KafkaException as error:
         raise Retriable(
-            f"the verified watermark of {flow} was not written: {error.args[0].str()}",
+            f"the outcome of the audit of {flow} was not written: {error.args[0].str()}",
             where=names.state_topic(flow),
             resolve="run the audit again; what was compared is in its report",
         ) from error
     finally:
         producer.purge()
         producer.flush(1)
-    return news
 
 
-def _known(target: Cluster, flow: str) -> dict[TopicPartition, Watermark]:
+def _state(target: Cluster, flow: str) -> Mapping[str, Any]:
     state = StateLog(target, names.state_topic(flow), names.STATE_OTHERS)
     try:
-        return read_watermarks(target.retry(state.catch_up))
+        return target.retry(state.catch_up)
     finally:
         state.close()
 
 
-def _commit(producer: Producer, flow: str, news: Iterable[tuple[TopicPartition, Watermark]]) -> None:
+def _commit(producer: Producer, flow: str, news: Mapping[str, Any]) -> None:
     producer.begin_transaction()
-    for tp, mark in news:
+    for key, value in news.items():
         producer.produce(
             names.state_topic(flow),
-            key=names.verified_key(*tp).encode(),
-            value=json.dumps(mark.to_json(), separators=(",", ":")).encode(),
+            key=key.encode(),
+            value=json.dumps(value, separators=(",", ":")).encode(),
             partition=names.STATE_OTHERS,
         )
     producer.commit_transaction(_TIMEOUT_S)

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from types import FrameType
 from typing import Any, Final
 
@@ -18,12 +19,14 @@ import psutil
 
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.cli.sparkjob import job_result, start_job
-from onceover.cli.status import read_status
+from onceover.cli.statustext import progress_line
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.embed.processes import ChildProcess
-from onceover.errors import OnceoverError, UsageError
+from onceover.engine.background import in_background
+from onceover.errors import UsageError
 from onceover.spark.submit import SparkJob, replicate_job
+from onceover.wiring.status import read_status
 
 _EXAMPLES: Final = """examples:
   onceover replicate flights-dr                        copy what is there now, then end
@@ -108,11 +111,10 @@ def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
 
 
 def _attend(child: ChildProcess, flow: Flow, stopping: threading.Event, *, show: bool) -> None:
-    next_progress_s = time.monotonic() + _PROGRESS_S
+    progress = _Progress(flow, show=show)
     while child.alive and not stopping.wait(0.1):
-        if show and time.monotonic() >= next_progress_s:
-            _show_progress(flow)
-            next_progress_s = time.monotonic() + _PROGRESS_S
+        progress.tick()
+    progress.end()
     if child.alive:
         _signal_driver(child, flow)
         child.wait(_STOP_WAIT_S)
@@ -131,13 +133,41 @@ def _signal_driver(child: ChildProcess, flow: Flow) -> None:
         child.send_signal(signal.SIGTERM)  # it has not begun to copy
 
 
-def _show_progress(flow: Flow) -> None:
-    try:
-        status = read_status(flow)
-    except OnceoverError:
-        return  # the driver says what is wrong; this is only the display
-    sys.stderr.write(
-        f"\r{flow.flow}: {status['state']}, lag {status['lag_offsets']} offsets, "
-        f"oldest missing {status['oldest_missing_s']:.1f} s   "
-    )
-    sys.stderr.flush()
+class _Progress:
+    """One line on a terminal about where the flow stands; looking never holds up what is shown about.
+
+    Args:
+        flow: which one.
+        show: False shows nothing.
+    """
+
+    def __init__(self, flow: Flow, *, show: bool) -> None:
+        self._flow = flow
+        self._show = show
+        self._next_s = time.monotonic() + _PROGRESS_S
+        self._looking: Future[dict[str, Any]] | None = None
+        self._shown = ""
+
+    def tick(self) -> None:
+        """Look again when it is time, and show what was seen meanwhile."""
+        if not self._show:
+            return
+        if self._looking is None and time.monotonic() >= self._next_s:
+            self._looking = in_background(lambda: read_status(self._flow))
+        if self._looking is not None and self._looking.done():
+            looked, self._looking = self._looking, None
+            self._next_s = time.monotonic() + _PROGRESS_S
+            # A client that is not in order: the driver says so, this is only the display.
+            if looked.exception() is None:
+                self._write(progress_line(looked.result()))
+
+    def end(self) -> None:
+        """Leave the line as it is."""
+        if self._shown:
+            sys.stderr.write("\n")
+            sys.stderr.flush()
+
+    def _write(self, line: str) -> None:
+        sys.stderr.write(f"\r{line.ljust(len(self._shown))}")
+        sys.stderr.flush()
+        self._shown = line

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from onceover.cli.output import CommandResult, Subparsers
-from onceover.config.flowfile import Flow
-from onceover.config.load import find_flow_files, load_flow
-from onceover.config.runsettings import AT_LEAST_ONCE
-from onceover.engine.status import flow_status
-from onceover.engine.topicstatus import describe_topics
-from onceover.engine.verified import describe_verified
-from onceover.wiring.flows import open_clusters, rules
+from onceover.cli.statustext import describe, headline
+from onceover.config.load import load_flow
+from onceover.engine.statusshape import worst
+from onceover.errors import UsageError
+from onceover.wiring.status import PATIENCE_S, read_all, read_status
 
-_EXAMPLES: Final = """examples:
+_EXAMPLES: Final = f"""examples:
   onceover status                     all flows of the flows directory
   onceover status flights-dr --json   one flow, for a machine
+  onceover status --patience 20       over a slow line
 
-exit code 3 when a partition is stopped: the text says what to do
+All flows are asked at the same time. A cluster that does not answer is given up on after {PATIENCE_S:.0f} s
+(--patience): the rest is shown, with the error, and what it alone knows is null, never 0.
+
+exit code: the first of these that applies to a flow
+  1  its last audit found records that are not as they should be
+  3  it waits for a person: something is stopped, its driver is gone or failed, its state is not readable
+  2  its file, or one of its clients, is not in order
+  5  a cluster does not answer
+  0  none of these; with a lag, too, while it is being copied or was not asked to be
 """
 
 
@@ -26,65 +34,42 @@ def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
     parser = subparsers.add_parser(
         "status",
-        help="what is copied, what is missing, what is stopped",
+        help="what is copied, what is missing, what waits for a person",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("flow", nargs="?", metavar="FLOW", help="name or path (default: all flows)")
+    parser.add_argument(
+        "--patience",
+        type=float,
+        default=PATIENCE_S,
+        metavar="SECONDS",
+        help=f"how long a cluster may leave us without an answer (default: {PATIENCE_S:.0f})",
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> CommandResult:
-    """Read the status of the flows asked for."""
-    refs = [args.flow] if args.flow else find_flow_files()
-    flows = [read_status(load_flow(ref)) for ref in refs]
-    stopped = any(p["stop"] for f in flows for p in f["partitions"])
-    text = "\n\n".join(map(describe, flows)) or "no flow files found"
-    return CommandResult({"flows": flows}, text, 3 if stopped else 0)
+    """Read the status of the flows asked for.
 
-
-def read_status(flow: Flow) -> dict[str, Any]:
-    """Return the status of one flow; clusters are opened and closed here."""
-    source, target = open_clusters(flow)
-    with source, target:
-        return flow_status(flow.flow, source, target, rules(flow))
-
-
-def describe(status: dict[str, Any]) -> str:
-    """Return a flow's status as a table for people."""
-    generation = f", generation {status['generation']}" if status["generation"] else ""
-    mode = f", {AT_LEAST_ONCE.replace('_', ' ')}" if status["delivery"] == AT_LEAST_ONCE else ""
-    lines = [
-        f"{status['flow']}: {status['state']}{generation}{mode}  "
-        f"({status['source']['alias']} -> {status['target']['alias']}, lag {status['lag_offsets']} offsets, "
-        f"oldest missing {status['oldest_missing_s']:.1f} s)"
-    ]
-    driver = status["driver"]
-    if driver and status["state"] == "stopped" and not driver["alive"]:
-        lines.append(f"  no sign of life from its driver for {driver['silent_ms'] / 1000:.0f} s")
-    if status["generation"]:
-        lines.append(f"  {describe_verified(status['verified'])}")
-    if status["partitions"]:
-        lines.append(
-            f"  {'partition':40} {'lane':>4} {'state':12} {'position':>12} {'source LSO':>12} {'lag':>10}"
+    Raises:
+        UsageError: the flow that was named is not in order; among all flows, that is said in its entry.
+    """
+    if not args.patience > 0:
+        raise UsageError(
+            "--patience is out of range", expected="more than 0 seconds", seen=str(args.patience)
         )
-    for p in status["partitions"]:
-        name = p["topic"] if p["partition"] is None else f"{p['topic']}:{p['partition']}"
-        lines.append(
-            f"  {name:40} {_text(p['lane']):>4} {p['state']:12} {_text(p['position']):>12} "
-            f"{_text(p['lso']):>12} {_text(p['lag_offsets']):>10}"
-        )
-        if p["open_offsets"]:
-            lines.append(f"    {p['open_offsets']} offsets are behind an open source transaction")
-        if p["stop"]:
-            lines.append(f"    stopped: {p['stop']['message']}")
-            lines.append(f"    do: {p['stop']['resolve']}")
-    if summary := describe_topics(status["topics"], status["flow"]):
-        lines.append(summary)
-    lines += [f"  note: {n['object']}: {n['message']}; {n['resolve']}" for n in status["notes"]]
-    return "\n".join(lines)
+    if args.flow:
+        flows = [read_status(load_flow(args.flow), patience_s=args.patience)]
+    else:
+        flows = read_all(patience_s=args.patience)
+    return CommandResult({"flows": flows}, text(flows), worst(flow["exit"] for flow in flows))
 
 
-def _text(value: object) -> str:
-    return "-" if value is None else str(value)
+def text(flows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the flows for people: first who needs somebody, then each by itself."""
+    if not flows:
+        return "no flow files found"
+    head = [headline(flows)] if len(flows) > 1 else []
+    return "\n\n".join([*head, *map(describe, flows)])

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from onceover.errors import Fenced, NeedsOperator, UsageError
 
 VERSION = 1
+# Why a run ended: everything was copied or its time was over, somebody asked, or it could not go on.
+DONE: Final = "done"
+ASKED: Final = "asked"
+FAILED: Final = "failed"
+_ERROR_CHARS: Final = 500
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +33,9 @@ class Layout:
         ready: lanes may copy.
         ended_at_ms: when the run ended by itself, None while it runs or when it was killed.
         delivery: the run's delivery mode; records older than the field are of exactly_once.
+        seized: made by an operator's change of progress: nobody copies until the next start.
+        ended_why: ``done``, ``asked`` or ``failed``; None while it runs, and of older records.
+        ended_error: what it failed with.
     """
 
     generation: int
@@ -42,6 +50,9 @@ class Layout:
     host: str
     ended_at_ms: int | None = None
     delivery: str = "exactly_once"
+    seized: bool = False
+    ended_why: str | None = None
+    ended_error: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``layout``."""
@@ -69,9 +80,10 @@ class Layout:
         """Return the record that lets the lanes begin."""
         return replace(self, ready=True)
 
-    def as_ended(self, at_ms: int) -> Layout:
+    def as_ended(self, at_ms: int, why: str = DONE, error: str | None = None) -> Layout:
         """Return the record of a run that ended by itself."""
-        return replace(self, ended_at_ms=at_ms)
+        short = None if error is None else error[:_ERROR_CHARS]
+        return replace(self, ended_at_ms=at_ms, ended_why=why, ended_error=short)
 
     @property
     def ids_to_fence(self) -> int:

@@ -19,7 +19,7 @@ from typing import Any
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
-from onceover.engine.layout import Layout, check_clusters, check_mine, fence_bound
+from onceover.engine.layout import DONE, Layout, check_clusters, check_mine, fence_bound
 from onceover.engine.rounds import OWN_BATCH_BYTES, pieces
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
@@ -110,18 +110,18 @@ class Leader:
         Returns:
             The layout, not ready; ``enrol`` may write progress now.
         """
-        wanted = self._target.retry(self._announced)
+        wanted = self._target.retry(lambda: self._announced(seized=True))
         self._fence(wanted.ids_to_fence)
         self.layout = wanted
         return wanted
 
-    def _announced(self) -> Layout:
+    def _announced(self, *, seized: bool) -> Layout:
         try:
-            return self._announce()
+            return self._announce(seized=seized)
         except MustReset as error:
             raise Retriable(str(error)) from error
 
-    def _announce(self) -> Layout:
+    def _announce(self, *, seized: bool = False) -> Layout:
         reached(Step.LEADER_INIT)
         self._init()
         reached(Step.LEADER_READ)
@@ -141,6 +141,7 @@ class Leader:
             started_at_ms=now_ms(),
             host=socket.gethostname(),
             delivery=self._flow.delivery,
+            seized=seized,
         )
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)
@@ -224,10 +225,10 @@ class Leader:
         self.state.catch_up()
         self._check_mine()
 
-    def end(self) -> None:
-        """Write that this run ended by itself; lanes that still live stop at once."""
+    def end(self, why: str = DONE, error: str | None = None) -> None:
+        """Write that this run ended by itself, and why; lanes that still live stop at once."""
         reached(Step.ENDED)
-        ended = self._own().as_ended(now_ms())
+        ended = self._own().as_ended(now_ms(), why, error)
         self._confirmed({names.LAYOUT: ended.to_json()})
 
     def abort_lanes(self) -> None:

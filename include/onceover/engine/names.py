@@ -13,6 +13,8 @@ STOP_PREFIX = "stop/"
 RESUME_PREFIX = "request/resume/"
 MANAGED_PREFIX = "managed/"
 VERIFIED_PREFIX = "verified/"
+VERDICTS = "verdicts"
+DISCOVERED = "discovered"
 # Partition 0 of the state is written by the leader's transactions only, so nobody else's open
 # transaction can hold up a reader of the layout; everything else goes to partition 1.
 STATE_LEADER = 0

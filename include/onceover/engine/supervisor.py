@@ -18,7 +18,7 @@ from onceover.engine.aclsync import AclSync
 from onceover.engine.enroller import Enroller
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.flowtopics import StateSettings, create_flow_topics
-from onceover.engine.layout import Layout, check_distinct
+from onceover.engine.layout import DONE, Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, now_ms
 from onceover.engine.managed import read_managed
 from onceover.engine.mapmerge import MapMerger, MapUpkeep, MergeRules
@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_S = 5.0
 _POSITIONS_S = 24 * 3600.0
-_DISCOVERED = "discovered"
 # A request that nobody needed any more, for instance for a partition that was not stopped.
 _REQUEST_LIFE_MS = 60_000
 _NAMED = 5
@@ -193,13 +192,16 @@ class Supervisor:
         """Ask the lanes to finish, as ``onceover stop`` does."""
         self._notes.write(names.REQUEST_STOP, stop_request(self._layout().run))
 
-    def end(self) -> None:
+    def end(self, why: str = DONE, error: str | None = None) -> None:
         """Write that the run has ended, end what its lanes left open, take back the request that ended it.
 
         In this order: a lane that is fenced reads the layout again, and only one that says "ended"
         keeps a dying worker from opening another transaction.
+
+        Args:
+            why: ``done``, ``asked`` or ``failed``; ``error`` what it failed with. For ``status``.
         """
-        self.leader.end()
+        self.leader.end(why, error)
         self.leader.abort_lanes()
         self._target.retry(self._requests.catch_up)
         if names.REQUEST_STOP in self._requests.values:
@@ -243,11 +245,11 @@ class Supervisor:
         )
         plan = plan_topics(view)
         plan = self._apply(view, plan)
-        first = _DISCOVERED not in self.leader.state.values
+        first = names.DISCOVERED not in self.leader.state.values
         if plan.enrol or plan.turn:
             self._enroller.enrol(view, plan, scope.start if first else "earliest")
         if first:
-            self.leader.note(_DISCOVERED, {"v": 1, "at_ms": now_ms()})
+            self.leader.note(names.DISCOVERED, {"v": 1, "at_ms": now_ms()})
         self._discovered_s, self._discovered = time.monotonic(), scope
         return plan
 

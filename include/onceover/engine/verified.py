@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from onceover.engine import names
-from onceover.model import TopicPartition
+from onceover.engine.ages import age_text
 
 _VERSION: Final = 1
 
@@ -28,15 +27,17 @@ class Verified(NamedTuple):
     at_ms: int
     ids: tuple[str, str]
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Verified | None:
+        """Return the watermark in a state value; None for another version's.
 
-def read_verified(values: Mapping[str, Any]) -> dict[TopicPartition, Verified]:
-    """Return the watermarks among the state's values, by target partition; another version's are left out."""
-    found = {}
-    for key, value in values.items():
-        if key.startswith(names.VERIFIED_PREFIX) and value.get("v") == _VERSION:
-            tp = TopicPartition(*names.split_partition_key(key))
-            found[tp] = Verified(value["offset"], value["at_ms"], (value["source_id"], value["target_id"]))
-    return found
+        Raises:
+            KeyError, TypeError, ValueError: it is not of that shape.
+        """
+        if value["v"] != _VERSION:
+            return None
+        ids = str(value["source_id"]), str(value["target_id"])
+        return cls(int(value["offset"]), int(value["at_ms"]), ids)
 
 
 def partition_entry(
@@ -87,11 +88,4 @@ def describe_verified(entry: Mapping[str, Any] | None) -> str:
     since = f"{entry['offsets_since']} offsets copied since"
     if entry["age_s"] is None:
         return f"verified: {entry['partitions']} of {entry['of']} partitions, {since}"
-    return f"verified up to {_age(entry['age_s'])} ago, {since}"
-
-
-def _age(seconds: float) -> str:
-    for unit_s, name in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= 2 * unit_s:
-            return f"{seconds / unit_s:.0f} {name}"
-    return f"{seconds:.0f} s"
+    return f"verified up to {age_text(entry['age_s'])} ago, {since}"

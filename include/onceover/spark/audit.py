@@ -52,6 +52,7 @@ from onceover.wiring.audit import (
     keep_verified,
     prepare,
     show_payload,
+    told_of,
 )
 from onceover.wiring.auditruns import FOLDER, run_folder
 from onceover.wiring.flows import open_clusters
@@ -171,13 +172,14 @@ class Audit:
             quality = judge(spark, _frames(spark, result), self._home)
             log.info("verdict: %s", quality.verdict)
             # After the verdict: an audit that cannot be judged has proven nothing.
-            keep_verified(self._flow, target, content)
+            told = told_of(self._wish, content, result, quality, self._html)
+            keep_verified(self._flow, target, content, told)
         document = jsonreport.document(result, quality, examined) | self._sides(plan.survey)
         report.write(document, self._html)
         docs = datadocs.write(document, self._home)
         log.info("Data Docs: %s", docs)
-        told = {"reading": workers.reading, "report": str(self._html), "data_docs": str(docs)}
-        return {**document, **told}, quality.exit_code
+        more = {"reading": workers.reading, "report": str(self._html), "data_docs": str(docs)}
+        return {**document, **more}, quality.exit_code
 
     def _sides(self, survey: Survey) -> dict[str, Any]:
         sides = ("source", "target"), (self._flow.source, self._flow.target), survey.ids

@@ -27,12 +27,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceover.config.units import parse_duration_ms
-from onceover.engine.layout import Layout
+from onceover.engine.layout import ASKED, DONE, FAILED, Layout
 from onceover.engine.scopecheck import nothing_in_scope
 from onceover.engine.status import flow_status, stopped_partitions
 from onceover.engine.supervisor import Supervisor
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Deadline
+from onceover.kafka.cluster import Cluster
 from onceover.logs import configure
 from onceover.spark.failures import error_of, jvm_gone, session_error, unexpected
 from onceover.spark.outage import Outage
@@ -84,12 +85,8 @@ class Run:
         leader = supervisor(self._watch, source, target, home=self._home)
         try:
             self.layout = leader.start()
-            target.retry(leader.discover, Deadline(_GIVE_UP_S))
-            self._announce(spark)
-            log.info("flow %s runs as generation %d", flow.flow, self.layout.generation)
-            log.info("Spark UI: %s", spark.sparkContext.uiWebUrl)
             with ProgressLog(flow):
-                self._lead(spark, leader)
+                self._lead(spark, leader, target)
             self._remarks = [each.document() for each in leader.refused if not each.blocks]
             self.stopped = stopped_partitions(flow_status(flow.flow, source, target))
         finally:
@@ -97,8 +94,12 @@ class Run:
             source.close()
             target.close()
 
-    def _lead(self, spark: SparkSession, leader: Supervisor) -> None:
+    def _lead(self, spark: SparkSession, leader: Supervisor, target: Cluster) -> None:
         try:
+            target.retry(leader.discover, Deadline(_GIVE_UP_S))
+            self._announce(spark)
+            log.info("flow %s runs as generation %d", self._watch.flow.flow, self._layout().generation)
+            log.info("Spark UI: %s", spark.sparkContext.uiWebUrl)
             query = self._start_query(spark)
             log.info("query started")
             self._watch_over(query, leader)
@@ -109,19 +110,20 @@ class Run:
             asked = self._stop.is_set() or leader.was_asked_to_stop()
             self._came_to_its_end = self._until == "caught-up" and by_itself and not asked
             log.info("finished")
-        except BaseException:
-            self._clean_up(spark, leader)
+        except BaseException as error:
+            self._clean_up(spark, leader, error)
             raise
-        leader.end()
+        leader.end(ASKED if asked else DONE)
 
-    def _clean_up(self, spark: SparkSession, leader: Supervisor) -> None:
+    def _clean_up(self, spark: SparkSession, leader: Supervisor, cause: BaseException) -> None:
         """End what killed workers may have left open; fenced or unreachable, there is nothing to do."""
         # With the session it would end by an exception, and Spark writes a page about that.
         with suppress(Py4JError, PySparkException, ConnectionError):
             for query in spark.streams.active:
                 query.stop()
+        text = cause.message if isinstance(cause, OnceoverError) else type(cause).__name__
         try:
-            leader.end()
+            leader.end(FAILED, text)
         except OnceoverError as error:
             log.debug("not cleaned up: %s", error)
 

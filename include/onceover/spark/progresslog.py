@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from onceover.config.flowfile import Flow
+from onceover.engine.ages import age_text
 from onceover.engine.rate import Rate, RateMeter
 from onceover.engine.status import flow_status, stopped_partitions
 from onceover.errors import OnceoverError
@@ -76,8 +77,7 @@ def progress_line(rate: Rate, status: Mapping[str, Any]) -> str:
     line = (
         f"{status['flow']}: {rate.records / rate.seconds:,.0f} records/s, "
         f"{rate.bytes / rate.seconds / _MEGABYTE:,.1f} MB/s, {rate.transactions:,} transactions in "
-        f"{rate.seconds:.0f} s; lag {status['lag_offsets']:,} offsets, "
-        f"oldest missing {status['oldest_missing_s']:,.1f} s"
+        f"{rate.seconds:.0f} s; {_lag(status)}"
     )
     stopped = stopped_partitions(status)
     if not stopped:
@@ -86,6 +86,12 @@ def progress_line(rate: Rate, status: Mapping[str, Any]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     listed = ", ".join(names[:_NAMED])
     return f"{line}; {len(names)} stopped: {listed}{more}, see onceover status {status['flow']}"
+
+
+def _lag(status: Mapping[str, Any]) -> str:
+    lag, oldest_s = status["lag_offsets"], status["oldest_missing_s"]
+    text = "lag unknown" if lag is None else f"lag {lag:,} offsets"
+    return text if oldest_s is None else f"{text}, oldest missing {age_text(oldest_s)}"
 
 
 def _now_ms() -> int:

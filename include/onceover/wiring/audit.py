@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Final
 
 from onceover.audit.bounds import not_taken_in
@@ -14,18 +17,22 @@ from onceover.audit.conduct import Conducted, Plan, Workers, conduct, sample
 from onceover.audit.diverted import diverted
 from onceover.audit.evidence import Examined
 from onceover.audit.examine import examine
+from onceover.audit.jsonreport import document, summary
+from onceover.audit.lastverdict import Told, next_verdicts
 from onceover.audit.lookup import Lookup
 from onceover.audit.model import Mode, Side
 from onceover.audit.payload import with_payload
 from onceover.audit.ranges import RANGE_BYTES
-from onceover.audit.result import PartitionResult
+from onceover.audit.result import AuditResult, PartitionResult
 from onceover.audit.survey import SETTLE_S, Log, Survey, Wish, survey
-from onceover.audit.watermark import Watermark, write_watermarks
+from onceover.audit.verdict import QualityVerdict
+from onceover.audit.watermark import Watermark, write_outcome
 from onceover.audit.work import TASK_RANGES
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.engine.mapindex import MapIndex
 from onceover.engine.scope import explain
+from onceover.engine.verdicts import Answer
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
@@ -202,8 +209,11 @@ def show_payload(source: Cluster, target: Cluster, content: Content) -> Content:
         return replace(content, conducted=conducted, beside=tuple(map(shown, content.beside)))
 
 
-def keep_verified(flow: Flow, target: Cluster, content: Content) -> None:
-    """Write the verified watermarks of partitions that were proven to get further.
+def keep_verified(flow: Flow, target: Cluster, content: Content, told: Told | None = None) -> None:
+    """Write the verified watermarks of partitions that were proven to get further, and what was answered.
+
+    Args:
+        told: the audit's answer, which ``status`` shows; None where nothing was judged.
 
     Raises:
         Retriable: the target is away, or another audit of the flow is writing.
@@ -221,7 +231,34 @@ def keep_verified(flow: Flow, target: Cluster, content: Content) -> None:
                 timestamp_ms=result.verified_timestamp_ms,
                 at_ms=content.survey.started_ms,
             )
-    write_watermarks(target, flow.flow, wanted)
+    verdicts = None if told is None else partial(next_verdicts, told=told)
+    write_outcome(target, flow.flow, wanted, verdicts)
+
+
+def told_of(
+    wish: AuditWish, content: Content, result: AuditResult, quality: QualityVerdict, report: Path
+) -> Told:
+    """Return what an audit tells the flow's state.
+
+    Args:
+        result: what was seen; ``quality`` what the expectations made of it.
+        report: where its report is, on this machine.
+    """
+    ids: dict[tuple[TopicPartition, TopicPartition | None], tuple[str, str]] = {
+        (seen.source, seen.target): (str(seen.enrolled[0]), str(seen.enrolled[1]))
+        for seen in content.survey.partitions
+    }
+    answer = Answer(
+        verdict=str(quality.verdict),
+        at_ms=content.survey.started_ms,
+        summary=summary(document(result, quality)),
+        report=str(report.absolute()),
+        host=socket.gethostname(),
+        since=wish.since,
+        topics=wish.topics,
+        sample=wish.sample,
+    )
+    return Told(answer, result, quality, ids)
 
 
 def _timestamp_ms(text: str) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -80,9 +80,13 @@ class FlowWatch:
         return (stat.st_mtime_ns, stat.st_size)
 
 
-def open_clusters(flow: Flow) -> tuple[Cluster, Cluster]:
-    """Return source and target, not connected yet. The caller closes them."""
-    source, target = resolve_clients(flow)
+def open_clusters(flow: Flow, environ: Mapping[str, str] | None = None) -> tuple[Cluster, Cluster]:
+    """Return source and target, not connected yet. The caller closes them.
+
+    Args:
+        environ: read instead of the process's environment.
+    """
+    source, target = resolve_clients(flow, environ)
     return Cluster(source), Cluster(target)
 
 

@@ -24,9 +24,17 @@ def partition(
 
 def status(state: str, *partitions: dict[str, Any]) -> dict[str, Any]:
     lag = sum(each["lag_offsets"] or 0 for each in partitions)
+    needs = [
+        {
+            **each["stop"],
+            "message": f"{each['topic']}:{each['partition']} is stopped: {each['stop']['message']}",
+        }
+        for each in partitions
+        if each["stop"]
+    ]
     return {
         "flow": "f", "state": state, "generation": 3, "lag_offsets": lag, "target": {"alias": "west"},
-        "partitions": list(partitions),
+        "partitions": list(partitions), "needs": needs,
     }  # fmt: skip
 
 
@@ -85,7 +93,18 @@ def test_table_shows_topics_and_what_resolves_a_stop() -> None:
         "topic    partitions  caught up  lag (offsets)  oldest missing  stopped",
         "flights  2           1          7              12 s            0",
         "z        1           0          0              -               1",
-        "stopped: z:4: the log starts at 5; to resolve: onceover partition skip-to",
+        "TRUNCATED: z:4 is stopped: the log starts at 5; to resolve: onceover partition skip-to",
+    ]
+
+
+def test_table_tells_what_is_not_taken_in_and_what_nobody_knows() -> None:
+    """Records of a topic that nobody has enrolled are missing, too; an unknown lag is no lag of 0."""
+    waiting = {**partition("new", 0, lag=60_000), "partition": None, "partitions": 6, "state": "not_enrolled"}
+    waiting["oldest_missing_s"] = 434_697_709.4
+    assert status_table(status("copying", waiting, partition("lost", 0, lag=None))) == [
+        "topic  partitions  caught up  lag (offsets)        oldest missing  stopped",
+        "lost   1           0          unknown              -               0",
+        "new    6           0          60000, not taken in  13 y 286 d      0",
     ]
 
 

@@ -114,7 +114,7 @@ def test_ready_and_ended_change_nothing_else() -> None:
     """Who runs stays who runs."""
     announced = replace(LAYOUT, ready=False)
     assert announced.as_ready() == LAYOUT
-    assert LAYOUT.as_ended(9) == replace(LAYOUT, ended_at_ms=9)
+    assert LAYOUT.as_ended(9) == replace(LAYOUT, ended_at_ms=9, ended_why="done")
 
 
 @pytest.mark.parametrize("version", [None, 0, 2, "1"])

@@ -1,0 +1,35 @@
+"""Ages for people: one way to say them, wherever they are shown. Numbers for machines stay raw. Pure."""
+
+from __future__ import annotations
+
+from typing import Final
+
+_MINUTE_S: Final = 60
+_HOUR_S: Final = 3_600
+_DAY_S: Final = 86_400
+_YEAR_S: Final = 365 * _DAY_S
+# Below this a tenth of a second means something.
+_TENTHS_BELOW_S: Final = 10.0
+_UNITS: Final = (
+    (_YEAR_S, "y", _DAY_S, "d"),
+    (_DAY_S, "d", _HOUR_S, "h"),
+    (_HOUR_S, "h", _MINUTE_S, "min"),
+    (_MINUTE_S, "min", 1, "s"),
+)
+
+
+def age_text(seconds: float) -> str:
+    """Return an age in at most two units: ``13 y 286 d``, ``4 min 12 s``, ``1.3 s``.
+
+    Negative ages, of clocks that disagree, are none: ``0.0 s``.
+    """
+    seconds = max(0.0, seconds)
+    if round(seconds, 1) < _TENTHS_BELOW_S:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit_s, name, lesser_s, lesser_name in _UNITS:
+        if whole >= unit_s:
+            count, rest = divmod(whole, unit_s)
+            rest //= lesser_s
+            return f"{count} {name} {rest} {lesser_name}" if rest else f"{count} {name}"
+    return f"{whole} s"

@@ -1,0 +1,59 @@
+"""The state of a flow, or of all of them, from their files to ``status``'s entries.
+
+Invariant: whatever is wrong with one flow is in its entry; the others' neither lack anything nor wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.config.flowfile import Flow
+from onceover.config.load import find_flow_files, load_flow
+from onceover.engine.background import side_by_side
+from onceover.engine.status import flow_status
+from onceover.engine.statusshape import broken_entry
+from onceover.errors import UsageError
+from onceover.kafka.backoff import Patience
+from onceover.wiring.flows import open_clusters, rules
+
+# A broker on another continent answers within one; people wait for a status no longer than a few.
+PATIENCE_S: Final = 5.0
+# Each flow opens a handful of connections and mostly waits.
+_AT_ONCE: Final = 16
+
+
+def read_status(
+    flow: Flow, *, patience_s: float = PATIENCE_S, environ: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the status of one flow; clusters are opened and closed here.
+
+    A cluster that does not answer is an error in the entry: in all, each is waited for in vain no longer than
+    ``patience_s``, both at the same time.
+
+    Raises:
+        UsageError: a client of the flow is not in order.
+    """
+    source, target = open_clusters(flow, environ)
+    source.patience, target.patience = Patience(patience_s), Patience(patience_s)
+    start = flow.topics.start_timestamp_ms
+    with source, target:
+        begin = flow.topics.start if start is None else start
+        entry = flow_status(flow.flow, source, target, rules(flow), begin)
+    return {**entry, "path": str(flow.path)}
+
+
+def read_all(*, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
+    """Return the status of every flow of the flows directory, in the order of their files."""
+    return side_by_side([_one(path, patience_s) for path in find_flow_files()], _AT_ONCE)
+
+
+def _one(path: Path, patience_s: float) -> Callable[[], dict[str, Any]]:
+    def read() -> dict[str, Any]:
+        try:
+            return read_status(load_flow(path), patience_s=patience_s)
+        except UsageError as error:
+            return broken_entry(path.stem, str(path), error)
+
+    return read

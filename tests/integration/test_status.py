@@ -1,0 +1,278 @@
+"""`status` when it is needed: clusters that are dead or silent, broken files, a driver that is gone.
+
+Whatever is wrong with one flow is said with that flow, within a bounded time; nothing looks calm that is not,
+and a number that nobody knows is null, never 0.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from onceover.engine import names
+from onceover.engine.layout import FAILED
+from onceover.engine.leader import now_ms
+from onceover.engine.runstate import SILENT_AFTER_MS
+from onceover.kafka.notes import NoteWriter
+from onceover.model import TopicPartition
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.status import PATIENCE_S
+from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.flows import write_flow
+from tests.support.replica import Replica, delete_topics
+
+_TIMEOUT_S = 30.0
+# Both clusters are asked at the same time; this machine is shared.
+_BOUND_S = PATIENCE_S + 5.0
+# Nobody listens there: a connection is refused at once.
+_DEAD = "127.0.0.1:1"
+
+Capture = pytest.CaptureFixture[str]
+
+
+def status(replica: Replica, capsys: Capture) -> tuple[int, dict[str, Any]]:
+    """Return the exit code and the flow's entry; fail when it took longer than promised."""
+    begun_s = time.monotonic()
+    code, document = replica.command(capsys, "status", str(replica.flow.path))
+    assert time.monotonic() - begun_s < _BOUND_S
+    (entry,) = document["flows"]
+    assert entry["exit"] == code
+    return code, entry
+
+
+def needs(entry: dict[str, Any]) -> list[str]:
+    """Return the codes of what somebody has to do; each names a command or a place."""
+    assert all(need["message"] and need["resolve"] for need in entry["needs"])
+    return [need["code"] for need in entry["needs"]]
+
+
+def note(replica: Replica, key: str, value: dict[str, Any] | None) -> None:
+    """Write into the flow's state, as its driver, or somebody who should not."""
+    source, target = open_clusters(replica.flow.watch.flow)
+    with source, target:
+        writer = NoteWriter(
+            target.config, TopicPartition(names.state_topic(replica.name), names.STATE_OTHERS)
+        )
+        try:
+            writer.write(key, value)
+        finally:
+            writer.close()
+
+
+def copied(replica: Replica, records: int = 10, partitions: int = 1) -> str:
+    """Return a topic whose records are on both sides; the run has ended."""
+    topic = replica.topic("copied", partitions)
+    for number in range(partitions):
+        replica.source.plain(topic, number, replica.source.records(records))
+    replica.copy()
+    return topic
+
+
+def test_a_source_that_is_paused_or_killed_hides_nothing_that_the_target_knows(
+    start_cluster: ClusterFactory,
+    tmp_path: Path,
+    unique_name: str,
+    target_cluster: SharedCluster,
+    capsys: Capture,
+) -> None:
+    """SIGSTOP and kill -9: position, last commit and stops within seconds, exit code 5, and no lag of 0."""
+    quiet = start_cluster("quiet")
+    with Replica(tmp_path, unique_name, quiet.client, target_cluster.client) as replica:
+        topic = copied(replica)
+        code, entry = status(replica, capsys)
+        assert (code, entry["run"]["state"], entry["lag_offsets"]) == (0, "ended", 0)
+        broker = psutil.Process(quiet.nodes[0].pid)
+        for silence in (broker.suspend, broker.kill):
+            silence()
+            code, entry = status(replica, capsys)
+            (partition,) = entry["partitions"]
+            assert (code, needs(entry)) == (5, ["SOURCE_UNREACHABLE"])
+            assert (partition["topic"], partition["position"], partition["stop"]) == (topic, 10, None)
+            assert (partition["lag_offsets"], entry["lag_offsets"], entry["oldest_missing_s"]) == (None,) * 3
+            assert entry["last_commit_ms"] and entry["target"]["error"] is None
+            assert entry["source"]["cluster_id"] == quiet.cluster_id
+            assert quiet.bootstrap in entry["source"]["error"]["where"]
+        delete_topics(replica.target_client, [topic])
+        code, entry = status(replica, capsys)
+        assert (code, needs(entry)[0]) == (3, "TARGET_MISSING"), "seen without the source, too"
+
+
+@pytest.fixture
+def flows(
+    tmp_path: Path,
+    source_cluster: SharedCluster,
+    target_cluster: SharedCluster,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Path:
+    """A flows directory with one flow that is fine and one for each way not to be."""
+    folder = tmp_path / "flows"
+    folder.mkdir()
+    monkeypatch.setenv("ONCEOVER_FLOWS", str(folder))
+    monkeypatch.delenv("NO_SUCH_VARIABLE", raising=False)
+    dead = {"bootstrap.servers": _DEAD}
+    topics = ["never-there"]
+    write_flow(folder, "a-good", source_cluster.client, target_cluster.client, topics)
+    write_flow(folder, "b-dead", source_cluster.client, dead, topics)
+    (folder / "c-bad-yaml.yaml").write_text("flow: [")
+    write_flow(folder, "d-unknown-key", source_cluster.client, target_cluster.client, topics, lane=3)
+    for name, target in (
+        ("e-no-variable", {"alias": "west", "client": {"bootstrap.servers": "${NO_SUCH_VARIABLE}"}}),
+        ("f-no-file", {"alias": "west", "client_file": str(folder / "missing.properties")}),
+        ("g-no-connection", {"alias": "west", "connection": "no_such_connection"}),
+    ):
+        path = write_flow(folder, name, source_cluster.client, dead, topics)
+        path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "target": target}))
+    for path in folder.glob("*-source.yaml"):
+        path.rename(tmp_path / path.name)
+    for path in folder.glob("*-target.yaml"):
+        path.rename(tmp_path / path.name)
+    for path in folder.glob("*.yaml"):
+        path.write_text(path.read_text().replace(f"{folder}/", f"{tmp_path}/"))
+    return folder
+
+
+def test_one_broken_flow_hides_no_other(flows: Path, replica: Replica, capsys: Capture) -> None:
+    """Seven files, six of them bad, each in its own way: seven entries, within the time of one."""
+    begun_s = time.monotonic()
+    code, document = replica.command(capsys, "status")
+    assert time.monotonic() - begun_s < _BOUND_S
+    entries = {flow["flow"]: flow for flow in document["flows"]}
+    assert list(entries) == sorted(entries)
+    good = entries.pop("a-good")
+    assert (good["state"], good["exit"], good["error"], good["lag_offsets"]) == ("not_started", 0, None, 0)
+    silent = entries.pop("b-dead")
+    assert (silent["state"], silent["exit"], silent["lag_offsets"]) == ("unknown", 5, None)
+    assert silent["target"]["error"]["message"] and silent["source"]["error"] is None
+    assert len(entries) == 5
+    for entry in entries.values():
+        assert (entry["state"], entry["exit"], len(entry["needs"])) == ("unknown", 2, 1)
+        assert entry["error"]["message"]
+    assert "lane" in entries["d-unknown-key"]["error"]["message"]
+    assert "NO_SUCH_VARIABLE" in entries["e-no-variable"]["error"]["message"]
+    assert code == 2, "a file to be corrected outweighs a cluster that may come back"
+
+
+def test_what_is_not_taken_in_counts_as_missing(replica: Replica, capsys: Capture) -> None:
+    """Topics and partitions in scope that nobody has enrolled: no `lag 0`, no `caught up`."""
+    topic = copied(replica)
+    born = replica.topic("born", partitions=2)
+    with replica.flow.running() as (lead, _):
+        assert replica.flow.status()["state"] == "caught_up"
+        later = replica.topic("later", partitions=2)
+        for number in (0, 1):
+            replica.source.plain(later, number, replica.source.records(30))
+        admin = AdminClient(replica.source_client)
+        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(_TIMEOUT_S)
+        replica.source.reconnect(topic)
+        replica.source.plain(topic, 1, replica.source.records(5))
+        code, entry = status(replica, capsys)
+        missing = {
+            (p["topic"], p["partition"]): p["lag_offsets"]
+            for p in entry["partitions"]
+            if p["state"] == "not_enrolled"
+        }
+        assert missing == {(later, None): 60, (topic, 1): 5}
+        assert (code, entry["state"], entry["lag_offsets"], needs(entry)) == (0, "copying", 65, [])
+        assert (entry["lag"]["not_enrolled_offsets"], entry["lag"]["not_enrolled_topics"]) == (65, 2)
+        assert entry["oldest_missing_s"] > 0
+        lead.end()
+    assert born
+
+
+def test_target_topics_and_progress_that_are_lost_are_seen_at_once(replica: Replica, capsys: Capture) -> None:
+    """Nobody has to start the flow to learn it: the engine's code, its command, and all that is missing."""
+    topic = copied(replica, partitions=2)
+    delete_topics(replica.target_client, [topic])
+    code, entry = status(replica, capsys)
+    assert (code, needs(entry)) == (3, ["TARGET_MISSING"] * 2)
+    assert {p["state"] for p in entry["partitions"]} == {"stopped"}
+    assert (entry["lag_offsets"], entry["lag"]["stopped_offsets"]) == (20, 20)
+    assert f"onceover partition reseed {replica.name} {topic}:0" in entry["needs"][0]["resolve"]
+    replica.target_topic(topic, 2)
+    code, entry = status(replica, capsys)
+    assert (code, needs(entry), entry["lag_offsets"]) == (3, ["TARGET_RECREATED"] * 2, 20)
+
+    other = replica.topic("other")
+    replica.source.plain(other, 0, replica.source.records(4))
+    replica.copy()
+    admin = AdminClient(replica.target_client)
+    admin.delete_consumer_groups([names.progress_group(replica.name)])[
+        names.progress_group(replica.name)
+    ].result(_TIMEOUT_S)
+    code, entry = status(replica, capsys)
+    found = {p["topic"]: p for p in entry["partitions"]}[other]
+    assert (code, found["stop"]["code"], found["lag_offsets"]) == (3, "PROGRESS_MISSING", None)
+    assert entry["lag_offsets"] is None
+
+
+def test_a_driver_that_is_gone_is_no_copying_one(replica: Replica, capsys: Capture) -> None:
+    """Running, gone, fenced, failed and ended are five words; only those that need nobody end with 0."""
+    topic = copied(replica)
+    flow = replica.flow
+    with flow.running() as (lead, layout):
+        code, entry = status(replica, capsys)
+        assert (code, entry["state"], entry["run"]["state"]) == (0, "caught_up", "running")
+        note(replica, names.HEARTBEAT, _beat(layout.run, now_ms() - SILENT_AFTER_MS - 1))
+        code, entry = status(replica, capsys)
+        assert (code, entry["state"], entry["run"]["state"]) == (3, "stopped", "gone")
+        assert needs(entry) == ["DRIVER_GONE"]
+        assert f"`onceover replicate {replica.name}`" in entry["needs"][0]["resolve"]
+        note(replica, names.HEARTBEAT, _beat(layout.run, now_ms()))
+        arguments = ("partition", "skip-to", str(flow.path), f"{topic}:0", "10", "--apply")
+        assert replica.command(capsys, *arguments)[0] == 0
+        code, entry = status(replica, capsys)
+        assert (code, entry["state"], needs(entry)) == (3, "fenced", ["FENCED"])
+    with flow.running() as (lead, _):
+        lead.end(FAILED, "the Spark JVM is gone")
+    code, entry = status(replica, capsys)
+    assert (code, entry["run"]["state"], needs(entry)) == (3, "failed", ["RUN_FAILED"])
+    assert "the Spark JVM is gone" in entry["needs"][0]["message"]
+    replica.copy()
+    code, entry = status(replica, capsys)
+    assert (code, entry["run"]["state"], entry["run"]["ended"]) == (0, "ended", "done")
+
+
+def _beat(run: str, at_ms: int) -> dict[str, Any]:
+    return {"v": 1, "generation": 1, "run": run, "at_ms": at_ms, "pid": os.getpid()}
+
+
+def test_malformed_values_of_the_state_are_problems_of_their_own(replica: Replica, capsys: Capture) -> None:
+    """Each is named, and everything else is shown."""
+    topic = copied(replica)
+    junk: dict[str, Any] = {"v": 1}
+    keys = (names.HEARTBEAT, names.REFUSED, names.VERDICTS, names.stop_key(topic, 0), "stop/no-number/x")
+    for key in keys:
+        note(replica, key, junk)
+    code, entry = status(replica, capsys)
+    assert (code, needs(entry)) == (3, ["STATE_UNREADABLE"] * len(keys))
+    assert all(any(repr(key) in need["message"] for need in entry["needs"]) for key in keys)
+    assert (entry["lag_offsets"], entry["run"]["state"]) == (0, "ended")
+    for key in keys:
+        note(replica, key, None)
+    assert status(replica, capsys)[0] == 0
+
+
+def test_text_begins_with_who_needs_a_person(flows: Path, replica: Replica, capsys: Capture) -> None:
+    """At a glance: the flows by name, then each with its problem and what to do about it."""
+    from onceover.cli.main import main
+
+    topic = copied(replica, partitions=2)
+    delete_topics(replica.target_client, [topic])
+    replica.flow.path.rename(flows / f"h-{replica.name}.yaml")
+    capsys.readouterr()
+    assert main(["status"]) == 3
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first.startswith("8 flows; NEEDING A PERSON: c-bad-yaml, ") and first.endswith(": b-dead")
+    title = next(
+        n for n, line in enumerate(lines) if line.startswith(f"{replica.name}: ended, NEEDS A PERSON")
+    )
+    assert lines[title + 1].startswith(f"  ! TARGET_MISSING: {topic}:0 is stopped: ")
+    assert lines[title + 2].startswith("    do: ")
+    assert lines[title + 3] == f"    likewise partition 1 of {topic}"

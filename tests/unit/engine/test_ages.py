@@ -1,0 +1,31 @@
+"""Ages as people say them."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceover.engine.ages import age_text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-3.0, "0.0 s"),
+        (0.0, "0.0 s"),
+        (1.26, "1.3 s"),
+        (9.94, "9.9 s"),
+        (9.96, "10 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (60, "1 min"),
+        (252, "4 min 12 s"),
+        (3_599.9, "1 h"),
+        (7_260, "2 h 1 min"),
+        (86_400, "1 d"),
+        (183_600, "2 d 3 h"),
+        (434_697_709.4, "13 y 286 d"),
+    ],
+)
+def test_age_is_told_in_at_most_two_units(seconds: float, text: str) -> None:
+    """Never a number of seconds that nobody can picture, never `60 s` beside `1 min`."""
+    assert age_text(seconds) == text
