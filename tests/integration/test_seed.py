@@ -25,6 +25,7 @@ from tests.support.groups import committed
 from tests.support.rawkafka import Codec
 from tests.support.replica import Live, Replica, delete_topics
 from tests.support.wait import wait_until
+from tests.support.waysout import Command, commands, follow
 
 _TIMEOUT_S = 60.0
 _KILLED = -9
@@ -37,7 +38,7 @@ class Seeding:
     def __init__(self, replica: Replica, capsys: pytest.CaptureFixture[str], home: Path) -> None:
         self.replica = replica
         self.home = home
-        self._capsys = capsys
+        self.capsys = capsys
 
     @property
     def flow(self) -> str:
@@ -46,9 +47,15 @@ class Seeding:
 
     def __call__(self, action: str, origin: str, *options: str, exit_code: int = 0) -> dict[str, Any]:
         arguments = ("seed", action, self.flow, "--from", origin, *options)
-        code, document = self.replica.command(self._capsys, *arguments)
+        code, document = self.replica.command(self.capsys, *arguments)
         assert code == exit_code, document
         return document
+
+    def ways_out(self, code: str, topic: str) -> list[Command]:
+        """Return the commands of what the map refuses, for partition 0 and with this code."""
+        document = self("plan", "map", exit_code=3)
+        assert refused(document) == {(f"{topic}:0", code)}
+        return commands(document["refused"][0]["resolve"])
 
     def filled(self, suffix: str = "a", partitions: int = 2, records: int = 10) -> str:
         """Create a source topic with plain records in every partition."""
@@ -176,7 +183,10 @@ def test_the_map_is_not_believed_when_somebody_else_has_written(seeding: Seeding
     replica.copy()
     seeding.lose_progress()
     replica.target.plain(topic, 0, replica.target.records(1), Codec.NONE)
-    assert refused(seeding("plan", "map", exit_code=3)) == {(f"{topic}:0", "TARGET_BEYOND_MAP")}
+    (behind,) = seeding.ways_out("TARGET_BEYOND_MAP", topic)
+    follow(seeding.capsys, behind)
+    replica.source.plain(topic, 0, replica.source.records(2), Codec.NONE)
+    assert replica.copy().records == 2
 
 
 def test_the_map_is_not_believed_after_a_later_seeding(seeding: Seeding) -> None:
@@ -185,7 +195,10 @@ def test_the_map_is_not_believed_after_a_later_seeding(seeding: Seeding) -> None
     seeding.replica.copy()
     seeding("apply", "earliest", "--replace")
     seeding.lose_progress()
-    assert refused(seeding("plan", "map", exit_code=3)) == {(f"{topic}:0", "MAP_OLDER")}
+    former, latter = seeding.ways_out("MAP_OLDER", topic)
+    assert (former.arguments[-1], latter.arguments[-1]) == ("0", "10")
+    follow(seeding.capsys, latter)
+    assert seeding.replica.copy().records == 0
 
 
 def test_a_recreated_copy_makes_the_old_map_void(seeding: Seeding) -> None:
@@ -198,6 +211,12 @@ def test_a_recreated_copy_makes_the_old_map_void(seeding: Seeding) -> None:
     seeding("apply", "earliest")
     seeding.lose_progress()
     assert [entry[1] for entry in positions(seeding("apply", "map")).values()] == [0]
+    replica.copy()
+    replica.assert_same()
+    delete_topics(replica.target_client, [topic])
+    replica.target_topic(topic)
+    (reseed,) = seeding.ways_out("MAP_STALE", topic)
+    follow(seeding.capsys, reseed)
     replica.copy()
     replica.assert_same()
 
@@ -238,7 +257,7 @@ def test_times_files_and_other_flows_name_positions(seeding: Seeding, tmp_path: 
     document |= {"flow": f"{replica.name}x", "topics": {**document["topics"], "naming": "prefix"}}
     other.write_text(yaml.safe_dump(document))
     code, planned = replica.command(
-        seeding._capsys, "seed", "plan", str(other), "--from", f"flow:{seeding.flow}"
+        seeding.capsys, "seed", "plan", str(other), "--from", f"flow:{seeding.flow}"
     )
     assert (code, positions(planned)) == (0, {f"{topic}:0": (None, 7, "skip", 7)})
 
@@ -271,7 +290,7 @@ def test_a_flow_whose_state_was_lost_goes_on_under_another_name(seeding: Seeding
     renamed = Path(seeding.flow).with_name("renamed.yaml")
     renamed.write_text(yaml.safe_dump({**document, "flow": f"{replica.name}x"}))
     code, applied = replica.command(
-        seeding._capsys, "seed", "apply", str(renamed), "--from", f"file:{offsets}"
+        seeding.capsys, "seed", "apply", str(renamed), "--from", f"file:{offsets}"
     )
     assert (code, applied["written"]) == (0, 2)
     InlineFlow(renamed).copy()

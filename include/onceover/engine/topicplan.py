@@ -17,6 +17,7 @@ from onceover.engine.naming import MAX_NAME_LENGTH, colliding
 from onceover.engine.plan import Plan, Refusal
 from onceover.engine.scope import Rules, Verdict, explain
 from onceover.engine.scopecheck import scope_remarks
+from onceover.engine.topicrefusals import RefusalCode
 from onceover.engine.topics import config_to_copy
 from onceover.engine.topicsteps import (
     AddPartitions,
@@ -211,7 +212,7 @@ class _Planning:
         except UsageError as error:
             fix = error.resolve or "correct the handler"
             message = f"{error.message} (seen: {error.seen})"
-            self._refused.append(Refusal(verdict.topic, "TARGET_PARTITIONS", message, fix))
+            self._refused.append(Refusal(verdict.topic, RefusalCode.TARGET_PARTITIONS, message, fix))
             return None
 
     def _configure(self, verdict: Verdict, old: Enrolment) -> None:
@@ -238,15 +239,15 @@ class _Planning:
         other = self._forms.setdefault(colliding(name), name)
         if len(name) > MAX_NAME_LENGTH:
             problem = f"the name {name} would have {len(name)} characters, Kafka allows {MAX_NAME_LENGTH}"
-            code = "NAME_TOO_LONG"
+            code = RefusalCode.NAME_TOO_LONG
         elif name in self._view.enrolled:
             problem = f"source topic {self._view.enrolled[name].source} is copied to {name} already"
-            code = "NAME_TAKEN"
+            code = RefusalCode.NAME_TAKEN
         elif other != name and name not in self._view.target:
             problem = (
                 f"the target refuses {name} beside {other}: the names differ in dots and underscores only"
             )
-            code = "NAME_COLLISION"
+            code = RefusalCode.NAME_COLLISION
         else:
             return True
         self._refused.append(refusals.bad_name(verdict, code, problem))
@@ -256,7 +257,7 @@ class _Planning:
         owner = self._view.elsewhere.get(verdict.target_topic)
         loop = self._view.loops.get(verdict.topic)
         if owner is not None:
-            self._refused.append(refusals.owned_elsewhere(verdict, owner))
+            self._refused.append(refusals.owned_elsewhere(verdict, owner, self._view.flow))
         elif loop is not None:
             self._refused.append(refusals.two_way(verdict, loop.flow))
         elif self._view.unreadable:
@@ -307,11 +308,13 @@ class _Planning:
     def _understood(self, verdict: Verdict, key: str, value: str) -> bool:
         """Tell whether the target can take a key; say so where it cannot."""
         if self._view.keys and key not in self._view.keys:
-            self._refused.append(refusals.left_out(verdict, "KEY_UNKNOWN", key, "does not know"))
+            self._refused.append(refusals.left_out(verdict, RefusalCode.KEY_UNKNOWN, key, "does not know"))
             return False
         managed = self._view.managed.get(verdict.target_topic)
         if managed is not None and managed.refused.get(key) == value:
-            self._refused.append(refusals.left_out(verdict, "KEY_REFUSED", f"{key}={value}", "does not take"))
+            self._refused.append(
+                refusals.left_out(verdict, RefusalCode.KEY_REFUSED, f"{key}={value}", "does not take")
+            )
             return False
         return True
 

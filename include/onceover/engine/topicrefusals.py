@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from enum import StrEnum, auto
+from typing import Any
 
 from onceover.engine import commands, names
 from onceover.engine.enrolment import Enrolment
@@ -10,15 +11,42 @@ from onceover.engine.plan import Refusal
 from onceover.engine.scope import Verdict
 from onceover.engine.stops import StopCode
 
+
+class RefusalCode(StrEnum):
+    """Every reason of ours why a topic is not taken in, or not entirely; docs/operations.md explains each.
+
+    What a cluster answers when it refuses comes with codes of its own.
+    """
+
+    @staticmethod
+    def _generate_next_value_(name: str, *_: Any) -> str:
+        return name
+
+    ENROLLED_ELSEWHERE = auto()
+    TWO_WAY = auto()
+    TARGET_NOT_EMPTY = auto()
+    PARTITION_COUNT = auto()
+    TARGET_PARTITIONS = auto()
+    NAME_TOO_LONG = auto()
+    NAME_TAKEN = auto()
+    NAME_COLLISION = auto()
+    NAMING_CHANGED = auto()
+    NO_LEADER = auto()
+    OTHER_FLOW_UNREADABLE = auto()
+    NOT_MANAGED = auto()
+    KEY_UNKNOWN = auto()
+    KEY_REFUSED = auto()
+
+
 # The one refusal that goes away by itself.
-NO_LEADER: Final = "NO_LEADER"
+NO_LEADER = RefusalCode.NO_LEADER
 
 
 def renamed(verdict: Verdict, enrolled_as: str) -> Refusal:
     """Return the refusal of a topic that is enrolled under another name."""
     return Refusal(
         verdict.topic,
-        "NAMING_CHANGED",
+        RefusalCode.NAMING_CHANGED,
         f"it is enrolled as {enrolled_as} and would be called {verdict.target_topic} now",
         "set topics.naming and source.alias back, or give the flow a new name to copy it anew",
     )
@@ -34,18 +62,19 @@ def copy_gone(old: Enrolment, flow: str) -> Refusal:
     )
 
 
-def bad_name(verdict: Verdict, code: str, problem: str) -> Refusal:
+def bad_name(verdict: Verdict, code: RefusalCode, problem: str) -> Refusal:
     """Return the refusal of a topic whose copy cannot be called as it would be."""
-    return Refusal(verdict.topic, code, problem, f"exclude {verdict.topic}, or choose another source.alias")
+    fix = f"add {verdict.topic} to topics.exclude, or give the flow a new name and another source.alias"
+    return Refusal(verdict.topic, code, problem, fix)
 
 
-def owned_elsewhere(verdict: Verdict, owner: str) -> Refusal:
+def owned_elsewhere(verdict: Verdict, owner: str, flow: str) -> Refusal:
     """Return the refusal of a target topic that flow ``owner`` writes."""
     return Refusal(
         verdict.topic,
-        "ENROLLED_ELSEWHERE",
+        RefusalCode.ENROLLED_ELSEWHERE,
         f"flow {owner} already writes target topic {verdict.target_topic}; two flows would mix their records",
-        f"exclude {verdict.topic} in one of the two flows, or copy under another name",
+        f"add {verdict.topic} to topics.exclude of flow {flow} or of flow {owner}",
     )
 
 
@@ -53,10 +82,10 @@ def two_way(verdict: Verdict, flow: str) -> Refusal:
     """Return the refusal of a topic that ``flow`` copies back."""
     return Refusal(
         verdict.topic,
-        "TWO_WAY",
+        RefusalCode.TWO_WAY,
         f"flow {flow} copies target topic {verdict.target_topic} back to {verdict.topic}: "
         "records would go round for ever",
-        "use `naming: prefix` in both flows, or exclude the topic in one of them; if the other flow is "
+        f"add {verdict.topic} to topics.exclude, or use `naming: prefix` in both flows; if flow {flow} is "
         f"retired for good, delete its topic {names.state_topic(flow)} on this flow's source",
     )
 
@@ -65,7 +94,7 @@ def other_unreadable(verdict: Verdict, flow: str, problem: str) -> Refusal:
     """Return the refusal of a new topic while nobody knows what ``flow`` copies."""
     return Refusal(
         verdict.topic,
-        "OTHER_FLOW_UNREADABLE",
+        RefusalCode.OTHER_FLOW_UNREADABLE,
         f"the state of flow {flow} cannot be read ({problem}): whether it copies the topic is not known",
         f"see to flow {flow}; topics that are copied already go on",
     )
@@ -85,20 +114,21 @@ def not_empty(verdict: Verdict, flow: str) -> Refusal:
     """Return the refusal of a target topic with records that are not this flow's."""
     return Refusal(
         verdict.topic,
-        "TARGET_NOT_EMPTY",
+        RefusalCode.TARGET_NOT_EMPTY,
         f"target topic {verdict.target_topic} holds records already, and what they are is not known",
-        f"delete target topic {verdict.target_topic} if it may go, or exclude {verdict.topic} in flow {flow}",
+        f"delete target topic {verdict.target_topic} if it may go, or add {verdict.topic} to topics.exclude "
+        f"of flow {flow}; where its records are known to be copies: docs/seeding.md",
     )
 
 
 def partition_count(verdict: Verdict, seen: int, needed: int, flow: str) -> Refusal:
     """Return the refusal of a target topic with another number of partitions."""
-    fix = "delete the empty target topic and let Onceover create it, or give both the same count"
+    fix = f"delete target topic {verdict.target_topic}, which is empty: the flow creates it as it needs it"
     if seen < needed:
         fix = f"{commands.command('topics', 'apply', flow)} adds the missing ones"
     return Refusal(
         verdict.topic,
-        "PARTITION_COUNT",
+        RefusalCode.PARTITION_COUNT,
         f"target topic {verdict.target_topic} has {seen} partitions, the flow needs {needed}",
         fix,
     )
@@ -108,7 +138,7 @@ def unmanaged(verdict: Verdict, keys: list[str], flow: str) -> Refusal:
     """Return the remark that a topic's configuration differs and is not the flow's to change."""
     return Refusal(
         verdict.topic,
-        "NOT_MANAGED",
+        RefusalCode.NOT_MANAGED,
         f"target topic {verdict.target_topic} was not created by this flow and differs in {', '.join(keys)}",
         f"{commands.command('topics', 'plan', flow)} shows it, "
         f"{commands.command('topics', 'apply', flow)} would set it",
@@ -116,7 +146,7 @@ def unmanaged(verdict: Verdict, keys: list[str], flow: str) -> Refusal:
     )
 
 
-def left_out(verdict: Verdict, code: str, key: str, why: str) -> Refusal:
+def left_out(verdict: Verdict, code: RefusalCode, key: str, why: str) -> Refusal:
     """Return the remark that the copy does not get a configuration key."""
     return Refusal(
         verdict.topic,

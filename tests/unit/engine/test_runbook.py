@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from onceover.engine.stops import StopCode
+from onceover.engine.topicrefusals import RefusalCode
 
 PROJECT = Path(__file__).parents[3]
 RUNBOOK = (PROJECT / "docs" / "operations.md").read_text()
 STOPS = "## When a partition is stopped"
+REFUSALS = "## When a topic is not taken in"
 TRIED = ("test_stops.py", "test_ways_out.py")
 # Commands of the table, without their arguments; the shell knows them all (tests/unit/test_cli.py).
 COMMANDS = {"partition resume", "partition skip-to", "partition reseed", "seed plan", "seed apply"}
@@ -32,7 +34,18 @@ def rows(heading: str) -> dict[str, str]:
 
 def test_the_runbook_has_exactly_the_stops_that_there_are() -> None:
     """No code undocumented, none documented that does not exist; one line each."""
-    assert list(rows(STOPS)) and set(rows(STOPS)) == set(StopCode)
+    assert list(rows(STOPS)) == list(StopCode)
+
+
+def test_the_runbook_has_exactly_the_refusals_of_topics_that_there_are() -> None:
+    """The same for topics that are not taken in, and for notes about them."""
+    assert list(rows(REFUSALS)) == list(RefusalCode)
+
+
+@pytest.mark.parametrize("code", RefusalCode)
+def test_every_refusal_of_a_topic_says_what_to_do(code: RefusalCode) -> None:
+    """In the table."""
+    assert rows(REFUSALS)[code]
 
 
 @pytest.mark.parametrize("code", StopCode)
