@@ -23,6 +23,7 @@ SUBJECTS: Final = {
     "replicate": "flow",
     "sync_topics": "flow",
     "seed_progress": "flow",
+    "repair_partition": "flow",
     "sync_group_offsets": "flow",
     "audit": "flow",
     "migrate_connector_offsets": "connect",

@@ -176,6 +176,7 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
         "sys-groups": {"source": source, "target": target},
         "sys-progress": {"source": source, "target": target},
         "sys-adopted": {"source": source, "target": target},
+        "sys-repair": {"source": source, "target": target},
         "sys-audit": {"source": source, "target": target},
         "sys-flights": {"source": source, "target": target, **slow},
         "sys-broken": {"source": source, "tarket": target},

@@ -65,6 +65,7 @@ def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
         "sync_topics",
         "sync_group_offsets",
         "seed_progress",
+        "repair_partition",
         "migrate_connector_offsets",
         *AUDITING,
     }
@@ -136,6 +137,29 @@ def test_topics_are_planned_approved_applied_and_reported(dags: dict[str, Any]) 
     assert all(task.has_retry_policy and 0 < task.retries <= 10 for task in dag.tasks)
     assert dag.params.get_param("apply").value is True
     assert dag.params.get_param("flow").schema["enum"] == ["always", "by-hand", "nightly"]
+    assert dag.schedule is None
+    assert dag.doc_md
+
+
+def test_repairs_are_planned_approved_applied_and_reported(dags: dict[str, Any]) -> None:
+    """In this order; a plan that refuses fails before anybody is asked."""
+    dag = dags["repair_partition"]
+    assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == {
+        "plan_repair": {"approve_repair"},
+        "approve_repair": {"apply_repair"},
+        "apply_repair": {"report_repair"},
+        "report_repair": set(),
+    }
+    assert [task.trigger_rule.value for task in dag.tasks] == ["all_success"] * 2 + ["none_failed"] * 2
+    assert all(task.has_retry_policy and 0 < task.retries <= 10 for task in dag.tasks)
+    assert dag.params.dump() == {
+        "flow": "always",
+        "action": "resume",
+        "topic": None,
+        "partition": None,
+        "offset": None,
+        "apply": True,
+    }
     assert dag.schedule is None
     assert dag.doc_md
 

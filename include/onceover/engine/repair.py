@@ -100,12 +100,12 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
     """Plan to ask the running lanes to look at stopped partitions again.
 
     Args:
-        sources: which; none for every stopped partition of the flow.
+        sources: which; none for every stopped partition of the flow, of which a new flow has none.
 
     Raises:
         UsageError: the flow was never started, or does not copy one of them.
     """
-    state = flow_state(flow, target)
+    state = flow_state(flow, target) if sources else target.retry(lambda: read_flow_state(target, flow))
     stops = _stops(state)
     wanted = tuple(sources) or tuple(sorted(stops))
     running = state.layout is not None and state.layout.ended_at_ms is None

@@ -1,0 +1,251 @@
+"""The tasks of the DAG ``repair_partition``. Plain functions over the code of ``onceover partition``.
+
+Invariant: nothing is done that a person has not approved: the same partitions at the same risks, and under
+``skip-to`` the same offset. How many records a risk concerns may have changed by then where the flow, or its
+source, goes on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.sdk import Param, get_current_context
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from onceover_airflow import forms
+from onceover_airflow.approval import FlowApprovalOperator, table
+from onceover_airflow.flowcontext import flow_at_hand, log_text
+from onceover_airflow.report import status_table
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from onceover.engine.plan import Change
+    from onceover.engine.repair import Repair
+    from onceover.wiring.repairs import RepairWish
+
+log = logging.getLogger(__name__)
+
+PLAN_TASK: Final = "plan_repair"
+APPLY_TASK: Final = "apply_repair"
+RESUME: Final = "resume"
+SKIP: Final = "skip-to"
+RESEED: Final = "reseed"
+
+
+def repair_params() -> dict[str, Param]:
+    """Return the form's fields. Untouched it resumes what is stopped, which repeats and skips nothing."""
+    return {
+        "action": Param(
+            RESUME,
+            type="string",
+            enum=[RESUME, SKIP, RESEED],
+            title="Action",
+            description_md="`resume`: look again. `skip-to`: go on at an offset. `reseed`: copy anew.",
+        ),
+        "topic": forms.optional(
+            "Topic", "Source topic. With `resume`, topic and partition empty: everything that is stopped."
+        ),
+        "partition": _number("Partition", "Number of the source partition."),
+        "offset": _number("Offset", "For `skip-to`: the next source offset to copy."),
+        "apply": forms.apply_param(),
+    }
+
+
+def _number(title: str, text: str) -> Param:
+    return Param(None, type=["null", "integer"], minimum=0, title=title, description_md=text)
+
+
+def plan_repair(flow: str) -> dict[str, Any]:
+    """Show the plan in the log; return ids and counts. Changes nothing.
+
+    Raises:
+        JobInterrupted: a cluster does not answer; tried again.
+        AirflowFailException: it cannot be done, with what resolves that; or any other error.
+    """
+    planned = read_plan(flow, get_current_context()["params"])
+    log_text(log, planned.describe())
+    refuse_refused(planned)
+    return {
+        "flow": flow,
+        "plan_id": planned.plan_id,
+        "operation": planned.operation,
+        "partitions": len(planned.sources),
+        "changes": len(planned.changes),
+        "approval_id": approval_id(planned),
+    }
+
+
+def read_plan(flow: str, params: Mapping[str, Any]) -> Repair:
+    """Return the plan as of now."""
+    from onceover.wiring import repairs
+
+    with flow_at_hand(flow) as loaded:
+        return repairs.plan_repair(loaded, _wish(params))
+
+
+def apply_repair(flow: str) -> dict[str, Any]:
+    """Do what was approved; return what was done.
+
+    Raises:
+        AirflowSkipException: only a plan was asked for, or there is nothing to do.
+        JobInterrupted: a cluster does not answer; tried again, which plans anew.
+        AirflowFailException: other partitions or risks have come since the approval, or any other error.
+    """
+    from onceover.wiring import repairs
+
+    context = get_current_context()
+    params = context["params"]
+    approved = context["ti"].xcom_pull(task_ids=PLAN_TASK)
+    if not params["apply"]:
+        raise AirflowSkipException("only a plan was asked for")
+    if not approved["changes"]:
+        raise AirflowSkipException("nothing to do")
+
+    def check(planned: Repair) -> None:
+        log_text(log, planned.describe())
+        refuse_refused(planned)
+        check_approved(planned, approved["approval_id"])
+
+    with flow_at_hand(flow) as loaded:
+        done = repairs.apply_repair(loaded, _wish(params), check)
+    if done.generation is not None:
+        log.info("a running copy of the flow is fenced: start the DAG replicate for flow %s", flow)
+    return {
+        "flow": flow,
+        "operation": done.plan.operation,
+        "partitions": len(done.plan.sources),
+        "generation": done.generation,
+    }
+
+
+def report_repair(flow: str) -> dict[str, Any]:
+    """Show where the flow stands; return counts.
+
+    What was resumed is looked at by the running lanes within moments, and everything else at the next start:
+    until then it is still shown as stopped.
+
+    Raises:
+        JobInterrupted: a cluster does not answer; tried again.
+        AirflowFailException: any other error.
+    """
+    from onceover.engine.status import flow_status
+    from onceover.wiring.flows import open_clusters
+
+    with flow_at_hand(flow) as loaded:
+        source, target = open_clusters(loaded)
+        with source, target:
+            status = flow_status(loaded.flow, source, target)
+    for line in status_table(status):
+        log.info(line)
+    stopped = sum(1 for partition in status["partitions"] if partition["stop"])
+    return {"flow": flow, "state": status["state"], "partitions_stopped": stopped}
+
+
+def refuse_refused(planned: Repair) -> None:
+    """Fail where the plan cannot be carried out.
+
+    Raises:
+        AirflowFailException: it refuses something.
+    """
+    if planned.refused:
+        shown = "; ".join(f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in planned.refused)
+        raise AirflowFailException(f"flow {planned.flow}: {planned.operation} is not possible: {shown}")
+
+
+def approval_id(planned: Repair) -> str:
+    """Name what a person approves: which objects are changed, at which risk, and where a skip ends."""
+    exact = planned.operation == SKIP
+    what = [(c.what, c.object, c.risk, c.to if exact else None) for c in planned.changes]
+    return hashlib.sha256(json.dumps([planned.operation, what]).encode()).hexdigest()[:16]
+
+
+def check_approved(planned: Repair, approved: str) -> None:
+    """Refuse a plan with other partitions or risks than those that were approved.
+
+    Raises:
+        AirflowFailException: there are others.
+    """
+    if planned.changes and approval_id(planned) != approved:
+        raise AirflowFailException(
+            "the flow has changed since the plan was made, and now other partitions would be changed, or at "
+            f"other risks; expected: {approved}; seen: {approval_id(planned)}; to resolve: start the DAG "
+            "again"
+        )
+
+
+def _wish(params: Mapping[str, Any]) -> RepairWish:
+    """Return what the form asks for; what makes no sense is refused with the plan.
+
+    Raises:
+        AirflowFailException: a topic without its partition, or the other way round.
+    """
+    from onceover.model import TopicPartition
+    from onceover.wiring.repairs import RepairWish
+
+    topic, partition = params["topic"] or None, params["partition"]
+    if (topic is None) is not (partition is None):
+        given = f"topic {topic}" if topic else f"partition {partition}"
+        raise AirflowFailException(
+            f"only {given} is given; expected: topic and partition, or with {RESUME} neither; to resolve: "
+            "start the DAG again with both"
+        )
+    named = None if topic is None else TopicPartition(topic, partition)
+    return RepairWish(params["action"], named, params["offset"])
+
+
+class ApproveRepairOperator(FlowApprovalOperator):
+    """Wait until a person approves the repair; skipped where there is nothing to do.
+
+    Rejected, or not answered in time, nothing is changed and nothing is fenced.
+    """
+
+    about = "partitions to be repaired"
+
+    def execute(self, context: Context) -> Any:
+        """Put the question, or skip it.
+
+        Raises:
+            AirflowSkipException: there is nothing to ask.
+            AirflowFailException: the plan has changed since it was made.
+        """
+        params, planned = context["params"], context["ti"].xcom_pull(task_ids=PLAN_TASK)
+        if not params["apply"]:
+            raise AirflowSkipException("only a plan was asked for")
+        if not planned["changes"]:
+            raise AirflowSkipException("nothing to do")
+        now = read_plan(self.flow, params)
+        refuse_refused(now)
+        check_approved(now, planned["approval_id"])
+        self.body = question(now)
+        return super().execute(context)
+
+
+def question(planned: Repair) -> str:
+    """Return the plan as Markdown: what is repeated or skipped, and why."""
+    rows = [
+        (c.what, f"`{c.object}`", _cell(c.from_), _cell(c.to), _risk(c), _cell(c.reason))
+        for c in planned.changes
+    ]
+    lines = table(("change", "of", "from", "to", "records", "why"), rows, PLAN_TASK)
+    if planned.is_start:
+        lines.append("A running copy of the flow is fenced and has to be started again.")
+    else:
+        lines.append("Nothing is repeated or skipped: a partition whose cause is not gone stays stopped.")
+    lines.append("**Reject** changes nothing at all.")
+    return "\n".join(lines)
+
+
+def _cell(value: str | int | None) -> str:
+    return "-" if value is None else str(value).replace("|", "\\|")
+
+
+def _risk(change: Change) -> str:
+    if change.risk == "none":
+        return "-"
+    # Offsets are counted: transaction markers among them are no records.
+    return f"{change.risk} {'an unknown number' if change.records is None else f'up to {change.records}'}"
