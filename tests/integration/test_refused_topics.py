@@ -72,7 +72,7 @@ def test_what_a_refusal_says_settles_it(replica: Replica, other: Replica, capsys
         shared = other.topic("shared")
         other.source.plain(shared, 0, [GOOD])
         other.copy()
-        replica.configure(topics={"include": [f"{replica.name}[.].*", shared.replace(".", "[.]")]})
+        replica.configure(topics={"include": [f"{replica.name[:-1]}.[.].*"]})
         for topic in (full, few, many, dotted, tuned):
             replica.source.plain(topic, 0, [GOOD])
         assert replica.copy().records == 1
