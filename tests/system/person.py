@@ -22,7 +22,7 @@ _BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chr
 _PATIENCE_MS: Final = 60_000
 _HARMLESS: Final = ("verbose", "debug", "info", "log")
 
-Value = str | bool | Sequence[str]
+Value = str | bool | int | Sequence[str]
 
 
 class Person:
@@ -164,6 +164,8 @@ class Form:
                 self._switch(name, value)
             elif isinstance(value, str):
                 self._type(name, value)
+            elif isinstance(value, int):
+                self._dialog.locator(f"[name=element_{name}]").fill(str(value))
             else:
                 self._dialog.locator(f"[name=element_{name}]").fill("\n".join(value))
         return self

@@ -47,6 +47,14 @@ CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
         "decided": "none",
         "apply": False,
     },
+    "repair_partition": {
+        "flow": FLOW,
+        "action": "skip-to",
+        "topic": TOPIC,
+        "partition": 1,
+        "offset": 7,
+        "apply": False,
+    },
     "sync_group_offsets": {
         "flow": FLOW,
         "direction": "failback",
