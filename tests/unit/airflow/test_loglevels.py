@@ -65,9 +65,9 @@ def test_hook_logs_at_these_levels_and_masks(spark: FakeSpark) -> None:
     hook = SparkJobHook(spark.job, name="test", environment={})
     recorder = Recorder()
     hook._log = recorder  # type: ignore[assignment]
-    mask_secret("planted-7f3a91c2-levels")
+    mask_secret("levels-5b1d90e7")
     hook._process_spark_submit_log(
-        iter(["2026-11-22 05:15:46,301 ERROR   onceover: no planted-7f3a91c2-levels here\n"])
+        iter(["2026-11-22 05:15:46,301 ERROR   onceover: no levels-5b1d90e7 here\n"])
     )
     assert recorder.said == [(logging.ERROR, "onceover: no *** here")]
     assert hook.tail == "onceover: no *** here"
