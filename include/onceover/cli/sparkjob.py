@@ -15,6 +15,9 @@ from onceover.spark.master import reach
 from onceover.spark.outcome import killed_by
 from onceover.spark.submit import SparkJob
 
+# A driver whose JVM was taken from it ends the transactions that the lanes left open, and says what
+# happened. It needs a second or two; a cluster that is away makes it try for longer.
+_DRIVER_ENDS_S: Final = 20.0
 # Enough of Spark's last words to see why it did not come up.
 _TAIL_LINES: Final = 5
 
@@ -39,6 +42,7 @@ def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
         # The Java that is usable may not be the first on PATH, or on PATH at all.
         env={**os.environ, "JAVA_HOME": str(find_java().home), **job.environment},
         death_signal=signal.SIGTERM,
+        family_ends_s=_DRIVER_ENDS_S,
     )
 
 

@@ -82,10 +82,13 @@ class ChildProcess:
     once; several children may be started from several threads.
     """
 
-    def __init__(self, name: str, popen: subprocess.Popen[bytes], log_path: Path) -> None:
+    def __init__(
+        self, name: str, popen: subprocess.Popen[bytes], log_path: Path, family_ends_s: float = 0.0
+    ) -> None:
         self.name = name
         self.log_path = log_path
         self._popen = popen
+        self._family_ends_s = family_ends_s
 
     @classmethod
     def start(
@@ -98,8 +101,12 @@ class ChildProcess:
         cwd: Path | None = None,
         detached: bool = False,
         death_signal: signal.Signals = signal.SIGKILL,
+        family_ends_s: float = 0.0,
     ) -> ChildProcess:
         """Start ``argv``; ``env`` replaces the whole environment when given.
+
+        ``family_ends_s``: how long its children may outlive it, to put away what it left, before its group
+        is swept.
 
         ``death_signal`` reaches only this process, not its children: give SIGTERM to programs that
         must stop children of their own (Airflow). ``detached`` processes outlive the parent.
@@ -126,7 +133,7 @@ class ChildProcess:
             popen = _spawner.run(spawn)
         if detached:
             _detached.append(popen)
-        return cls(name, popen, log_path)
+        return cls(name, popen, log_path, family_ends_s)
 
     def __repr__(self) -> str:
         return f"ChildProcess({self.name!r}, pid={self.pid})"
@@ -145,6 +152,7 @@ class ChildProcess:
     def returncode(self) -> int | None:
         """Exit code (negative: signal), or None while running. Once it ended, its group is swept."""
         if self._popen.returncode is None and self._has_exited():
+            self._await_family()
             self._sweep_and_reap()
         return self._popen.returncode
 
@@ -219,6 +227,11 @@ class ChildProcess:
             self._popen.wait()
             return True
 
+    def _await_family(self) -> None:
+        deadline = time.monotonic() + self._family_ends_s
+        while time.monotonic() < deadline and any(_in_group(each, self.pid) for each in psutil.pids()):
+            time.sleep(POLL_INTERVAL_S)
+
     def _sweep_and_reap(self) -> None:
         if self._popen.returncode is not None:
             return
@@ -229,6 +242,13 @@ class ChildProcess:
             if sys.platform != "darwin":
                 raise
         self._popen.wait()
+
+
+def _in_group(pid: int, group: int) -> bool:
+    try:
+        return os.getpgid(pid) == group and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except (ProcessLookupError, psutil.NoSuchProcess):
+        return False
 
 
 def run_to_end(argv: Sequence[str], *, name: str, log_path: Path, timeout_s: float) -> int:

@@ -47,12 +47,15 @@ class Starter:
         self.home = home
         self.children: list[ChildProcess] = []
 
-    def __call__(self, program: str, *arguments: str, detached: bool = False) -> ChildProcess:
+    def __call__(
+        self, program: str, *arguments: str, detached: bool = False, family_ends_s: float = 0.0
+    ) -> ChildProcess:
         child = ChildProcess.start(
             [sys.executable, "-c", program, *arguments],
             name="trial",
             log_path=self.home / f"{len(self.children)}.log",
             detached=detached,
+            family_ends_s=family_ends_s,
         )
         self.children.append(child)
         return child
@@ -119,6 +122,37 @@ def test_kill_takes_grandchildren_too(start: Starter) -> None:
 
     psutil.wait_procs([grandchild], timeout=TIMEOUT_S)
     assert not grandchild.is_running() or grandchild.status() == psutil.STATUS_ZOMBIE
+
+
+# Says that it puts things away when its parent is gone, and says when it has done so.
+TIDY = (
+    "import os, threading\n"
+    "parent = os.getppid()\n"
+    "print('ready', flush=True)\n"
+    "while os.getppid() == parent: threading.Event().wait(0.01)\n"
+    "threading.Event().wait(0.5)\n"
+    "print('tidied', flush=True)\n"
+)
+PARENT_OF = "import subprocess, sys; subprocess.run([sys.executable, '-c', sys.argv[1]])"
+
+
+def test_children_of_a_killed_process_may_put_away_what_it_left(start: Starter) -> None:
+    """A Spark driver whose JVM is gone ends the transactions that the lanes left open."""
+    child = start(PARENT_OF, TIDY, family_ends_s=TIMEOUT_S)
+    wait_until(lambda: "ready" in child.tail(), TIMEOUT_S, "the grandchild runs")
+    child.send_signal(signal.SIGKILL)
+    wait_until(lambda: not child.alive, TIMEOUT_S, "all have ended")
+    assert "tidied" in child.tail()
+
+
+def test_children_of_a_killed_process_do_not_outlive_their_time(start: Starter) -> None:
+    """However long they would take."""
+    child = start(PARENT, family_ends_s=0.2)
+    wait_until(lambda: child.tail() != "", TIMEOUT_S, "the grandchild runs")
+    grandchild = psutil.Process(int(child.tail()))
+    child.send_signal(signal.SIGKILL)
+    wait_until(lambda: not child.alive, TIMEOUT_S, "all have ended")
+    wait_until(lambda: not grandchild.is_running(), TIMEOUT_S, "the grandchild is gone")
 
 
 def test_child_outlives_the_thread_that_started_it(start: Starter) -> None:
