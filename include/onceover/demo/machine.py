@@ -20,6 +20,7 @@ from onceover.embed import up as clusters
 from onceover.embed import upairflow, upconnect
 from onceover.embed.airflow import AirflowHome
 from onceover.embed.java import ensure_java
+from onceover.embed.lock import alone
 from onceover.embed.security import write_private
 from onceover.embed.up import ClusterStatus
 from onceover.embed.upairflow import AirflowStatus
@@ -59,19 +60,39 @@ def up(home: Path, *, airflow: bool, feed: bool, say: Say, note: Say) -> Machine
         UsageError: no Java, no data, or a configured port is taken.
         Retriable: a part did not start; what runs by then goes on running.
     """
-    up_clusters(home, say, note)
+    with alone(home, "make up"):
+        up_clusters(home, say, note)
+        if airflow:
+            say("starting Airflow, half a minute")
+            up_airflow(home, note)
+        finish_connect(home)
+        if feed:
+            say("feeding the first flights")
+            feeding.up(home, _east(home))
+        found = status(home)
+    check_runs(found, airflow=airflow)
+    return found
+
+
+def check_runs(found: MachineStatus, *, airflow: bool) -> None:
+    """Refuse to call up what has ended since it was started."""
+    alive = {name: cluster["alive"] for name, cluster in found.clusters.items()}
+    alive["connect"] = found.connect is not None and found.connect["alive"]
     if airflow:
-        say("starting Airflow, half a minute")
-        up_airflow(home, note)
-    finish_connect(home)
-    if feed:
-        say("feeding the first flights")
-        feeding.up(home, _east(home))
-    return status(home)
+        alive["airflow"] = found.airflow is not None and found.airflow["alive"]
+    ended = [name for name, runs in alive.items() if not runs]
+    if ended:
+        raise Retriable(
+            f"{' and '.join(ended)} started, and ended again",
+            resolve="run the same command again; onceover clusters status shows what runs",
+        )
 
 
 def up_clusters(home: Path, say: Say, note: Say) -> MachineStatus:
-    """Start the clusters, and Connect without waiting for it; every shell finds them from then on."""
+    """Start the clusters, and Connect without waiting for it; every shell finds them from then on.
+
+    For one caller at a time, as the other parts of ``up`` are: see :func:`onceover.embed.lock.alone`.
+    """
     ensure_java()
     say("starting the clusters east and west, and Kafka Connect")
     clusters.up(home, note)
@@ -101,15 +122,16 @@ def up_airflow(home: Path, note: Say) -> AirflowHome:
 
 def down(home: Path, say: Say) -> dict[str, bool]:
     """Stop everything and keep the data; return what ran."""
-    (home / ENVIRONMENT_FILE).unlink(missing_ok=True)
-    ran = {"feed": feeding.down(home)}
-    say("stopping Airflow and what it runs")
-    ran["airflow"] = upairflow.down(home / "airflow")
-    say("stopping Kafka Connect and the clusters")
-    ran["connect"] = upconnect.down(home)
-    before = clusters.status(home)
-    clusters.down(home)
-    return ran | {name: status["alive"] for name, status in before.items()}
+    with alone(home, "make down"):
+        (home / ENVIRONMENT_FILE).unlink(missing_ok=True)
+        ran = {"feed": feeding.down(home)}
+        say("stopping Airflow and what it runs")
+        ran["airflow"] = upairflow.down(home / "airflow")
+        say("stopping Kafka Connect and the clusters")
+        ran["connect"] = upconnect.down(home)
+        before = clusters.status(home)
+        clusters.down(home)
+        return ran | {name: status["alive"] for name, status in before.items()}
 
 
 def status(home: Path) -> MachineStatus:

@@ -24,6 +24,7 @@ from onceover.demo.play import Narrator
 from onceover.embed.airflow import AirflowHome, AirflowStandalone
 from onceover.embed.java import ensure_java
 from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.embed.lock import alone
 from onceover.embed.ports import configured_port
 from onceover.engine.requests import request_stop
 from onceover.engine.status import flow_status
@@ -70,6 +71,9 @@ def running_system(home: Path, narrator: Narrator, *, keep: bool) -> Iterator[Sy
     home.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         narrator.say("Starting two Kafka clusters, east and west.")
+        starting = stack.enter_context(ExitStack())
+        if keep:
+            starting.enter_context(alone(home, "onceover demo --keep"))
         east, west = _kept_clusters(home, narrator) if keep else _own_clusters(home, stack)
         narrator.say(f"Kafka runs: east {east}, west {west}. Starting Airflow.")
         environment = {
@@ -79,6 +83,7 @@ def running_system(home: Path, narrator: Narrator, *, keep: bool) -> Iterator[Sy
             "ONCEOVER_WEST": west,
         }
         airflow = machine.up_airflow(home, narrator.say) if keep else _own_airflow(home, environment, stack)
+        starting.close()
         if not keep:
             # Runs first, because said last: stopping takes seconds in which nothing else is seen.
             stack.callback(narrator.say, "Stopping Airflow and both clusters.")

@@ -123,10 +123,12 @@ class AirflowStandalone(AirflowHome):
         home: Path,
         port: int,
         password: str,
+        mark: str,
         children: list[ChildProcess],
         reserved: PortReservation,
     ) -> None:
         super().__init__(home, port, password)
+        self._mark = mark
         self._children = children
         self._reserved = reserved
 
@@ -158,9 +160,10 @@ class AirflowStandalone(AirflowHome):
             raise UsageError("this Airflow runs already", where=str(home), resolve="onceover clusters down")
         reserved = PortReservation(port or 0)
         children: list[ChildProcess] = []
-        airflow = cls(home, reserved.port, _prepare(home, dags, plugins, reserved.port), children, reserved)
-        # Written down before anything starts: what a killed start leaves behind is found again.
         mark, begun = secrets.token_hex(16), datetime.now(UTC)
+        password = _prepare(home, dags, plugins, reserved.port)
+        airflow = cls(home, reserved.port, password, mark, children, reserved)
+        # Written down before anything starts: what a killed start leaves behind is found again.
         State(mark).write(home)
         env = environment_of(home, mark, environ or {})
         try:
@@ -192,7 +195,8 @@ class AirflowStandalone(AirflowHome):
                 os.killpg(child.pid, signal.SIGTERM)
             child.stop(STOP_TIMEOUT_S)
         self._children.clear()
-        sweep(State.read(self.home).mark)
+        # Its own mark: what the home has on record may be another Airflow by now.
+        sweep(self._mark)
         self._reserved.release()
 
 

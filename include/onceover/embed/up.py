@@ -1,11 +1,12 @@
-"""The two clusters ``east`` and ``west`` that keep running until they are taken down."""
+"""The two clusters ``east`` and ``west`` that keep running until they are taken down.
+
+``up`` and ``down`` are for one caller at a time: see :func:`onceover.embed.lock.alone`.
+"""
 
 from __future__ import annotations
 
-import fcntl
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypedDict
@@ -48,27 +49,25 @@ def up(home: Path, note: Callable[[str], object] = _unheard) -> dict[str, Cluste
         UsageError: a configured port is taken or no number; no Java.
         Retriable: a broker did not start; nothing that this call started is left running.
     """
-    with _locked(home):
-        records = read_records(_register(home))
-        missing = [name for name in NAMES if not (name in records and records[name].alive)]
-        # What is left of them would hold ports and data directories.
-        terminate([identity for name in missing for identity in _processes(home, name, records)])
-        ports = {name: choose_port(name, _last_port(records, name), os.environ, note) for name in missing}
-        for cluster in start_all([_starter(home, name, ports[name]) for name in missing]):
-            records[cluster.name] = _record(cluster)
-            cluster.release_ports()
-        write_records(_register(home), list(records.values()))
-        return _report(records)
+    records = read_records(_register(home))
+    missing = [name for name in NAMES if not (name in records and records[name].alive)]
+    # What is left of them would hold ports and data directories.
+    terminate([identity for name in missing for identity in _processes(home, name, records)])
+    ports = {name: choose_port(name, _last_port(records, name), os.environ, note) for name in missing}
+    for cluster in start_all([_starter(home, name, ports[name]) for name in missing]):
+        records[cluster.name] = _record(cluster)
+        cluster.release_ports()
+    write_records(_register(home), list(records.values()))
+    return _report(records)
 
 
 def down(home: Path) -> dict[str, ClusterStatus]:
     """Stop both clusters and keep their data; does nothing when they do not run."""
-    with _locked(home):
-        records = read_records(_register(home))
-        terminate([identity for name in NAMES for identity in _processes(home, name, records)])
-        stopped = {name: replace(record, processes=()) for name, record in records.items()}
-        write_records(_register(home), list(stopped.values()))
-        return _report(stopped)
+    records = read_records(_register(home))
+    terminate([identity for name in NAMES for identity in _processes(home, name, records)])
+    stopped = {name: replace(record, processes=()) for name, record in records.items()}
+    write_records(_register(home), list(stopped.values()))
+    return _report(stopped)
 
 
 def status(home: Path) -> dict[str, ClusterStatus]:
@@ -126,13 +125,3 @@ def _describe(record: ClusterRecord | None) -> ClusterStatus:
 
 def _register(home: Path) -> Path:
     return home / "clusters" / "register.json"
-
-
-@contextmanager
-def _locked(home: Path) -> Iterator[None]:
-    """Let one ``up`` or ``down`` work at a time; the kernel drops the lock when the process ends."""
-    path = home / "clusters" / ".lock"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

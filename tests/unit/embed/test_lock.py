@@ -1,0 +1,130 @@
+"""Two commands that start or stop the same things do so one after the other."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Final
+
+import psutil
+import pytest
+
+from onceover.demo import machine
+from onceover.demo.machine import MachineStatus
+from onceover.embed.airflow import MARK, AirflowStandalone, State
+from onceover.embed.lock import alone
+from onceover.embed.ports import PortReservation
+from onceover.embed.processes import ChildProcess
+from onceover.embed.up import ClusterStatus
+from onceover.embed.upconnect import ConnectStatus
+from onceover.errors import Retriable
+
+TIMEOUT_S: Final = 30.0
+PROGRAM: Final = Path(sys.executable).with_name("onceover")
+SLEEP: Final = "import threading; threading.Event().wait()"
+HOLDER: Final = f"""
+import sys
+from pathlib import Path
+from onceover.embed.lock import alone
+from onceover.embed.processes import ChildProcess
+home = Path(sys.argv[1])
+with alone(home, "make up"):
+    child = ChildProcess.start(
+        [sys.executable, "-c", {SLEEP!r}], name="left", log_path=home / "left.log", detached=True
+    )
+    print(child.pid, flush=True)
+    {SLEEP}
+"""
+
+
+@contextmanager
+def waiting(home: Path, action: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Type `clusters up` or `down`, and yield it with the line it says at once."""
+    process = subprocess.Popen(
+        [str(PROGRAM), "clusters", action],
+        env={**os.environ, "ONCEOVER_HOME": str(home)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    with process:
+        try:
+            yield process, line_of(process.stderr)
+        finally:
+            process.kill()
+
+
+def line_of(stream: IO[str] | None) -> str:
+    """Return the next line."""
+    assert stream is not None
+    return stream.readline()
+
+
+@pytest.mark.parametrize("action", ["up", "down"])
+def test_second_command_waits_says_for_whom_and_can_be_interrupted(tmp_path: Path, action: str) -> None:
+    """Ctrl-C leaves the first one's work as it is."""
+    with alone(tmp_path, "make up"), waiting(tmp_path, action) as (process, said):
+        assert f"another make up is at work (pid {os.getpid()})" in said
+        process.send_signal(signal.SIGINT)
+        assert process.wait(TIMEOUT_S) == 130
+    assert [path.name for path in (tmp_path / "clusters").iterdir()] == [".lock"]
+
+
+def test_lock_ends_with_its_process_and_not_with_what_that_started(tmp_path: Path) -> None:
+    """kill -9 of `make up`: the next command goes on at once, beside the detached children."""
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as holder:
+        left = psutil.Process(int(line_of(holder.stdout)))
+        try:
+            with waiting(tmp_path, "down") as (process, said):
+                assert f"another make up is at work (pid {holder.pid})" in said
+                assert process.poll() is None
+                holder.kill()
+                assert process.wait(TIMEOUT_S) == 0
+            assert left.is_running()
+        finally:
+            left.kill()
+
+
+def test_failed_start_ends_its_own_processes_only(tmp_path: Path) -> None:
+    """The home may have another Airflow on record by then."""
+    begun = time.monotonic()
+    children = {
+        mark: ChildProcess.start(
+            [sys.executable, "-c", SLEEP],
+            name=mark,
+            log_path=tmp_path / f"{mark}.log",
+            env={**os.environ, MARK: mark},
+        )
+        for mark in ("own", "other")
+    }
+    try:
+        for mark, child in children.items():
+            while psutil.Process(child.pid).environ().get(MARK) != mark:
+                assert time.monotonic() < begun + TIMEOUT_S
+        State("other").write(tmp_path)
+        AirflowStandalone(tmp_path, 1, "", "own", [], PortReservation()).stop()
+        assert {mark: child.alive for mark, child in children.items()} == {"own": False, "other": True}
+    finally:
+        for child in children.values():
+            child.kill()
+
+
+def test_what_ended_meanwhile_is_not_called_up(tmp_path: Path) -> None:
+    """The parts are named."""
+    up = ClusterStatus(alive=True, bootstrap="h:1", cluster_id="id", pids=[1], log="log")
+    connect = ConnectStatus(alive=False, url="http://h:2", pid=None, log="log")
+    found = MachineStatus({"east": up, "west": {**up, "alive": False}}, connect, None, None)
+    with pytest.raises(Retriable, match="west and connect started, and ended again"):
+        machine.check_runs(found, airflow=False)
+    with pytest.raises(Retriable, match="west and connect and airflow"):
+        machine.check_runs(found, airflow=True)
+    machine.check_runs(MachineStatus({"east": up}, {**connect, "alive": True}, None, None), airflow=False)
