@@ -63,5 +63,7 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str]) -> None:
 
 
 build("audit", forms.by_hand(), flows.flow_names())
-for planned in flows.scheduled_flows("audit"):
-    build(f"audit_{planned.name}", forms.on_schedule(planned.name, planned.schedule), [planned.name])
+flows.build_scheduled(
+    "audit",
+    lambda flow: build(f"audit_{flow.name}", forms.on_schedule(flow.name, flow.schedule), [flow.name]),
+)

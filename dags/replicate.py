@@ -64,6 +64,9 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], run_length: str) 
 
 
 build("replicate", forms.by_hand(), flows.flow_names(), flows.CAUGHT_UP)
-for planned in flows.scheduled_flows("replicate"):
-    kind = forms.on_schedule(planned.name, planned.schedule)
-    build(f"replicate_{planned.name}", kind, [planned.name], planned.run_length)
+flows.build_scheduled(
+    "replicate",
+    lambda flow: build(
+        f"replicate_{flow.name}", forms.on_schedule(flow.name, flow.schedule), [flow.name], flow.run_length
+    ),
+)

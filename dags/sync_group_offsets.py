@@ -56,11 +56,13 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], *, until: str, ap
 
 
 build("sync_group_offsets", forms.by_hand(), flows.flow_names(), until=groups.ONCE, approve=True)
-for planned in flows.scheduled_flows("sync_group_offsets"):
-    build(
-        f"sync_group_offsets_{planned.name}",
-        forms.on_schedule(planned.name, planned.schedule),
-        [planned.name],
-        until=CONTINUOUS_LENGTH if planned.schedule == flows.CONTINUOUS else groups.ONCE,
+flows.build_scheduled(
+    "sync_group_offsets",
+    lambda flow: build(
+        f"sync_group_offsets_{flow.name}",
+        forms.on_schedule(flow.name, flow.schedule),
+        [flow.name],
+        until=CONTINUOUS_LENGTH if flow.schedule == flows.CONTINUOUS else groups.ONCE,
         approve=False,
-    )
+    ),
+)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -50,6 +50,19 @@ def scheduled_flows(key: str) -> list[ScheduledFlow]:
     Whatever is wrong with one file is said in the log, and costs that flow its scheduled DAG alone.
     """
     return list(_scheduled(find_flow_files(), key, getattr(SchedulesSpec(), key)))
+
+
+def build_scheduled(key: str, build: Callable[[ScheduledFlow], None]) -> None:
+    """Have the DAG built of each flow with a schedule under ``schedules.<key>``.
+
+    What Airflow objects to in one flow's DAG is said in the log, and costs that flow its DAG alone.
+    """
+    for flow in scheduled_flows(key):
+        try:
+            build(flow)
+        except Exception:
+            # Whatever it is: the DAGs of the other flows are not to miss it.
+            log.exception("flow %s gets no DAG by schedules.%s: Airflow refuses it", flow.name, key)
 
 
 def _scheduled(files: Sequence[Path], key: str, default: str | None) -> Iterator[ScheduledFlow]:

@@ -6,7 +6,6 @@ The models are closed (an unknown key is a fault) and frozen. ``rest_auth`` and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -24,15 +23,7 @@ from onceover.config.modelcheck import Key, ModelCheck
 from onceover.config.workerfile import WORKER_KEYS
 
 CONNECT_VARIABLE: Final = "ONCEOVER_CONNECT"
-# Room for the journal's file names beside it.
-MAX_NAME_LENGTH: Final = 100
 _CONNECT_FILE: Final = ConfigKind("Connect file", CONNECT_VARIABLE, "connect", "docs/connectors.md")
-_NAME: Final = values.matching(
-    re.compile(rf"(?=.{{1,{MAX_NAME_LENGTH}}}\Z){values.FLOW_NAME.pattern}"),
-    "not a valid name",
-    "lower-case letters, digits and hyphens, not beginning with a hyphen, "
-    f"at most {MAX_NAME_LENGTH} characters",
-)
 _EXAMPLES: Final[Mapping[Key, str]] = {
     ("connect",): "connect: flights",
     ("rest",): 'rest: ["http://127.0.0.1:8083"]',
@@ -96,7 +87,7 @@ class ConnectorSpec(Closed):
 class ConnectKeys(Closed):
     """All keys of a Connect file."""
 
-    connect: Annotated[str, BeforeValidator(_NAME)]
+    connect: Annotated[str, BeforeValidator(values.connect_name)]
     rest: Annotated[tuple[str, ...], BeforeValidator(_addresses)]
     rest_auth: RestAuth | None = None
     rest_ca: Annotated[Path | None, BeforeValidator(values.optional(values.text))] = None

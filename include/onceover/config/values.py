@@ -16,9 +16,14 @@ from croniter import CroniterBadDateError, CroniterError, croniter
 from onceover.config.faults import Invalid
 from onceover.config.units import parse_duration_ms, parse_size_bytes
 
-FLOW_NAME: Final = re.compile(r"[a-z0-9][a-z0-9-]*")
-# Kafka allows 249 characters in a topic name; "__onceover.<flow>.offsets" has to fit.
-MAX_FLOW_NAME_LENGTH: Final = 200
+# The shortest of what carries a name: 100 characters in a tag of Airflow, which a flow's DAGs have. 250 in a
+# DAG's id and a run's name, 249 in a topic's, 255 in a folder's, each with more around the name.
+MAX_NAME_LENGTH: Final = 100
+NAME: Final = re.compile(rf"(?=.{{1,{MAX_NAME_LENGTH}}}\Z)[a-z0-9][a-z0-9-]*")
+NAME_RULE: Final = (
+    "lower-case letters, digits and hyphens, not beginning with a hyphen, "
+    f"at most {MAX_NAME_LENGTH} characters"
+)
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -264,12 +269,8 @@ def mapping(value: object) -> dict[str, Any]:
     return value
 
 
-flow_name: Final = matching(
-    re.compile(rf"(?=.{{1,{MAX_FLOW_NAME_LENGTH}}}\Z){FLOW_NAME.pattern}"),
-    "not a valid flow name",
-    "lower-case letters, digits and hyphens, not beginning with a hyphen, "
-    f"at most {MAX_FLOW_NAME_LENGTH} characters",
-)
+flow_name: Final = matching(NAME, "not a valid flow name", NAME_RULE)
+connect_name: Final = matching(NAME, "not a valid name", NAME_RULE)
 alias: Final = matching(
     _ALIAS, "not a valid alias", "a short name of letters, digits, hyphens and underscores, e.g. east"
 )

@@ -5,8 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from airflow.dag_processing.dagbag import DagBag
 
-from onceover_airflow import flows
+from onceover.config.values import MAX_NAME_LENGTH
+from onceover.engine import names, naming
+from onceover_airflow import flows, forms
+from tests.system.test_dags import DAGS
 
 
 @pytest.fixture
@@ -88,3 +92,35 @@ def test_continuous_flow_runs_forever_and_others_until_caught_up() -> None:
     """A run that ends under @continuous would start Spark again and again."""
     assert flows.ScheduledFlow("f", "@continuous").run_length == "forever"
     assert flows.ScheduledFlow("f", "@hourly").run_length == "caught-up"
+
+
+def test_a_flow_whose_dag_is_refused_costs_itself_only(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The DAG file is shared by all flows: its import must not fail over one of them."""
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.yaml").write_text(f"flow: {name}")
+    built = []
+
+    def build(flow: flows.ScheduledFlow) -> None:
+        if flow.name == "b":
+            raise ValueError("tag cannot be longer than 100 characters")
+        built.append(flow.name)
+
+    flows.build_scheduled("audit", build)
+    assert built == ["a", "c"]
+    assert "flow b gets no DAG by schedules.audit" in caplog.text
+    assert "longer than 100" in caplog.text
+
+
+@pytest.mark.parametrize("kind", ["audit", "replicate", "sync_group_offsets"])
+def test_the_longest_flow_name_gives_a_dag(folder: Path, kind: str) -> None:
+    """The flow file allows no name that Airflow, or Kafka, could not carry in everything made of it."""
+    name = "f" * MAX_NAME_LENGTH
+    (folder / f"{name}.yaml").write_text(f'flow: {name}\nschedules: {{{kind}: "@daily"}}')
+    bag = DagBag(DAGS / f"{kind}.py", collect_dags=True)
+    assert bag.import_errors == {}
+    dag = bag.dags[f"{kind}_{name}"]
+    assert dag.tags == {forms.TAG, name}
+    topics = (names.state_topic(name), names.map_topic(name), names.groups_topic(name))
+    assert max(map(len, topics)) <= naming.MAX_NAME_LENGTH

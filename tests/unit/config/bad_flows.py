@@ -26,7 +26,7 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("unknown nested key", {"limits": {"memory": "8MiB"}}, "limits.memory", "unknown", '"memory_per_lane"'),
     ("attribute name for key", {"path": "/x"}, "path", "unknown key", "valid here"),
     ("bad flow name", {"flow": "Orders_DR"}, "flow", "seen Orders_DR", "lower-case letters"),
-    ("flow name too long", {"flow": "a" * 201}, "flow", "not a valid flow name", "at most 200"),
+    ("flow name too long", {"flow": "a" * 101}, "flow", "not a valid flow name", "at most 100"),
     ("topics is a list", {"topics": ["orders"]}, "topics", "expected keys with values", "indented lines"),
     ("no topics", {"topics": {"include": []}}, "topics.include", "is empty", "name at least one topic"),
     ("broken expression", {"topics": {"include": ["a", "b("]}}, "topics.include", "entry 2", "backslash"),
