@@ -39,6 +39,7 @@ _WRITE_EVERY_S: Final = 1.0
 _TIMEOUT_S: Final = 30.0
 _STATE_FILE: Final = "feed.json"
 _LOG_FILE: Final = "feed.log"
+_MODULE: Final = ("-m", "onceover.demo.feeding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ def up(home: Path, bootstrap: str) -> FeedStatus:
         before = _read(home)
         begin = before.fed if before is not None and before.fed < FLIGHTS else 0
         _write(service.argument, FeedStatus("feeding", begin))
-        command = [sys.executable, "-m", "onceover.demo.feeding", bootstrap, str(service.argument)]
+        command = [sys.executable, *_MODULE, bootstrap, str(service.argument)]
         log = service.folder / _LOG_FILE
         child = ChildProcess.start(command, name="feed", log_path=log, detached=True)
         service.record(child.pid)
@@ -175,7 +176,7 @@ def _await_first(home: Path) -> FeedStatus:
 
 def _service(home: Path) -> Service:
     folder = home.resolve() / "clusters" / "feed"
-    return Service(folder, folder / _STATE_FILE)
+    return Service(folder, folder / _STATE_FILE, ("python", *_MODULE))
 
 
 def _read(home: Path) -> FeedStatus | None:

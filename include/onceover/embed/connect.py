@@ -27,6 +27,7 @@ from onceover.errors import Retriable
 START_TIMEOUT_S: Final = 120.0
 _PROBE_TIMEOUT_S: Final = 2.0
 PROPERTIES_FILE: Final = "connect-distributed.properties"
+MAIN_CLASS: Final = "org.apache.kafka.connect.cli.ConnectDistributed"
 _INTERNAL_TOPICS: Final = ("offset.storage", "status.storage", "config.storage")
 # Each is about waiting and memory; none changes what a worker guarantees.
 _PACE: Final[Mapping[str, str]] = {
@@ -148,7 +149,7 @@ class ConnectWorker:
                 *self._java_arguments,
                 f"-Dlog4j2.configurationFile={self.home / 'log4j2.properties'}",
                 f"-Dlog4j.configuration=file:{self.home / 'log4j.properties'}",
-                "org.apache.kafka.connect.cli.ConnectDistributed",
+                MAIN_CLASS,
                 str(self.properties_path),
             ],
             name=f"connect worker {self.worker_id}",

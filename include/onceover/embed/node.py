@@ -21,6 +21,7 @@ START_TIMEOUT_S: Final = 90.0
 FORMAT_TIMEOUT_S: Final = 120.0
 # The C1 compiler alone starts in half the time; a broker that is measured needs the other one too.
 QUICK_FLAG: Final = "-XX:TieredStopAtLevel=1"
+MAIN_CLASS: Final = "kafka.Kafka"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class KafkaNode:
         """Start the process without waiting for it; does nothing when it runs."""
         if self.alive:
             return
-        arguments = ["kafka.Kafka", str(self.home / "server.properties")]
+        arguments = [MAIN_CLASS, str(self.home / "server.properties")]
         self._process = ChildProcess.start(
             [*self._java(*self._spec.java_flags), *arguments],
             name=f"kafka {self._spec.name}/{self.node_id}",

@@ -118,17 +118,29 @@ def write_records(path: Path, records: Sequence[ClusterRecord]) -> None:
     temporary.replace(path)
 
 
-def find_by_argument(argument: str) -> list[ProcessIdentity]:
-    """Return this user's processes that were started with ``argument``, a path that is ours alone.
+def find_by_argument(program: Sequence[str], argument: str) -> list[ProcessIdentity]:
+    """Return this user's processes that run ``program`` with ``argument``, a path that is ours alone.
 
-    Finds what a killed ``up`` started and could not write down any more.
+    Finds what a killed ``up`` started and could not write down any more. An editor or a ``tail`` of that
+    path is another program.
+
+    Args:
+        program: how the executable's name begins, and what follows on its command line one after the other,
+            such as ``java``, ``kafka.Kafka``.
     """
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
-            if process.uids().real == os.getuid() and argument in process.cmdline():
+            if process.uids().real == os.getuid() and _runs(process.cmdline(), program, argument):
                 found.append(ProcessIdentity(process.pid, process.create_time()))
     return found
+
+
+def _runs(command: Sequence[str], program: Sequence[str], argument: str) -> bool:
+    executable, *wanted = program
+    if argument not in command or not Path(command[0]).name.lower().startswith(executable):
+        return False
+    return any(list(command[begin : begin + len(wanted)]) == wanted for begin in range(1, len(command)))
 
 
 def terminate(identities: Sequence[ProcessIdentity], timeout_s: float = STOP_TIMEOUT_S) -> None:

@@ -1,7 +1,7 @@
 """One detached process beside the clusters, with a record of its own.
 
-Invariant: what is ended is the process on record, or one that was started with a path that is its alone:
-never a process that was given its id since then.
+Invariant: what is ended is the process on record, or the same program with a path that is its
+alone: never a process that was given its id since then, nor an editor of that path.
 """
 
 from __future__ import annotations
@@ -22,11 +22,13 @@ class Service:
 
     Args:
         folder: where its files are, and the record.
-        argument: a path on its command line that no other process has there.
+        argument: a path on its command line.
+        program: what runs with that path: see :func:`find_by_argument`.
     """
 
     folder: Path
     argument: Path
+    program: tuple[str, ...]
 
     @property
     def alive(self) -> bool:
@@ -52,7 +54,7 @@ class Service:
 
     def end(self) -> bool:
         """End it: SIGTERM, then SIGKILL. Return whether there was anything to end."""
-        found = set(find_by_argument(str(self.argument)))
+        found = set(find_by_argument(self.program, str(self.argument)))
         identity = self.identity
         if identity is not None and identity.find() is not None:
             found.add(identity)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, TypedDict
 
 from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.embed.node import MAIN_CLASS
 from onceover.embed.ports import choose_port
 from onceover.embed.registry import (
     ClusterRecord,
@@ -104,7 +105,7 @@ def _processes(home: Path, name: str, records: Mapping[str, ClusterRecord]) -> l
     """Return what may run of a cluster: on record, or started by an ``up`` that was killed."""
     recorded = records[name].processes if name in records else ()
     configuration = home.resolve() / "clusters" / name / "node-1" / "server.properties"
-    return list({*recorded, *find_by_argument(str(configuration))})
+    return list({*recorded, *find_by_argument(("java", MAIN_CLASS), str(configuration))})
 
 
 def _report(records: Mapping[str, ClusterRecord]) -> dict[str, ClusterStatus]:

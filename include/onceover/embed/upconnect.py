@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from onceover.config.properties import parse_properties
 from onceover.embed.connect import (
+    MAIN_CLASS,
     PROPERTIES_FILE,
     START_TIMEOUT_S,
     ConnectWorker,
@@ -117,7 +118,7 @@ def status(home: Path) -> ConnectStatus | None:
 
 def _service(home: Path) -> Service:
     folder = home.resolve() / "clusters" / "connect"
-    return Service(folder, folder / PROPERTIES_FILE)
+    return Service(folder, folder / PROPERTIES_FILE, ("java", MAIN_CLASS))
 
 
 def _port(home: Path) -> int | None:

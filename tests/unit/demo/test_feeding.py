@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from dataclasses import asdict
 from pathlib import Path
 
@@ -35,3 +36,19 @@ def test_feed_whose_process_is_gone_is_not_shown_as_running(tmp_path: Path) -> N
     assert found is not None
     assert (found.state, found.fed, found.message) == ("failed", 7, "its process was killed")
     assert down(tmp_path) is False
+
+
+def test_down_leaves_a_reader_of_its_file_alone(tmp_path: Path) -> None:
+    """Such as a `tail -f` or an editor."""
+    path = tmp_path / "clusters" / "feed" / "feed.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(asdict(FeedStatus("feeding", 7))))
+    reader = subprocess.Popen(["tail", "-f", str(path)], stdout=subprocess.PIPE)
+    with reader:
+        try:
+            assert reader.stdout is not None
+            assert reader.stdout.read(1) == b"{"
+            assert down(tmp_path) is False
+            assert reader.poll() is None
+        finally:
+            reader.kill()

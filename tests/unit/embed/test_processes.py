@@ -210,8 +210,19 @@ def test_process_is_found_by_its_argument(start: Starter, tmp_path: Path) -> Non
     child = start(STUBBORN, path)
     printed(child)
 
-    assert [identity.pid for identity in find_by_argument(path)] == [child.pid]
-    assert find_by_argument(path + ".other") == []
+    program = ("python", "-c", STUBBORN)
+    assert [identity.pid for identity in find_by_argument(program, path)] == [child.pid]
+    assert find_by_argument(program, path + ".other") == []
+
+
+def test_other_programs_with_the_same_argument_are_left_alone(start: Starter, tmp_path: Path) -> None:
+    """Somebody looks at the file, or looks for the process: neither is what was started with it."""
+    path = str(tmp_path / "feed.json")
+    for arguments in ([path], ["-m", path], ["-m", "onceover.demo.feeding.other", path]):
+        printed(start(STUBBORN, *arguments))
+
+    assert find_by_argument(("python", "-m", "onceover.demo.feeding"), path) == []
+    assert find_by_argument(("java", "-c", STUBBORN), path) == []
 
 
 def test_records_survive_the_file(tmp_path: Path) -> None:
