@@ -10,6 +10,7 @@ Guarantee: it ends itself; ``down`` ends it earlier, with its open transaction c
 from __future__ import annotations
 
 import json
+import operator
 import signal
 import sys
 import threading
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
@@ -26,6 +27,8 @@ from confluent_kafka.admin import AdminClient
 from onceover.demo.feed import Feeder, create_topics
 from onceover.demo.flights import FLIGHTS, JFK, TOPICS, read_flights
 from onceover.embed.processes import ChildProcess, tail
+from onceover.embed.registry import read_or_none
+from onceover.embed.security import write_private
 from onceover.embed.service import Service
 from onceover.errors import OnceoverError, Retriable
 
@@ -107,7 +110,7 @@ def status(home: Path) -> FeedStatus | None:
 
 def feed(bootstrap: str, path: Path) -> int:
     """Feed all that is left, or until SIGTERM; keep in ``path`` how far it is. Return the exit code."""
-    begin = _parse(path.read_text(encoding="utf-8")).fed
+    begin = _parse(json.loads(path.read_text(encoding="utf-8"))).fed
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
     client = {"bootstrap.servers": bootstrap}
@@ -180,20 +183,20 @@ def _service(home: Path) -> Service:
 
 
 def _read(home: Path) -> FeedStatus | None:
-    try:
-        return _parse(_service(home).argument.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return None
+    return read_or_none(_service(home).argument, _parse)
 
 
-def _parse(text: str) -> FeedStatus:
-    return FeedStatus(**json.loads(text))
+def _parse(document: Mapping[str, Any]) -> FeedStatus:
+    """Read what ``_write`` wrote.
+
+    Raises:
+        KeyError, TypeError: it is something else.
+    """
+    return FeedStatus(**{**document, "fed": operator.index(document["fed"])})
 
 
 def _write(path: Path, status: FeedStatus) -> None:
-    partial = path.with_suffix(".tmp")
-    partial.write_text(json.dumps(asdict(status)), encoding="utf-8")
-    partial.replace(path)
+    write_private(path, json.dumps(asdict(status)).encode())
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 import onceover
 from onceover.config.home import ENVIRONMENT_FILE, HOME_VARIABLE, render_environment
 from onceover.demo import feeding
@@ -25,7 +27,7 @@ from onceover.embed.security import write_private
 from onceover.embed.up import ClusterStatus
 from onceover.embed.upairflow import AirflowStatus
 from onceover.embed.upconnect import ConnectStatus
-from onceover.errors import Retriable
+from onceover.errors import OnceoverError, Retriable
 
 Say = Callable[[str], object]
 
@@ -121,17 +123,38 @@ def up_airflow(home: Path, note: Say) -> AirflowHome:
 
 
 def down(home: Path, say: Say) -> dict[str, bool]:
-    """Stop everything and keep the data; return what ran."""
+    """Stop everything and keep the data; return what ran.
+
+    Raises:
+        Retriable: a part could not be stopped; the others were.
+    """
+    ran: dict[str, bool] = {}
+    failed: list[str] = []
+
+    def stop(part: str, end: Callable[[], dict[str, bool]]) -> None:
+        try:
+            ran.update(end())
+        except (OnceoverError, OSError, psutil.Error) as error:
+            failed.append(f"{part}: {error}")
+
     with alone(home, "make down"):
-        (home / ENVIRONMENT_FILE).unlink(missing_ok=True)
-        ran = {"feed": feeding.down(home)}
+        stop("variables", lambda: _forget(home))
+        stop("feed", lambda: {"feed": feeding.down(home)})
         say("stopping Airflow and what it runs")
-        ran["airflow"] = upairflow.down(home / "airflow")
+        stop("airflow", lambda: {"airflow": upairflow.down(home / "airflow")})
         say("stopping Kafka Connect and the clusters")
-        ran["connect"] = upconnect.down(home)
-        before = clusters.status(home)
-        clusters.down(home)
-        return ran | {name: status["alive"] for name, status in before.items()}
+        stop("connect", lambda: {"connect": upconnect.down(home)})
+        stop("clusters", lambda: clusters.down(home))
+    if failed:
+        raise Retriable(
+            "not everything could be stopped", seen="; ".join(failed), resolve="onceover clusters status"
+        )
+    return ran
+
+
+def _forget(home: Path) -> dict[str, bool]:
+    (home / ENVIRONMENT_FILE).unlink(missing_ok=True)
+    return {}
 
 
 def status(home: Path) -> MachineStatus:

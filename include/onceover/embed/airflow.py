@@ -35,6 +35,8 @@ from onceover.embed.airflow_rest import AirflowRest
 from onceover.embed.jars import cache_directory
 from onceover.embed.ports import LOOPBACK, PortReservation
 from onceover.embed.processes import ChildProcess, tail
+from onceover.embed.registry import read_or_none
+from onceover.embed.security import write_private
 from onceover.errors import Retriable, UsageError
 
 # Two shared cores need 15-40 s for all three components; five times that on a machine busy with tests.
@@ -67,16 +69,17 @@ class State:
 
     @classmethod
     def read(cls, home: Path) -> State:
-        """Return what is written in the home; an empty state when nothing is."""
-        try:
-            document = json.loads((home / STATE_FILE).read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            return cls()
-        return cls(document["mark"], document.get("processes", {}))
+        """Return what is written in the home; otherwise the mark of what runs there, if anything does."""
+        return read_or_none(home / STATE_FILE, cls._parse) or cls(_mark_of(home))
+
+    @classmethod
+    def _parse(cls, document: dict[str, Any]) -> State:
+        mark, processes = str(document["mark"]), document.get("processes", {})
+        return cls(mark, {str(name): int(pid) for name, pid in processes.items()})
 
     def write(self, home: Path) -> None:
         """Write it down in the home."""
-        write_private(home / STATE_FILE, json.dumps(asdict(self)))
+        write_private(home / STATE_FILE, json.dumps(asdict(self)).encode())
 
     def dead(self) -> list[str]:
         """Return the components whose process is gone. An id alone may be somebody else's by now."""
@@ -222,12 +225,18 @@ def _prepare(home: Path, dags: Path, plugins: Path, port: int) -> str:
     config = home / CONFIG_FILE
     secret = AirflowSecrets.read(config)
     text = render_config(home, dags=dags.absolute(), plugins=plugins.absolute(), port=port, secret=secret)
-    write_private(config, text)
+    write_private(config, text.encode())
+    return password_of(home)
+
+
+def password_of(home: Path) -> str:
+    """Return the password of the login; a new one is made where there is none."""
     passwords = home / PASSWORDS_FILE
-    if passwords.exists():
-        return str(json.loads(passwords.read_text(encoding="utf-8"))[USERNAME])
+    found = read_or_none(passwords, lambda document: str(document[USERNAME]))
+    if found is not None:
+        return found
     password = secrets.token_urlsafe(16)
-    write_private(passwords, json.dumps({USERNAME: password}))
+    write_private(passwords, json.dumps({USERNAME: password}).encode())
     return password
 
 
@@ -275,17 +284,6 @@ def _migrate(home: Path, env: Mapping[str, str]) -> None:
         partial.replace(template)
 
 
-def write_private(path: Path, text: str) -> None:
-    """Replace a file that only its owner can read, in one step."""
-    partial = path.with_name(f"{path.name}.partial")
-    partial.unlink(missing_ok=True)
-    with open(
-        os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "w", encoding="utf-8"
-    ) as file:
-        file.write(text)
-    partial.replace(path)
-
-
 def is_healthy(health: Mapping[str, Any] | None, components: Iterable[str], since: datetime) -> bool:
     """Tell whether the database is healthy and every component has given a sign of life after ``since``.
 
@@ -310,6 +308,16 @@ def marked(mark: str | None) -> list[psutil.Process]:
             if process.pid != os.getpid() and process.environ().get(MARK) == mark:
                 found.append(process)
     return found
+
+
+def _mark_of(home: Path) -> str | None:
+    """Return the mark of a living process of this home, None when there is none."""
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            environ = process.environ() if process.pid != os.getpid() else {}
+            if environ.get("AIRFLOW_HOME") == str(home.absolute()) and MARK in environ:
+                return environ[MARK]
+    return None
 
 
 def sweep(mark: str | None) -> None:

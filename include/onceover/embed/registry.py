@@ -7,23 +7,27 @@ that the system gave to another process since then is never touched.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import psutil
 
 from onceover.embed.processes import STOP_TIMEOUT_S
+from onceover.embed.security import write_private
 from onceover.errors import UsageError
 
 # The system derives start times from the wall clock, which may be corrected a little while a
 # process runs. No process id comes round again this fast.
 START_TIME_TOLERANCE_S: Final = 2.0
 _FORMAT: Final = 1
+Parsed = TypeVar("Parsed")
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,15 @@ class ProcessIdentity:
             psutil.NoSuchProcess: there is none.
         """
         return cls(pid, psutil.Process(pid).create_time())
+
+    @classmethod
+    def parse(cls, value: dict[str, Any]) -> ProcessIdentity:
+        """Read what ``dataclasses.asdict`` wrote.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        return cls(int(value["pid"]), float(value["started_at_s"]))
 
     def find(self) -> psutil.Process | None:
         """Return the process if it still runs, None when it ended or its id belongs to another one."""
@@ -74,9 +87,7 @@ class ClusterRecord:
         Raises:
             KeyError, TypeError, ValueError: it is something else.
         """
-        processes = tuple(
-            ProcessIdentity(int(item["pid"]), float(item["started_at_s"])) for item in value["processes"]
-        )
+        processes = tuple(ProcessIdentity.parse(item) for item in value["processes"])
         ports = tuple(int(port) for port in value["ports"])
         texts = {key: str(value[key]) for key in ("name", "cluster_id", "bootstrap", "log")}
         return cls(ports=ports, processes=processes, **texts)
@@ -98,7 +109,7 @@ def read_records(path: Path) -> dict[str, ClusterRecord]:
             where=str(path),
             expected=f"JSON in format {_FORMAT}",
             seen=repr(error),
-            resolve="stop what runs by hand, then remove the file",
+            resolve="onceover clusters down: ends what runs and begins a new register",
         ) from error
     return {record.name: record for record in records}
 
@@ -111,11 +122,19 @@ def _parse_document(document: dict[str, Any]) -> list[ClusterRecord]:
 
 def write_records(path: Path, records: Sequence[ClusterRecord]) -> None:
     """Replace the file in one step."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     document = {"v": _FORMAT, "clusters": [asdict(record) for record in records]}
-    temporary = path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    temporary.replace(path)
+    write_private(path, (json.dumps(document, indent=2) + "\n").encode())
+
+
+def read_or_none(path: Path, parse: Callable[[Any], Parsed]) -> Parsed | None:
+    """Return what ``parse`` makes of a JSON file; None when there is none or, with a note, it is damaged."""
+    try:
+        return parse(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
+        log.warning("%s is damaged and is passed over: %r", path, error)
+        return None
 
 
 def find_by_argument(program: Sequence[str], argument: str) -> list[ProcessIdentity]:

@@ -150,9 +150,16 @@ def make_certificates(directory: Path) -> Certificates:
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a file that only its owner can read, replacing an existing one."""
+    """Write a file that only its owner can read, replacing an existing one.
+
+    In one step: whoever reads it, also after a crash, finds the old content or the new one.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    partial = path.with_name(f"{path.name}.partial")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)

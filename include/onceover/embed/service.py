@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
 
-from onceover.embed.registry import ProcessIdentity, find_by_argument, terminate
+from onceover.embed.registry import ProcessIdentity, find_by_argument, read_or_none, terminate
+from onceover.embed.security import write_private
 
 _RECORD: Final = "process.json"
 
@@ -33,31 +34,24 @@ class Service:
     @property
     def alive(self) -> bool:
         """Whether the process on record runs."""
-        identity = self.identity
-        return identity is not None and identity.find() is not None
+        return self.running is not None
 
     @property
-    def identity(self) -> ProcessIdentity | None:
-        """The process on record, None when there is none."""
-        try:
-            document = json.loads((self.folder / _RECORD).read_text(encoding="utf-8"))
-            return ProcessIdentity(int(document["pid"]), float(document["started_at_s"]))
-        except FileNotFoundError:
-            return None
+    def running(self) -> ProcessIdentity | None:
+        """The process on record, None when there is none or it has ended."""
+        identity = read_or_none(self.folder / _RECORD, ProcessIdentity.parse)
+        return identity if identity is not None and identity.find() is not None else None
 
     def record(self, pid: int) -> None:
         """Write down which process it is."""
-        path = self.folder / _RECORD
-        partial = path.with_suffix(".tmp")
-        partial.write_text(json.dumps(asdict(ProcessIdentity.of(pid))), encoding="utf-8")
-        partial.replace(path)
+        write_private(self.folder / _RECORD, json.dumps(asdict(ProcessIdentity.of(pid))).encode())
 
     def end(self) -> bool:
         """End it: SIGTERM, then SIGKILL. Return whether there was anything to end."""
         found = set(find_by_argument(self.program, str(self.argument)))
-        identity = self.identity
-        if identity is not None and identity.find() is not None:
-            found.add(identity)
+        running = self.running
+        if running is not None:
+            found.add(running)
         terminate(list(found))
         (self.folder / _RECORD).unlink(missing_ok=True)
         return bool(found)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -22,6 +23,9 @@ from onceover.embed.registry import (
     terminate,
     write_records,
 )
+from onceover.errors import UsageError
+
+log = logging.getLogger(__name__)
 
 NAMES: Final = ("east", "west")
 
@@ -62,13 +66,20 @@ def up(home: Path, note: Callable[[str], object] = _unheard) -> dict[str, Cluste
     return _report(records)
 
 
-def down(home: Path) -> dict[str, ClusterStatus]:
-    """Stop both clusters and keep their data; does nothing when they do not run."""
-    records = read_records(_register(home))
-    terminate([identity for name in NAMES for identity in _processes(home, name, records)])
+def down(home: Path) -> dict[str, bool]:
+    """Stop both clusters and keep their data; return which of them ran."""
+    try:
+        records = read_records(_register(home))
+    except UsageError as error:
+        # Their processes are found without it, and their ports are all that is lost.
+        log.warning("%s", error)
+        records = {}
+    found = {name: _processes(home, name, records) for name in NAMES}
+    ran = {name: any(identity.find() for identity in found[name]) for name in NAMES}
+    terminate([identity for identities in found.values() for identity in identities])
     stopped = {name: replace(record, processes=()) for name, record in records.items()}
     write_records(_register(home), list(stopped.values()))
-    return _report(stopped)
+    return ran
 
 
 def status(home: Path) -> dict[str, ClusterStatus]:

@@ -6,7 +6,7 @@ Invariant: its port is the same at every start, unless another program has taken
 from __future__ import annotations
 
 import configparser
-import json
+import logging
 import os
 import signal
 from collections.abc import Callable, Mapping
@@ -26,12 +26,15 @@ from onceover.embed.airflow import (
     environment_of,
     is_healthy,
     marked,
+    password_of,
     start_component,
     sweep,
 )
 from onceover.embed.airflow_config import CONFIG_FILE, PASSWORDS_FILE, USERNAME
 from onceover.embed.airflow_rest import AirflowRest
 from onceover.embed.ports import LOOPBACK, choose_port
+
+log = logging.getLogger(__name__)
 
 # As old as Airflow lets a heartbeat be before it calls a component unhealthy.
 _HEARTBEAT_AGE: Final = timedelta(seconds=30)
@@ -120,8 +123,7 @@ def _complete(home: Path, state: State, dead: list[str], environ: Mapping[str, s
         _end_group(processes[name], state)
         processes[name] = start_component(home, name, env, detached=True).pid
         State(state.mark, processes).write(home)
-    password = json.loads((home / PASSWORDS_FILE).read_text(encoding="utf-8"))[USERNAME]
-    airflow = AirflowHome(home, _port(home) or 0, password)
+    airflow = AirflowHome(home, _port(home) or 0, password_of(home))
     airflow.await_healthy(begun if dead else begun - _HEARTBEAT_AGE)
     return airflow
 
@@ -145,5 +147,9 @@ def _end_group(leader: int, state: State) -> None:
 
 def _port(home: Path) -> int | None:
     parser = configparser.ConfigParser(interpolation=None)
-    parser.read(home / CONFIG_FILE, encoding="utf-8")
-    return parser.getint("api", "port", fallback=None)
+    try:
+        parser.read(home / CONFIG_FILE, encoding="utf-8")
+        return parser.getint("api", "port", fallback=None)
+    except (configparser.Error, ValueError) as error:
+        log.warning("%s is damaged and is passed over: %r", home / CONFIG_FILE, error)
+        return None

@@ -107,7 +107,7 @@ def status(home: Path) -> ConnectStatus | None:
     service, port = _service(home), _port(home)
     if port is None:
         return None
-    identity = service.identity if service.alive else None
+    identity = service.running
     return ConnectStatus(
         alive=identity is not None,
         url=_url(port),
