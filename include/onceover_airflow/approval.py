@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
+from onceover_airflow.markdown import Inline, code, plain
 from onceover_airflow.topics import PLAN_TASK, check_approved, read_plan
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class ApprovePlanOperator(FlowApprovalOperator):
         return super().execute(context)
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], plan_task: str) -> list[str]:
+def table(columns: Sequence[str], rows: Sequence[Sequence[Inline]], plan_task: str) -> list[str]:
     """Return a Markdown table as lines: the first rows, and where the others are.
 
     Args:
@@ -91,12 +92,14 @@ def _row(cells: Sequence[str]) -> str:
 def question(planned: SyncPlan) -> str:
     """Return the changes that may cost records, as Markdown."""
     changes = planned.risky.changes
-    rows = [(c.what, f"`{c.object}`", _cell(c.from_), _cell(c.to), c.risk) for c in changes]
+    rows = [
+        (plain(c.what), code(c.object), _setting(c.from_), _setting(c.to), plain(c.risk)) for c in changes
+    ]
     others = len(planned.plan.changes) - len(changes)
     lines = table(("change", "of", "from", "to", "risk"), rows, PLAN_TASK)
     lines.append(f"{others} other changes cost nothing. **Reject** changes nothing at all.")
     return "\n".join(lines)
 
 
-def _cell(value: str | int | None) -> str:
-    return "not set" if value is None else f"`{value}`"
+def _setting(value: str | int | None) -> Inline:
+    return plain("not set") if value is None else code(value)

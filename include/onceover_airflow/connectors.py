@@ -21,6 +21,7 @@ from onceover_airflow import forms
 from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED, table
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours, log_text
+from onceover_airflow.markdown import code, plain
 from onceover_airflow.secrets import environment
 
 if TYPE_CHECKING:
@@ -272,8 +273,8 @@ class PickConnectorsOperator(HITLOperator):
             raise AirflowSkipException("the form names the connectors")
         self.options = listed["sources"]
         self.body = (
-            f"Source connectors of `{self.connect}`, as its workers list them now. Nothing is changed before "
-            "the plan was shown and approved."
+            f"Source connectors of {code(self.connect)}, as its workers list them now. Nothing is changed "
+            "before the plan was shown and approved."
         )
         return super().execute(context)
 
@@ -321,10 +322,12 @@ class ApproveMigrationOperator(ApprovalOperator):
 
 def question(planned: MigrationPlan) -> str:
     """Return the plan as Markdown: every change in its order, what is refused, what deserves a look."""
-    rows = [(c.what, f"`{c.object}`", _cell(c.from_), _cell(c.to), c.reason) for c in planned.changes]
+    rows = [
+        (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(c.reason)) for c in planned.changes
+    ]
     lines = table(("change", "of", "from", "to", "why"), rows, PLAN_TASK)
-    lines += _listed("Refused", [f"`{r.object}`: {r.message}" for r in planned.refused])
-    warnings = [f"`{plan.name}`: {text}" for plan in planned.connectors for text in plan.warnings]
+    lines += _listed("Refused", [f"{code(r.object)}: {plain(r.message)}" for r in planned.refused])
+    warnings = [f"{code(plan.name)}: {plain(text)}" for plan in planned.connectors for text in plan.warnings]
     lines += _listed("Look at", warnings)
     lines.append(
         "Connectors are done one after the other, and stopped meanwhile. **Reject** changes nothing."
@@ -334,7 +337,3 @@ def question(planned: MigrationPlan) -> str:
 
 def _listed(heading: str, texts: Sequence[str]) -> list[str]:
     return [f"- **{heading}** {text}" for text in texts[:MAX_LISTED]] + ([""] if texts else [])
-
-
-def _cell(value: str | int | None) -> str:
-    return "-" if value is None else str(value)

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, table
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import flow_at_hand, log_text
+from onceover_airflow.markdown import code, plain
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -194,7 +195,8 @@ def question(risky: Collection[Row]) -> str:
     """Return the moves that may skip or repeat records, as Markdown."""
     changes = [row.change for row in risky]
     rows = [
-        (c.what, f"`{c.object}`", str(c.from_), str(c.to), f"{c.risk} {_count(c.records)}") for c in changes
+        (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(f"{c.risk} {_count(c.records)}"))
+        for c in changes
     ]
     lines = table(("change", "of", "from", "to", "offsets"), rows, PLAN_TASK)
     lines.append("Offsets are as of now; groups move. **Reject** writes nothing at all, for no group.")

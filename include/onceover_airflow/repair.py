@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from onceover_airflow import forms
 from onceover_airflow.approval import FlowApprovalOperator, table
 from onceover_airflow.flowcontext import flow_at_hand, log_text
+from onceover_airflow.markdown import code, plain
 from onceover_airflow.report import status_table
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ class ApproveRepairOperator(FlowApprovalOperator):
 def question(planned: Repair) -> str:
     """Return the plan as Markdown: what is repeated or skipped, and why."""
     rows = [
-        (c.what, f"`{c.object}`", _cell(c.from_), _cell(c.to), _risk(c), _cell(c.reason))
+        (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(_risk(c)), plain(c.reason))
         for c in planned.changes
     ]
     lines = table(("change", "of", "from", "to", "records", "why"), rows, PLAN_TASK)
@@ -238,10 +239,6 @@ def question(planned: Repair) -> str:
         lines.append("Nothing is repeated or skipped: a partition whose cause is not gone stays stopped.")
     lines.append("**Reject** changes nothing at all.")
     return "\n".join(lines)
-
-
-def _cell(value: str | int | None) -> str:
-    return "-" if value is None else str(value).replace("|", "\\|")
 
 
 def _risk(change: Change) -> str:

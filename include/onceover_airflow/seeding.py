@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from onceover_airflow import forms
 from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, table
 from onceover_airflow.flowcontext import flow_at_hand, log_text
+from onceover_airflow.markdown import code, plain
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -220,18 +221,15 @@ class ApprovePositionsOperator(FlowApprovalOperator):
 def question(planned: SeedPlan) -> str:
     """Return the plan as Markdown: what is repeated or skipped, and why each position is the right one."""
     rows = [
-        (c.what, f"`{c.object}`", _cell(c.from_), _cell(c.to), _risk(c), c.reason) for c in planned.changes
+        (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(_risk(c)), plain(c.reason))
+        for c in planned.changes
     ]
     lines = table(("change", "of", "from", "to", "offsets", "why"), rows, PLAN_TASK)
-    lines += [f"**Refused** `{r.object}`: {r.message}" for r in planned.refused[:MAX_LISTED]]
+    lines += [f"**Refused** {code(r.object)}: {plain(r.message)}" for r in planned.refused[:MAX_LISTED]]
     lines.append(
         "A running copy of the flow is fenced and has to be started again. **Reject** changes nothing at all."
     )
     return "\n".join(lines)
-
-
-def _cell(value: str | int | None) -> str:
-    return "-" if value is None else str(value)
 
 
 def _risk(change: Change) -> str:

@@ -111,7 +111,7 @@ def test_what_was_approved_is_done(live: Live, asked: list[str]) -> None:
     context, clusters = live(plan_of(), **SKIP)
     assert clusters.asked == [RepairWish("skip-to", TP, 8)]
     ask(context)
-    assert "| position | `orders:3` | 5 | 8 | skip up to 3 | a \\| b |" in asked[0]
+    assert "| position | `orders:3` | 5 | 8 | skip up to 3 | a &#124; b |" in asked[0]
     assert "fenced" in asked[0]
     expected = {"flow": FLOW, "operation": "skip-to", "partitions": 1, "generation": 4}
     assert repair.apply_repair(FLOW) == expected
