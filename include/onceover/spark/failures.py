@@ -38,6 +38,13 @@ _KNOWN_TO_PASS: Final = (
         "look for what kills them (memory?), then run it again: it resumes where it was",
     ),
     (
+        # Spark gives a Python process ten seconds to start, which no setting changes (4.2.0, seen).
+        "WORKER_LATE",
+        re.compile(r"Python worker (failed to connect back|did not connect back in time)"),
+        "a Python process of Spark's did not start in time: the machine is overloaded",
+        _RUN_AGAIN,
+    ),
+    (
         "SPARK_MASTER_GONE",
         re.compile(
             r"All masters are unresponsive|Master removed our application|context stopped while waiting"

@@ -56,6 +56,8 @@ def test_foreign_exception_fails_at_once_with_type_text_and_place() -> None:
     [
         ("org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)", "WORKER_KILLED"),
         ("ExecutorLostFailure (executor 1 exited caused by one of the running tasks)", "WORKER_KILLED"),
+        ("org.apache.spark.SparkException: Python worker failed to connect back.", "WORKER_LATE"),
+        ("Python worker did not connect back in time", "WORKER_LATE"),
         ("All masters are unresponsive! Giving up.", "SPARK_MASTER_GONE"),
         ("Job 3 cancelled because SparkContext was shut down", "JVM_GONE"),
     ],
