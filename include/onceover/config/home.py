@@ -1,6 +1,7 @@
 """Where Onceover keeps files on this machine, and the variables that configuration files read.
 
-Invariant: neither depends on the directory in which a command is typed.
+Invariant: neither depends on the directory in which a command is typed, but for an ``ONCEOVER_HOME`` that is
+a relative path.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from pathlib import Path
 from typing import Final
 
 import onceover
+from onceover.config.document import EMBEDDED_VARIABLES
 from onceover.errors import UsageError
 
 HOME_VARIABLE: Final = "ONCEOVER_HOME"
-ENVIRONMENT_FILE: Final = "environment"
+# Not beside the flows' folders: a flow may be called environment.
+ENVIRONMENT_FILE: Final = "clusters/environment"
 
 
 def onceover_home(environ: Mapping[str, str] | None = None) -> Path:
@@ -36,8 +39,8 @@ def variables(environ: Mapping[str, str] | None = None) -> Mapping[str, str]:
     there, the file that ``onceover clusters up`` leaves in ``ONCEOVER_HOME``: so the embedded clusters are
     found from any shell.
 
-    Raises:
-        UsageError: the file is there and cannot be read.
+    A file that cannot be read matters to nobody but those who ask for a variable that it holds: looking one
+    up raises UsageError.
     """
     if environ is not None:
         return environ
@@ -49,6 +52,20 @@ def render_environment(values: Mapping[str, str]) -> str:
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 
+class _Unreadable(dict[str, str]):
+    """In place of a file: it holds variables, but nobody can tell what they are."""
+
+    def __init__(self, error: UsageError) -> None:
+        super().__init__()
+        self._error = error
+
+    def __contains__(self, name: object) -> bool:
+        return name in EMBEDDED_VARIABLES
+
+    def __missing__(self, name: str) -> str:
+        raise self._error if name in self else KeyError(name)
+
+
 def _read(path: Path) -> dict[str, str]:
     try:
         text = path.read_text(encoding="utf-8")
@@ -57,11 +74,12 @@ def _read(path: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         # The text may be anybody's: it is not repeated.
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise UsageError(
+        unreadable = UsageError(
             "the variables of the embedded clusters cannot be read",
             where=str(path),
             seen=reason,
             resolve="remove the file, then start the clusters again: onceover clusters up",
-        ) from None
+        )
+        return _Unreadable(unreadable)
     pairs = (line.partition("=") for line in text.splitlines())
     return {name: value for name, separator, value in pairs if separator}

@@ -24,6 +24,8 @@ NAME_RULE: Final = (
     "lower-case letters, digits and hyphens, not beginning with a hyphen, "
     f"at most {MAX_NAME_LENGTH} characters"
 )
+# What `make up`, `onceover demo` and Connect migrations keep beside the flows.
+RESERVED_NAMES: Final = ("airflow", "clusters", "connect", "demo")
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -269,7 +271,24 @@ def mapping(value: object) -> dict[str, Any]:
     return value
 
 
-flow_name: Final = matching(NAME, "not a valid flow name", NAME_RULE)
+_flow_name: Final = matching(NAME, "not a valid flow name", NAME_RULE)
+
+
+def flow_name(value: object) -> str:
+    """Return the name of a flow, which is its folder's name below ``ONCEOVER_HOME``, too.
+
+    Raises:
+        Invalid: it does not look like one, or is the name of a folder that is there already.
+    """
+    name: str = _flow_name(value)
+    if name in RESERVED_NAMES:
+        raise Invalid(
+            "is the name of a folder in ONCEOVER_HOME that is not a flow's",
+            f"choose another name; reserved: {', '.join(RESERVED_NAMES)}",
+        )
+    return name
+
+
 connect_name: Final = matching(NAME, "not a valid name", NAME_RULE)
 alias: Final = matching(
     _ALIAS, "not a valid alias", "a short name of letters, digits, hyphens and underscores, e.g. east"

@@ -26,6 +26,10 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("unknown nested key", {"limits": {"memory": "8MiB"}}, "limits.memory", "unknown", '"memory_per_lane"'),
     ("attribute name for key", {"path": "/x"}, "path", "unknown key", "valid here"),
     ("bad flow name", {"flow": "Orders_DR"}, "flow", "seen Orders_DR", "lower-case letters"),
+    *(
+        (f"flow called {name}", {"flow": name}, "flow", "a folder in ONCEOVER_HOME", "choose another name")
+        for name in ("airflow", "clusters", "connect", "demo")
+    ),
     ("flow name too long", {"flow": "a" * 101}, "flow", "not a valid flow name", "at most 100"),
     ("topics is a list", {"topics": ["orders"]}, "topics", "expected keys with values", "indented lines"),
     ("no topics", {"topics": {"include": []}}, "topics.include", "is empty", "name at least one topic"),

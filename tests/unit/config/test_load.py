@@ -152,6 +152,7 @@ def embedded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in EMBEDDED_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     path = tmp_path / ENVIRONMENT_FILE
+    path.parent.mkdir()
     path.write_text(render_environment({"ONCEOVER_EAST": "h:1", "ONCEOVER_WEST": "h:2"}))
     return path
 
@@ -176,3 +177,36 @@ def test_unreadable_variables_are_an_error_that_shows_nothing_of_them(embedded: 
         load_flow("flights-dr")
     assert caught.value.where == str(embedded)
     assert "secret" not in repr(caught.value.as_dict())
+
+
+@pytest.mark.parametrize("kind", ["damaged", "folder"])
+def test_unreadable_variables_fail_only_who_needs_one(
+    embedded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """Other flows, and the lists that DAG files are made of, go on."""
+    if kind == "folder":
+        embedded.unlink()
+        embedded.mkdir()
+    else:
+        embedded.write_bytes(b"ONCEOVER_EAST=\xff")
+    for variable in ("ONCEOVER_FLOWS", "ONCEOVER_CONNECT"):
+        monkeypatch.delenv(variable, raising=False)
+    assert "flights-dr" in [path.stem for path in find_flow_files()]
+    assert "AIRFLOW_CONN_EAST" not in variables()
+    other = tmp_path / "environment.yaml"
+    other.write_text((flows_dir() / "flights-dr.yaml").read_text())
+    for name, address in (
+        ("flights-dr", "environment"),
+        ("${ONCEOVER_EAST}", "h:1"),
+        ("${ONCEOVER_WEST}", "h:2"),
+    ):
+        other.write_text(other.read_text().replace(name, address))
+    assert load_flow(other).flow == "environment"
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_flow("flights-dr")
+
+
+def test_run_folder_of_any_flow_leaves_the_variables_alone(embedded: Path) -> None:
+    """A flow may be called like the file."""
+    run_dir("environment").mkdir()
+    assert variables()["ONCEOVER_EAST"] == "h:1"
