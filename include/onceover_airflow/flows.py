@@ -72,7 +72,7 @@ def _scheduled(files: Sequence[Path], key: str, default: str | None) -> Iterator
             schedule = _schedule_in(path, key, default)
             if schedule is None:
                 continue
-            flow = ScheduledFlow(values.flow_name(path.stem), values.schedule(schedule))
+            flow = ScheduledFlow(path.stem, values.schedule(schedule))
         except (OnceoverError, Invalid) as error:
             # Not the message nor the value: both may quote the file, which may hold a secret.
             _say_broken(path, type(error).__name__)

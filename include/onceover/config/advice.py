@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,13 +25,14 @@ def advise(
     flow: Flow, source: ClientConfig, target: ClientConfig, environ: Mapping[str, str] | None = None
 ) -> list[str]:
     """Return one sentence for each setting of ``flow`` that a careful operator would question."""
+    others = find_flow_files(environ)
     return [
         *_cluster("source", flow, flow.source, source),
         *_cluster("target", flow, flow.target, target),
         *_state(flow, target),
         *_handler_args(flow),
-        *_same_name(flow, environ),
-        *_opposite(flow, environ),
+        *_same_name(flow, others),
+        *_opposite(flow, others),
     ]
 
 
@@ -69,17 +70,17 @@ def _handler_args(flow: Flow) -> Iterator[str]:
             )
 
 
-def _same_name(flow: Flow, environ: Mapping[str, str] | None) -> Iterator[str]:
-    for path in find_flow_files(environ):
+def _same_name(flow: Flow, others: Sequence[Path]) -> Iterator[str]:
+    for path in others:
         if path.resolve() != flow.path.resolve() and _read(path).get("flow") == flow.flow:
             yield f"{path} is called {flow.flow}, too: whichever starts later fences the other; rename one"
 
 
-def _opposite(flow: Flow, environ: Mapping[str, str] | None) -> Iterator[str]:
+def _opposite(flow: Flow, others: Sequence[Path]) -> Iterator[str]:
     """Name flow files that would copy back what this one copies; by the clusters' names."""
     if flow.topics.naming != "identity":
         return
-    for path in find_flow_files(environ):
+    for path in others:
         other = _read(path)
         aliases = [_get(other, side, "alias") for side in ("source", "target")]
         naming = _get(other, "topics", "naming") or "identity"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,8 +10,11 @@ from pathlib import Path
 from typing import Final
 
 import onceover
+from onceover.config import values
 from onceover.config.document import Document, parse_yaml
 from onceover.config.faults import BadConfig, Fault, nearest_fix
+
+log = logging.getLogger(__name__)
 
 _SUFFIXES: Final = (".yaml", ".yml")
 # A configuration file is a page of text; anything larger is the wrong file.
@@ -39,7 +43,20 @@ class ConfigKind:
         return Path(named).absolute() if named else Path(onceover.__file__).parent.parent / self.folder
 
     def find(self, environ: Mapping[str, str]) -> list[Path]:
-        """Return the files of the directory by name; an absent directory has none."""
+        """Return the files of the directory by name; an absent directory has none.
+
+        Files whose stem is no valid name are left out: what editors and archives leave behind (``._x.yaml``),
+        or what nobody could type or show. The log says which, hidden ones apart.
+        """
+        named = []
+        for path in self._files(environ):
+            if values.NAME.fullmatch(path.stem):
+                named.append(path)
+            elif not path.name.startswith("."):
+                log.warning("left out: %s: its name is to be %s", ascii(path.name), values.NAME_RULE)
+        return named
+
+    def _files(self, environ: Mapping[str, str]) -> list[Path]:
         folder = self.directory(environ)
         if not folder.is_dir():
             return []
@@ -53,7 +70,7 @@ class ConfigKind:
         """
         if isinstance(ref, Path) or os.sep in ref or ref.endswith(_SUFFIXES):
             return Path(ref).absolute()
-        found = self.find(environ)
+        found = [path for path in self._files(environ) if values.NAME.fullmatch(path.stem)]
         files = {path.stem: path for path in found}
         if ref in files:
             self._check_only(ref, [path.name for path in found if path.stem == ref], files[ref])

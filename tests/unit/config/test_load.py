@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import pickle
 from pathlib import Path
 
 import pytest
 
+from onceover.config.connectfile import find_connect_files
 from onceover.config.document import EMBEDDED_VARIABLES, substitute
 from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environment, variables
 from onceover.config.load import find_flow_files, flows_dir, load_flow, run_dir
@@ -120,6 +122,21 @@ def test_a_stem_is_looked_for_in_the_flows_directory(write_flow: FlowWriter, tmp
     assert load_flow("orders-dr", environ=environ).flow == "another-name"
     with pytest.raises(UsageError, match=r'holds no flow file "order-dr"; did you mean "orders-dr"\?$'):
         load_flow("order-dr", environ=environ)
+
+
+def test_files_without_a_valid_name_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """They could not be typed, or shown: the log says so, of all but those that are hidden."""
+    for name in (b"good.yaml", b"broken.yml", b"caf\xe9.yaml", b"._x.yaml", b"x.yaml.yaml", b"A b.yaml"):
+        Path(os.fsdecode(os.path.join(os.fsencode(tmp_path), name))).write_text("flow: [")
+    environ = {**ENVIRON, "ONCEOVER_FLOWS": str(tmp_path), "ONCEOVER_CONNECT": str(tmp_path)}
+    expected = [tmp_path / "broken.yml", tmp_path / "good.yaml"]
+    assert find_flow_files(environ) == find_connect_files(environ) == expected
+    assert r"'caf\udce9.yaml'" in caplog.text
+    assert "'x.yaml.yaml'" in caplog.text
+    assert "good" not in caplog.text
+    assert caplog.text.isascii()
+    with pytest.raises(UsageError, match='holds no flow file "A b"'):
+        load_flow("A b", environ=environ)
 
 
 def test_an_absent_flows_directory_names_the_variable(tmp_path: Path) -> None:
