@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from airflow.utils.types import DagRunType
+
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,6 +34,7 @@ SUBJECTS: Final = {
 _START: Final = re.compile(r"/api/v2/dags/([^/]+)/dagRuns/?$")
 # No more than Airflow allows in a run's name by default, and no sign that leads out of a folder of logs.
 _SUBJECT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_KINDS: Final = frozenset(kind.value for kind in DagRunType)
 # A form has a few hundred bytes. What is longer is passed on as it comes.
 _MAX_BYTES: Final = 1 << 16
 
@@ -79,7 +82,9 @@ def named_run(body: bytes, subject: str, now: datetime) -> bytes:
     about = conf.get(subject) if isinstance(conf, Mapping) else None
     if not isinstance(about, str) or not _SUBJECT.fullmatch(about):
         return body
-    return json.dumps({**document, "dag_run_id": f"{about}__{now.isoformat()}"}).encode()
+    # Airflow keeps the kinds of its own runs to itself: a flow may be called backfill, or scheduled.
+    name = f"{subject}:{about}" if about in _KINDS else about
+    return json.dumps({**document, "dag_run_id": f"{name}__{now.isoformat()}"}).encode()
 
 
 def _subject(scope: Scope) -> str | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from airflow.configuration import conf
 from airflow.dag_processing.dagbag import DagBag
+from airflow.utils.types import DagRunType
 
 from onceover_airflow.runnames import SUBJECTS, RunNames, named_run
 from tests.system.test_dags import DAGS
@@ -24,6 +27,16 @@ def test_a_run_is_called_after_its_flow() -> None:
     sent = {"conf": {"flow": "flights-dr", "master": None}, "logical_date": None, "note": "x"}
     named = json.loads(named_run(json.dumps(sent).encode(), "flow", NOW))
     assert named == {**sent, "dag_run_id": NAME}
+
+
+@pytest.mark.parametrize("about", [kind.value for kind in DagRunType])
+def test_a_flow_called_like_a_kind_of_run_gets_a_name_that_airflow_takes(about: str) -> None:
+    """Airflow refuses a run by hand whose name begins like those of its schedules and backfills."""
+    body = json.dumps({"conf": {"flow": about}}).encode()
+    name = json.loads(named_run(body, "flow", NOW))["dag_run_id"]
+    assert name == f"flow:{about}__{NOW.isoformat()}"
+    assert DagRunType.from_run_id(name) is DagRunType.MANUAL
+    assert re.match(conf.get("scheduler", "allowed_run_id_pattern").strip(), name)
 
 
 @pytest.mark.parametrize(
