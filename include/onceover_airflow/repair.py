@@ -7,8 +7,6 @@ source, goes on.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
@@ -77,7 +75,7 @@ def plan_repair(flow: str) -> dict[str, Any]:
         "operation": planned.operation,
         "partitions": len(planned.sources),
         "changes": len(planned.changes),
-        "approval_id": approval_id(planned),
+        "approval_id": planned.approval_id,
     }
 
 
@@ -158,23 +156,16 @@ def refuse_refused(planned: Repair) -> None:
         raise AirflowFailException(f"flow {planned.flow}: {planned.operation} is not possible: {shown}")
 
 
-def approval_id(planned: Repair) -> str:
-    """Name what a person approves: which objects are changed, at which risk, and where a skip ends."""
-    exact = planned.operation == SKIP
-    what = [(c.what, c.object, c.risk, c.to if exact else None) for c in planned.changes]
-    return hashlib.sha256(json.dumps([planned.operation, what]).encode()).hexdigest()[:16]
-
-
 def check_approved(planned: Repair, approved: str) -> None:
     """Refuse a plan with other partitions or risks than those that were approved.
 
     Raises:
         AirflowFailException: there are others.
     """
-    if planned.changes and approval_id(planned) != approved:
+    if planned.changes and planned.approval_id != approved:
         raise AirflowFailException(
             "the flow has changed since the plan was made, and now other partitions would be changed, or at "
-            f"other risks; expected: {approved}; seen: {approval_id(planned)}; to resolve: start the DAG "
+            f"other risks; expected: {approved}; seen: {planned.approval_id}; to resolve: start the DAG "
             "again"
         )
 

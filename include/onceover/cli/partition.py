@@ -9,10 +9,11 @@ from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow
 from onceover.engine import commands
 from onceover.engine.repair import RESEED, RESUME, SKIP, Repair
+from onceover.engine.repairapply import Repaired
 from onceover.errors import UsageError
 from onceover.model import TopicPartition
 from onceover.wiring import repairs
-from onceover.wiring.repairs import Repaired, RepairWish
+from onceover.wiring.repairs import RepairWish
 
 _EXAMPLES: Final = """examples:
   onceover partition resume  flights-dr flights.jfk:3 --apply  look again, the cause is gone

@@ -1,16 +1,18 @@
 """Enrolling topics: their records and first progress, in the leader's transactions (DESIGN 5, step 3).
 
-Invariant: a partition that has progress never gets another start offset. Topics that leave the filter or
-return to it get a new record and nothing else: their progress is their lane's.
+Invariant: a partition that has progress never gets another start offset, whatever its topic's record says:
+the group is asked. Where that progress is of topics that are gone, the lane stops the partition. Topics that
+leave the filter or return to it get a new record and nothing else: their progress is their lane's.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.leader import Leader, first_progress, now_ms
 from onceover.engine.topicplan import TopicPlan, View
@@ -66,7 +68,7 @@ class Enroller:
             source, target = view.source[topic], created[targets[topic]]
             records.append(_record(source, target, known.get(topic), starts.get(topic, {})))
         for batch in _batches(records):
-            self.leader.enrol(batch, self._first_progress(batch, view.enrolled))
+            self.leader.enrol(batch, self._first_progress(batch, view))
             self._report(batch, view.enrolled)
 
     def _added(
@@ -90,13 +92,13 @@ class Enroller:
         return found
 
     def _first_progress(
-        self, enrolments: Sequence[Enrolment], enrolled: Mapping[str, Enrolment]
+        self, enrolments: Sequence[Enrolment], view: View
     ) -> dict[TopicPartition, calls.OffsetToCommit]:
-        """Return the start offsets of the partitions that these enrolments add."""
+        """Return the start offsets of the partitions that these enrolments add and that have no progress."""
         layout = self.leader.layout
         found: dict[TopicPartition, calls.OffsetToCommit] = {}
         for enrolment in enrolments:
-            old = enrolled.get(enrolment.target)
+            old = view.enrolled.get(enrolment.target)
             meta = ProgressMeta(
                 source_topic_id=str(enrolment.source_id),
                 target_topic_id=str(enrolment.target_id),
@@ -108,7 +110,17 @@ class Enroller:
             for partition, offset in enrolment.start.items():
                 if old is None or partition not in old.start:
                     found[TopicPartition(enrolment.target, partition)] = first_progress(offset, meta)
-        return found
+        kept = self._progress_of(view.flow, found)
+        if kept:
+            log.warning("enrolled with the progress that is there: %s", ", ".join(map(str, sorted(kept))))
+        return {tp: first for tp, first in found.items() if tp not in kept}
+
+    def _progress_of(self, flow: str, targets: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return the target partitions that have progress already."""
+        if not targets:
+            return set()
+        group = names.progress_group(flow)
+        return set(self.target.retry(lambda: self.target.committed(group, targets)))
 
     def _starts(self, added: list[TopicPartition], start: str | int) -> dict[TopicPartition, int]:
         if start == "earliest":

@@ -6,6 +6,8 @@ from live state and change nothing.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -75,6 +77,20 @@ class Repair(Plan):
         """3 while something is refused."""
         return 3 if self.refused else 0
 
+    @property
+    def risks(self) -> list[tuple[str, str, str, str | int | None]]:
+        """What a person approves: which objects are changed, at which risk, and where a skip ends.
+
+        How many records a risk concerns is not in it: that changes while the flow, or its source, goes on.
+        """
+        exact = self.operation == SKIP
+        return [(c.what, c.object, c.risk, c.to if exact else None) for c in self.changes]
+
+    @property
+    def approval_id(self) -> str:
+        """Name of what a person approves."""
+        return hashlib.sha256(json.dumps([self.operation, self.risks]).encode()).hexdigest()[:16]
+
 
 @dataclass(frozen=True)
 class Situation:
@@ -94,6 +110,13 @@ class Situation:
     def reason(self) -> str:
         """Why something is done about the partition."""
         return self.stop.message if self.stop else "asked for; the partition is not stopped"
+
+    @property
+    def copied_between(self) -> tuple[str, str]:
+        """The ids of the topics that the partition was copied between until now."""
+        if self.meta is None:
+            return str(self.enrolment.source_id), str(self.enrolment.target_id)
+        return self.meta.source_topic_id, self.meta.target_topic_id
 
 
 def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = ()) -> Repair:
@@ -151,13 +174,14 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
     change = Change("position", str(tp), old, offset, situation.reason, risk, distance)
     counterpart = enrolment.target_of(tp)
     end = ends_of(target, [counterpart])[counterpart]
+    anew = situation.copied_between != (str(enrolment.source_id), str(enrolment.target_id))
     return Repair(
         operation=SKIP,
         flow=flow,
         sources=(tp,),
         changes=(change, restart()),
         enrolment=enrolment,
-        moves={tp: Move(offset, end)},
+        moves={tp: Move(offset, end, anew)},
     )
 
 
@@ -236,9 +260,11 @@ def topic_of(cluster: Cluster, name: str) -> TopicInfo | None:
     return cluster.retry(lambda: cluster.topics([name])).get(name)
 
 
-def ends_of(target: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+def ends_of(
+    target: Cluster, partitions: Sequence[TopicPartition], isolation: int = calls.READ_COMMITTED
+) -> dict[TopicPartition, int]:
     """Return the ends of existing target partitions."""
-    return dict(target.retry(lambda: target.list_offsets(partitions, calls.LATEST)))
+    return dict(target.retry(lambda: target.list_offsets(partitions, calls.LATEST, isolation)))
 
 
 def refusing(operation: str, flow: str, tp: TopicPartition, *refusals: Refusal) -> Repair:

@@ -1,16 +1,20 @@
 """Doing what a repair says.
 
 ``resume`` asks the running lane. The others write progress, which nobody may do beside a live lane: they act
-as a start. A new generation is announced, every lane is fenced, target topics are made whole, the progress
-is written in a leader transaction, and the layout stays *not ready* until the flow is started again
-(model: Mg). Interrupted anywhere it can be planned and applied again.
+as a start. A new generation is announced and every lane is fenced, so nobody copies or enrols any more; the
+repair is planned again from what stands still now, and goes no further where that is another one than was
+shown; target topics are made whole, the progress is written in a leader transaction, and the layout stays
+*not ready* until the flow is started again (model: Mg). Interrupted anywhere it can be planned and applied
+again.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
 
-from onceover.engine import names
+from onceover.engine import commands, names
 from onceover.engine.enroller import wait_for_topics
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import read_flow_state
@@ -32,46 +36,110 @@ from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.wire.progress import ProgressMeta
 
+_NAMED: Final = 5
 
-def apply(
-    identity: FlowIdentity, source: Cluster, target: Cluster, plan: Repair, journal: Journal
-) -> int | None:
-    """Do what the plan says; may be run again.
 
-    Returns:
-        The new generation, None when none was needed.
+@dataclass(frozen=True)
+class Repaired:
+    """What was done: the last plan, and the generation that was announced for it (None: none was needed)."""
 
-    Raises:
-        Fenced: another start was newer.
-        NeedsOperator: the target does not take the topic.
+    plan: Repair
+    generation: int | None
+
+
+@dataclass(frozen=True)
+class Repairer:
+    """Repairs partitions of one flow. The clusters belong to the caller.
+
+    Args:
+        identity: name, lanes and hash of the flow file.
+        source: source cluster; ``target`` likewise.
+        plan: computes the plan from what is there now.
     """
-    journal.planned(plan)
-    try:
-        generation = _write(identity, source, target, plan, journal) if plan.is_start else None
-        for partition in plan.again:
-            request_resume(target, plan.flow, partition)
-    except OnceoverError as error:
-        journal.failed(error)
-        raise
-    journal.done(*plan.changes[len(plan.steps) :])
-    return generation
 
+    identity: FlowIdentity
+    source: Cluster
+    target: Cluster
+    plan: Callable[[], Repair]
 
-def _write(
-    identity: FlowIdentity, source: Cluster, target: Cluster, plan: Repair, journal: Journal
-) -> int | None:
-    if plan.enrolment is None:
-        return None
-    leader = Leader(identity, source, target)
-    try:
-        layout = leader.seize()
-        enrolment = _made_whole(target, plan, plan.enrolment, journal)
+    def apply(self, journal: Journal, announce: Callable[[Repair], None]) -> Repaired:
+        """Do what a plan computed now says; may be run again. Nothing is done where something is refused.
+
+        Args:
+            journal: everything is written down there.
+            announce: shown the plan before anything is done, and again if it is another one by the time
+                that nobody copies any more; raises to leave the progress as it is.
+
+        Raises:
+            Fenced: another start was newer.
+            NeedsOperator: with everybody fenced it would be other partitions, or other risks, than were
+                shown; or the target does not take the topic.
+            Others as ``plan``.
+        """
+        first = self.plan()
+        announce(first)
+        if first.refused or not first.changes:
+            return Repaired(first, None)
+        journal.planned(first)
+        try:
+            done = self._seize(first, journal, announce) if first.is_start else Repaired(first, None)
+            for partition in done.plan.again:
+                request_resume(self.target, done.plan.flow, partition)
+        except OnceoverError as error:
+            journal.failed(error)
+            raise
+        journal.done(*done.plan.changes[len(done.plan.steps) :])
+        return done
+
+    def _seize(self, first: Repair, journal: Journal, announce: Callable[[Repair], None]) -> Repaired:
+        leader = Leader(self.identity, self.source, self.target)
+        try:
+            layout = leader.seize()
+            # Until now a running copy, or another repair, has written to what is written below.
+            plan = self.plan()
+            if plan.plan_id != first.plan_id or plan.refused:
+                _check_same(first, plan)
+                announce(plan)
+                journal.planned(plan)
+            self._write(leader, layout, plan, journal)
+            return Repaired(plan, layout.generation)
+        finally:
+            leader.close()
+
+    def _write(self, leader: Leader, layout: Layout, plan: Repair, journal: Journal) -> None:
+        if plan.enrolment is None:
+            return
+        enrolment = _made_whole(self.target, plan, plan.enrolment, journal)
         anew = [tp.partition for tp, move in plan.moves.items() if move.anew]
         enrolment = replace(enrolment, since={**enrolment.since, **dict.fromkeys(anew, layout.generation)})
         leader.enrol([enrolment], _progress(plan, enrolment, layout))
-        return layout.generation
-    finally:
-        leader.close()
+
+
+def _check_same(shown: Repair, now: Repair) -> None:
+    """Refuse to do what nobody was shown.
+
+    Raises:
+        NeedsOperator: other partitions would be changed, or at other risks, or it is not possible any more.
+    """
+    if not now.refused and now.approval_id == shown.approval_id:
+        return
+    raise NeedsOperator(
+        f"the running copy is fenced and no progress was written: {now.operation} would be something else by "
+        "now than what was shown",
+        code="PLAN_CHANGED",
+        where=", ".join(map(str, shown.sources[:_NAMED])),
+        expected=_told(shown, now),
+        seen="; ".join(f"{r.object}: {r.message}" for r in now.refused[:_NAMED]) or _told(now, shown),
+        resolve=f"run it again to see and do the new plan, or only {commands.replicate(shown.flow)} to go on",
+    )
+
+
+def _told(plan: Repair, other: Repair) -> str:
+    """Return what a plan does and another one does not."""
+    own = [risk for risk in plan.risks if risk not in other.risks]
+    told = ", ".join(f"{what} {name} ({risk})" for what, name, risk, _ in own[:_NAMED])
+    more = len(own) - _NAMED
+    return f"{told}{f' and {more} more' if more > 0 else ''}" or "nothing beside the other plan"
 
 
 def _made_whole(target: Cluster, plan: Repair, enrolment: Enrolment, journal: Journal) -> Enrolment:

@@ -33,6 +33,7 @@ from onceover.engine.scope import Rules
 from onceover.engine.topicplan import TopicPlan, plan_topics
 from onceover.engine.topicsteps import AddPartitions, TopicStep
 from onceover.engine.topicview import TopicReader
+from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.model import TopicPartition
 
@@ -90,15 +91,18 @@ def _copied_anew(
 ) -> Repair:
     old, logs = situation.enrolment, log_of(source, wanted)
     numbers = frozenset() if sides.target is None else sides.target.partitions.keys()
-    held = ends_of(target, [old.target_of(each) for each in wanted if each.partition in numbers])
+    existing = [old.target_of(each) for each in wanted if each.partition in numbers]
+    held = ends_of(target, existing)
+    # What a running copy has in hand may be there, too, by the time that it is fenced.
+    kept = ends_of(target, existing, calls.READ_UNCOMMITTED)
     committed = committed_of(target, flow, [old.target_of(each) for each in wanted])
     changes = [step.change for step in steps]
     for each in wanted:
         counterpart = old.target_of(each)
         at = committed.get(counterpart)
         changes += _changes(each, None if at is None else at.offset, old, logs[each], situation.reason)
-        if held.get(counterpart):
-            changes.append(_kept(counterpart, held[counterpart]))
+        if kept.get(counterpart):
+            changes.append(_kept(counterpart, kept[counterpart]))
     enrolment = replace(
         old,
         source_id=sides.source.topic_id,
@@ -107,7 +111,7 @@ def _copied_anew(
         at_ms=now_ms(),
     )
     ids = str(enrolment.source_id), str(enrolment.target_id)
-    anew = sides.target is None or _copied_between(situation) != ids
+    anew = sides.target is None or situation.copied_between != ids
     return Repair(
         operation=RESEED,
         flow=flow,
@@ -183,14 +187,6 @@ def _made_whole(
 def _starts(old: Enrolment, source: TopicInfo, new: Mapping[TopicPartition, int]) -> dict[int, int]:
     starts = {**old.start, **{tp.partition: offset for tp, offset in new.items()}}
     return {p: offset for p, offset in starts.items() if p in source.partitions}
-
-
-def _copied_between(situation: Situation) -> tuple[str, str]:
-    """Return the ids of the topics that the partition was copied between until now."""
-    meta, enrolment = situation.meta, situation.enrolment
-    if meta is None:
-        return str(enrolment.source_id), str(enrolment.target_id)
-    return meta.source_topic_id, meta.target_topic_id
 
 
 def _source_missing(flow: str, tp: TopicPartition) -> Refusal:

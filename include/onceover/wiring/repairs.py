@@ -10,7 +10,7 @@ from onceover.config.load import run_dir
 from onceover.config.runsettings import RunSettings
 from onceover.engine.journal import Journal
 from onceover.engine.repair import RESEED, RESUME, SKIP, Repair, plan_resume, plan_skip
-from onceover.engine.repairapply import apply
+from onceover.engine.repairapply import Repaired, Repairer
 from onceover.engine.reseed import Making, plan_reseed
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
@@ -32,14 +32,6 @@ class RepairWish:
     action: str
     partition: TopicPartition | None = None
     offset: int | None = None
-
-
-@dataclass(frozen=True)
-class Repaired:
-    """What was done: the plan, and the generation that was announced for it (None: none was needed)."""
-
-    plan: Repair
-    generation: int | None
 
 
 def check_wish(wish: RepairWish) -> None:
@@ -77,21 +69,20 @@ def apply_repair(flow: Flow, wish: RepairWish, announce: Callable[[Repair], None
     """Plan and do it; nothing is done where something is refused.
 
     Args:
-        announce: shown the plan before anything is done; raises to leave everything as it is.
+        announce: shown the plan before anything is done, and again if it is another one by the time that
+            nobody copies any more; raises to leave the progress as it is.
 
     Raises:
         Fenced: another start was newer.
+        NeedsOperator: with everybody fenced it would be another repair than was shown.
         Others as ``plan_repair``.
     """
     check_wish(wish)
     source, target = open_clusters(flow)
     journal = Journal(run_dir(flow) / "journal" / "partition.jsonl")
     with source, target, journal:
-        plan = _plan(flow, source, target, wish)
-        announce(plan)
-        if plan.refused or not plan.changes:
-            return Repaired(plan, None)
-        return Repaired(plan, apply(identity(flow), source, target, plan, journal))
+        repairer = Repairer(identity(flow), source, target, lambda: _plan(flow, source, target, wish))
+        return repairer.apply(journal, announce)
 
 
 def making(flow: Flow) -> Making:

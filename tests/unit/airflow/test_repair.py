@@ -14,10 +14,11 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, P
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.repair import Repair
+from onceover.engine.repairapply import Repaired
 from onceover.errors import Fenced, Retriable
 from onceover.model import TopicPartition
 from onceover.wiring import repairs
-from onceover.wiring.repairs import Repaired, RepairWish
+from onceover.wiring.repairs import RepairWish
 from onceover_airflow import repair
 from onceover_airflow.errors import JobInterrupted
 from tests.unit.airflow.conftest import FakeSpark
