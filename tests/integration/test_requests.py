@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,9 +13,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from onceover.engine import names
 from onceover.engine.requests import request_resume, request_stop, stop_request
 from onceover.engine.runstate import SILENT_AFTER_MS
+from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step
 from onceover.engine.supervisor import HEARTBEAT_S
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
@@ -96,7 +98,7 @@ def test_stop_request_for_an_older_run_does_not_stop_a_newer_one(case: FlowCase)
     case.converge()
 
 
-def note(case: FlowCase, key: str, value: dict[str, object]) -> None:
+def note(case: FlowCase, key: str, value: dict[str, object] | None) -> None:
     """Write a request as the command line does."""
     _, target = open_clusters(case.flow().watch.flow)
     writer = NoteWriter(target.config, TopicPartition(names.state_topic(case.name), STATE_OTHERS))
@@ -123,6 +125,67 @@ def test_stop_of_a_killed_run_is_not_answered_and_takes_its_request_back(case: F
         request_stop(target, case.name, wait_s=0.5)
     assert refusal.value.exit_code == 5
     case.converge()
+
+
+def test_a_run_that_is_taken_over_is_not_said_to_have_stopped(case: FlowCase) -> None:
+    """Exit code 4, and the newer run by its name; it goes on, unasked."""
+    _, target = open_clusters(case.flow().watch.flow)
+    with target, case.flow().running() as (_, layout), ThreadPoolExecutor() as pool:
+        asked = pool.submit(request_stop, target, case.name, wait_s=TIMEOUT_S)
+        wait_until(lambda: standing(case), TIMEOUT_S, "it is asked")
+        with case.flow().running() as (newer, now):
+            error = asked.exception(TIMEOUT_S)
+            assert isinstance(error, Fenced) and error.exit_code == 4
+            assert f"generation {now.generation}, started on {now.host}" in str(error)
+            assert f"generation {layout.generation} of flow" in str(error)
+            assert not newer.was_asked_to_stop() and standing(case) is None
+            case.flow().finish(newer, now, token=2)
+    case.assert_complete()
+
+
+def test_stop_takes_back_only_ones_own_request(case: FlowCase) -> None:
+    """A second person with less patience: the first one's request stands, whoever came first."""
+    flow = case.flow()
+    with flow.running() as (lead, layout):
+        first = stop_request(layout.run)
+        note(case, names.REQUEST_STOP, first)
+        _, target = open_clusters(flow.watch.flow)
+        with target, pytest.raises(Retriable, match="did not end within"):
+            request_stop(target, case.name, wait_s=0.5)
+        assert standing(case) == first
+        assert lead.was_asked_to_stop()
+        flow.finish(lead, layout)
+    assert standing(case) is None
+    case.converge()
+
+
+def test_a_request_that_is_taken_back_leaves_the_other_person_asking(case: FlowCase) -> None:
+    """Who found it asked already asks for themselves when the first one gives up."""
+    flow = case.flow()
+    with flow.running() as (lead, layout), ThreadPoolExecutor() as pool:
+        first = stop_request(layout.run)
+        note(case, names.REQUEST_STOP, first)
+        _, target = open_clusters(flow.watch.flow)
+        with target:
+            second = pool.submit(request_stop, target, case.name, wait_s=TIMEOUT_S)
+            note(case, names.REQUEST_STOP, None)
+            wait_until(lambda: standing(case), TIMEOUT_S, "the second one asks")
+            assert standing(case) != first and lead.was_asked_to_stop()
+            flow.finish(lead, layout)
+            assert second.result(TIMEOUT_S)["was_running"]
+    case.converge()
+
+
+def standing(case: FlowCase) -> dict[str, object] | None:
+    """Return the request to stop that stands now."""
+    _, target = open_clusters(case.flow().watch.flow)
+    log = StateLog(target, names.state_topic(case.name), STATE_OTHERS, calls.READ_UNCOMMITTED)
+    with target:
+        try:
+            found: dict[str, object] | None = log.catch_up().get(names.REQUEST_STOP)
+        finally:
+            log.close()
+    return found
 
 
 def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(case: FlowCase) -> None:

@@ -13,6 +13,8 @@ from onceover.wiring.flows import open_clusters
 _EXAMPLES: Final = """examples:
   onceover stop flights-dr
   onceover stop flights-dr --wait 60
+
+exits with 4 when another start has taken over meanwhile and goes on: stop again to end that one, too
 """
 
 

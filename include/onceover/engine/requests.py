@@ -1,18 +1,21 @@
 """What the command line asks of a running flow, through the state topic: stop, look again.
 
 A request names the run it is meant for; another run ignores it, so an old request never stops a new
-start. The leader takes requests back when they are done.
+start. The leader takes requests back when they are done; who asks takes back only their own, so that nobody
+else's is lost with it.
 """
 
 from __future__ import annotations
 
+import secrets
 import time
 
-from onceover.engine import names
+from onceover.engine import commands, names
 from onceover.engine.layout import Layout
 from onceover.engine.leader import now_ms
 from onceover.engine.statelog import StateLog
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import Fenced, NeedsOperator, Retriable
+from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
@@ -39,7 +42,8 @@ def read_layout(target: Cluster, flow: str) -> Layout | None:
 
 def stop_request(run: str) -> dict[str, object]:
     """Return the value of a request to stop ``run``; another run ignores it."""
-    return {"v": 1, "run": run, "at_ms": now_ms()}
+    # The id tells two people's requests apart.
+    return {"v": 1, "run": run, "at_ms": now_ms(), "id": secrets.token_hex(8)}
 
 
 def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, object]:
@@ -49,7 +53,9 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
         generation, and whether it has ended within ``wait_s``.
 
     Raises:
-        NeedsOperator: the flow was never started, or does not answer in time.
+        NeedsOperator: the flow was never started.
+        Fenced: that run is over, but a newer one has taken over from it and goes on.
+        Retriable: it does not end in time.
     """
     layout = read_layout(target, flow)
     if layout is None:
@@ -58,36 +64,78 @@ def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, obje
             code="NOT_STARTED",
             resolve=f"`onceover replicate {flow}` starts it",
         )
-    if layout.ended_at_ms is not None:
+    if _is_over(layout):
         return {"generation": layout.generation, "stopped": True, "was_running": False}
-    notes = NoteWriter(target.config, TopicPartition(names.state_topic(flow), names.STATE_OTHERS))
-    state = StateLog(target, names.state_topic(flow), names.STATE_LEADER)
+    asking = _Asking(target, layout, names.state_topic(flow))
     try:
-        notes.write(names.REQUEST_STOP, stop_request(layout.run))
-        if _ended(target, state, layout, wait_s):
-            return {"generation": layout.generation, "stopped": True, "was_running": True}
-        # Nobody is left to take it back, and it must not lie about.
-        notes.write(names.REQUEST_STOP, None)
+        now = asking.until_over(wait_s)
     finally:
-        notes.close()
-        state.close()
-    raise Retriable(
-        f"flow {flow} did not end within {wait_s:.0f} s",
-        code="NO_ANSWER",
-        where=f"generation {layout.generation}, started on {layout.host}",
-        resolve=f"see `onceover status {flow}`: if its driver was killed there is nothing to stop",
-    )
+        asking.close()
+    if now is None:
+        raise Retriable(
+            f"flow {flow} did not end within {wait_s:.0f} s",
+            code="NO_ANSWER",
+            where=f"generation {layout.generation}, started on {layout.host}",
+            resolve=f"see `onceover status {flow}`: if its driver was killed there is nothing to stop",
+        )
+    if not _is_over(now):
+        raise Fenced(
+            f"generation {layout.generation} of flow {flow} is over, but another start has taken over and "
+            "goes on: the flow has not stopped",
+            code="TAKEN_OVER",
+            expected=f"generation {layout.generation}, ended",
+            seen=f"generation {now.generation}, started on {now.host}",
+            resolve=f"{commands.command('stop', flow)} asks that one; nothing to do if it was meant",
+        )
+    return {"generation": layout.generation, "stopped": True, "was_running": True}
 
 
-def _ended(target: Cluster, state: StateLog, asked: Layout, wait_s: float) -> bool:
-    deadline_s = time.monotonic() + wait_s
-    while time.monotonic() < deadline_s:
-        values = target.retry(lambda: state.catch_up(wait=False))
-        now = Layout.from_json(values[names.LAYOUT])
-        if now.run != asked.run or now.ended_at_ms is not None:
-            return True
-        time.sleep(_POLL_S)
-    return False
+def _is_over(layout: Layout) -> bool:
+    """Tell whether nobody copies, nor will before the next start."""
+    return layout.ended_at_ms is not None or layout.seized
+
+
+class _Asking:
+    """One person's request to stop a run. There is one place for all: who finds it taken waits along."""
+
+    def __init__(self, target: Cluster, run: Layout, topic: str) -> None:
+        self._target, self._run = target, run
+        self._own = stop_request(run.run)
+        self._notes = NoteWriter(target.config, TopicPartition(topic, names.STATE_OTHERS))
+        self._requests = StateLog(target, topic, names.STATE_OTHERS, calls.READ_UNCOMMITTED)
+        self._state = StateLog(target, topic, names.STATE_LEADER)
+
+    def until_over(self, wait_s: float) -> Layout | None:
+        """Return the newest layout once the run is over, None when it does not end in time."""
+        deadline_s = time.monotonic() + wait_s
+        try:
+            while time.monotonic() < deadline_s:
+                # The request first: it is taken back after the run has said that it ended.
+                standing = self._standing()
+                now = self._layout()
+                if now.run != self._run.run or _is_over(now):
+                    return now
+                if standing is None or standing["run"] != self._run.run:
+                    self._notes.write(names.REQUEST_STOP, self._own)
+                time.sleep(_POLL_S)
+            return None
+        finally:
+            # Nobody may be left to take it back, and it must not lie about.
+            if self._standing() == self._own:
+                self._notes.write(names.REQUEST_STOP, None)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._notes.close()
+        self._requests.close()
+        self._state.close()
+
+    def _standing(self) -> dict[str, object] | None:
+        found: dict[str, object] | None = self._target.retry(self._requests.catch_up).get(names.REQUEST_STOP)
+        return found
+
+    def _layout(self) -> Layout:
+        return Layout.from_json(self._target.retry(lambda: self._state.catch_up(wait=False))[names.LAYOUT])
 
 
 def request_resume(target: Cluster, flow: str, partition: TopicPartition) -> None:

@@ -204,7 +204,7 @@ class Supervisor:
         self.leader.end(why, error)
         self.leader.abort_lanes()
         self._target.retry(self._requests.catch_up)
-        if names.REQUEST_STOP in self._requests.values:
+        if self.stop_requested():
             self._notes.write(names.REQUEST_STOP, None)
         self._mirror.finish()
         # What the last round could not write: short runs have no other.
