@@ -83,11 +83,12 @@ def status(args: argparse.Namespace) -> CommandResult:
 def describe(found: MachineStatus) -> str:
     """Return what runs as text, a line for each part."""
     lines = [
-        f"{name:8} {'up, ' + str(c['bootstrap']) if c['alive'] else 'down'}"
+        f"{name:8} {_state(c['alive'], c['frozen'], str(c['bootstrap']))}"
         for name, c in sorted(found.clusters.items())
     ]
     connect, airflow, feed = found.connect, found.airflow, found.feed
-    lines.append(f"{'connect':8} {'up, ' + connect['url'] if connect and connect['alive'] else 'down'}")
+    worker = _state(connect["alive"], connect["frozen"], connect["url"]) if connect else "down"
+    lines.append(f"{'connect':8} {worker}")
     if airflow is None or not (airflow["alive"] or airflow["missing"]):
         lines.append(f"{'airflow':8} down")
     else:
@@ -98,6 +99,12 @@ def describe(found: MachineStatus) -> str:
         lines.append(f"{'':8} user {airflow['username']}, password in {airflow['password_file']}")
     lines.append(f"{'feed':8} {feed.describe() if feed else 'not started'}")
     return "\n".join(lines)
+
+
+def _state(alive: bool, frozen: bool, address: str) -> str:
+    if not alive:
+        return "down"
+    return f"frozen (kill -CONT wakes it), {address}" if frozen else f"up, {address}"
 
 
 def _hints(found: MachineStatus) -> list[str]:

@@ -1,6 +1,6 @@
 """What runs detached, written down so that exactly that is stopped later.
 
-Invariant: a process is signalled only when its id *and* its start time are those on record; an id
+Invariant: a process is signalled only when its id *and* its start are those on record; an id
 that the system gave to another process since then is never touched.
 """
 
@@ -22,8 +22,8 @@ from onceover.embed.processes import STOP_TIMEOUT_S
 from onceover.embed.security import write_private
 from onceover.errors import UsageError
 
-# The system derives start times from the wall clock, which may be corrected a little while a
-# process runs. No process id comes round again this fast.
+# Where the kernel does not tell a start since boot, start times are derived from the wall clock, which
+# may be corrected a little while a process runs. No process id comes round again this fast.
 START_TIME_TOLERANCE_S: Final = 2.0
 _FORMAT: Final = 1
 Parsed = TypeVar("Parsed")
@@ -32,10 +32,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProcessIdentity:
-    """A process and no other: its id and when it was started (seconds since the epoch)."""
+    """A process and no other: its id and when it was started.
+
+    Args:
+        started_at_s: seconds since the epoch; moves with the wall clock.
+        start: boot and ticks since boot, which no clock moves; None where the system does not tell.
+    """
 
     pid: int
     started_at_s: float
+    start: str | None = None
 
     @classmethod
     def of(cls, pid: int) -> ProcessIdentity:
@@ -44,7 +50,7 @@ class ProcessIdentity:
         Raises:
             psutil.NoSuchProcess: there is none.
         """
-        return cls(pid, psutil.Process(pid).create_time())
+        return cls(pid, psutil.Process(pid).create_time(), _start_of(pid))
 
     @classmethod
     def parse(cls, value: dict[str, Any]) -> ProcessIdentity:
@@ -53,16 +59,40 @@ class ProcessIdentity:
         Raises:
             KeyError, TypeError, ValueError: it is something else.
         """
-        return cls(int(value["pid"]), float(value["started_at_s"]))
+        start = value.get("start")
+        return cls(int(value["pid"]), float(value["started_at_s"]), None if start is None else str(start))
 
     def find(self) -> psutil.Process | None:
         """Return the process if it still runs, None when it ended or its id belongs to another one."""
         try:
             process = psutil.Process(self.pid)
-            same = abs(process.create_time() - self.started_at_s) <= START_TIME_TOLERANCE_S
+            start = None if self.start is None else _start_of(self.pid)
+            if start is not None:
+                same = start == self.start
+            else:
+                same = abs(process.create_time() - self.started_at_s) <= START_TIME_TOLERANCE_S
             return process if same and process.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
             return None
+
+    @property
+    def frozen(self) -> bool:
+        """Whether it runs and is stopped by a signal."""
+        process = self.find()
+        with suppress(psutil.NoSuchProcess):
+            return process is not None and process.status() == psutil.STATUS_STOPPED
+        return False
+
+
+def _start_of(pid: int) -> str | None:
+    """Return which boot and how many ticks after it the process began; None where only Linux would tell."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return None
+    # The name, in brackets, may hold anything; the start is field 22, the 20th after it.
+    return f"{boot}:{int(stat.rpartition(b')')[2].split()[19])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +109,11 @@ class ClusterRecord:
     @property
     def alive(self) -> bool:
         return bool(self.processes) and all(process.find() is not None for process in self.processes)
+
+    @property
+    def frozen(self) -> bool:
+        """Whether a process of it is there and does nothing: SIGSTOP, or Ctrl-Z."""
+        return any(process.frozen for process in self.processes)
 
     @classmethod
     def parse(cls, value: dict[str, Any]) -> ClusterRecord:
@@ -151,7 +186,7 @@ def find_by_argument(program: Sequence[str], argument: str) -> list[ProcessIdent
     for process in psutil.process_iter():
         with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
             if process.uids().real == os.getuid() and _runs(process.cmdline(), program, argument):
-                found.append(ProcessIdentity(process.pid, process.create_time()))
+                found.append(ProcessIdentity.of(process.pid))
     return found
 
 

@@ -34,6 +34,7 @@ class ClusterStatus(TypedDict):
     """One cluster as ``up`` and ``status`` report it."""
 
     alive: bool
+    frozen: bool
     bootstrap: str | None
     cluster_id: str | None
     pids: list[int]
@@ -125,9 +126,10 @@ def _report(records: Mapping[str, ClusterRecord]) -> dict[str, ClusterStatus]:
 
 def _describe(record: ClusterRecord | None) -> ClusterStatus:
     if record is None:
-        return ClusterStatus(alive=False, bootstrap=None, cluster_id=None, pids=[], log=None)
+        return ClusterStatus(alive=False, frozen=False, bootstrap=None, cluster_id=None, pids=[], log=None)
     return ClusterStatus(
         alive=record.alive,
+        frozen=record.frozen,
         bootstrap=record.bootstrap,
         cluster_id=record.cluster_id,
         pids=[identity.pid for identity in record.processes],

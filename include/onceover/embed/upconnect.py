@@ -45,6 +45,7 @@ class ConnectStatus(TypedDict):
     """The worker as ``up`` and ``status`` report it."""
 
     alive: bool
+    frozen: bool
     url: str
     pid: int | None
     log: str
@@ -110,6 +111,7 @@ def status(home: Path) -> ConnectStatus | None:
     identity = service.running
     return ConnectStatus(
         alive=identity is not None,
+        frozen=identity is not None and identity.frozen,
         url=_url(port),
         pid=None if identity is None else identity.pid,
         log=str(service.folder / "worker.log"),

@@ -120,8 +120,8 @@ def test_failed_start_ends_its_own_processes_only(tmp_path: Path) -> None:
 
 def test_what_ended_meanwhile_is_not_called_up(tmp_path: Path) -> None:
     """The parts are named."""
-    up = ClusterStatus(alive=True, bootstrap="h:1", cluster_id="id", pids=[1], log="log")
-    connect = ConnectStatus(alive=False, url="http://h:2", pid=None, log="log")
+    up = ClusterStatus(alive=True, frozen=False, bootstrap="h:1", cluster_id="id", pids=[1], log="log")
+    connect = ConnectStatus(alive=False, frozen=False, url="http://h:2", pid=None, log="log")
     found = MachineStatus({"east": up, "west": {**up, "alive": False}}, connect, None, None)
     with pytest.raises(Retriable, match="west and connect started, and ended again"):
         machine.check_runs(found, airflow=False)

@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import psutil
@@ -184,13 +184,36 @@ def test_recycled_process_id_is_not_ours(start: Starter) -> None:
     """A process with the recorded id but another start time is left alone."""
     child = start(SLEEP)
     own = ProcessIdentity.of(child.pid)
-    other = replace(own, started_at_s=own.started_at_s - 60)
+    other = replace(own, started_at_s=own.started_at_s - 60, start=None)
 
     terminate([other], timeout_s=0.1)
 
     assert own.find() is not None
     assert other.find() is None
     assert child.alive
+
+
+def test_step_of_the_clock_changes_no_identity(start: Starter) -> None:
+    """Start times of the wall clock move with it; ticks since boot do not, and another boot's are others."""
+    own = ProcessIdentity.of(start(SLEEP).pid)
+
+    assert replace(own, started_at_s=own.started_at_s - 3600).find() is not None
+    assert replace(own, start=f"{own.start}0").find() is None
+    assert ProcessIdentity.parse(asdict(own)) == own
+
+
+def test_frozen_process_is_told_from_a_running_one(start: Starter) -> None:
+    """It answers nobody until it is woken."""
+    child = start(SLEEP)
+    own = ProcessIdentity.of(child.pid)
+    record = ClusterRecord("east", "id", "h:1", (1,), (own,), "log")
+
+    assert not record.frozen
+    child.pause()
+    wait_until(lambda: record.frozen, TIMEOUT_S, "the process is frozen")
+    assert record.alive
+    child.resume()
+    wait_until(lambda: not record.frozen, TIMEOUT_S, "the process goes on")
 
 
 def test_terminate_ends_recorded_processes(start: Starter) -> None:
