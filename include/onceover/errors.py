@@ -6,7 +6,10 @@ resolves it. It survives pickling, because errors cross Spark's worker boundary.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+import traceback
+from typing import Any, ClassVar, Final
+
+_LONGEST_TEXT: Final = 500
 
 
 class OnceoverError(Exception):
@@ -104,3 +107,32 @@ class Superseded(OnceoverError):
 
 class Fatal(OnceoverError):
     """A broken invariant: a bug, or a broker that breaks the protocol. Never retried."""
+
+
+def unexpected(error: BaseException, *, resolve: str = "see the traceback in the log") -> Fatal:
+    """Return a foreign exception as an error of ours: its type, its text and where it was raised.
+
+    Args:
+        resolve: how to learn more.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1] if frames else None
+    text = str(error).strip()
+    text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ..."
+    return Fatal(
+        f"unexpected {type(error).__name__}: {text or 'without a text'}",
+        code="UNEXPECTED",
+        where=f"{last.filename}:{last.lineno} in {last.name}" if last else None,
+        resolve=f"{resolve}; it is a bug, or something on this machine",
+    )
+
+
+def unusable_path(error: OSError) -> UsageError:
+    """Return what the operating system refused about a file or directory as an error of ours."""
+    return UsageError(
+        f"{error.filename} cannot be used: {error.strerror}",
+        code="PATH_UNUSABLE",
+        where=str(error.filename),
+        resolve="let this user read and write it, or name another one; what Onceover itself keeps is below "
+        "ONCEOVER_HOME",
+    )

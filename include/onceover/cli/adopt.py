@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from onceover.cli import numbers
 from onceover.cli.output import CommandResult, Subparsers, plan_result
 from onceover.cli.seed import announcer, check_pattern
 from onceover.config.load import load_flow
 from onceover.engine.seamsearch import DEFAULT_LIMIT
-from onceover.errors import UsageError
 from onceover.wiring.seeding import Adoption, apply_adoption, plan_adoption
 
 _EXAMPLES: Final = """examples:
@@ -59,7 +59,7 @@ def _add_options(action: argparse.ArgumentParser) -> None:
     action.add_argument("--decided", metavar="FILE", help="offsets for partitions that cannot be proven")
     action.add_argument(
         "--window",
-        type=int,
+        type=numbers.whole("number of records", 1, 2**31 - 1),
         default=DEFAULT_LIMIT,
         metavar="RECORDS",
         help=f"records of a partition to compare at most (default {DEFAULT_LIMIT})",
@@ -68,8 +68,6 @@ def _add_options(action: argparse.ArgumentParser) -> None:
 
 
 def _wish(args: argparse.Namespace) -> Adoption:
-    if args.window < 1:
-        raise UsageError(f"a window of {args.window} records compares nothing", expected="1 or more")
     return Adoption(
         source=args.mm2_source,
         target=args.mm2_target,

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+from onceover.cli import numbers
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.cli.sparkjob import job_result, start_job
 from onceover.config.load import load_flow, run_dir
@@ -51,7 +52,12 @@ def register(subparsers: Subparsers) -> None:
         help="where to begin (default: where the last audit ended)",
     )
     parser.add_argument("--full", action="store_true", help="the same as --since start")
-    parser.add_argument("--sample", type=int, metavar="N", help="read N ranges only, the newest among them")
+    parser.add_argument(
+        "--sample",
+        type=numbers.whole("number of ranges", 1, 2**31 - 1),
+        metavar="N",
+        help="read N ranges only, the newest among them",
+    )
     parser.add_argument("--show-payload", action="store_true", help="show keys and values of what is wrong")
     parser.add_argument("--report", type=Path, metavar="PATH", help="where to write the HTML report")
     parser.add_argument("--master", help="Spark master instead of the flow file's")

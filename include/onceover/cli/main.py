@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NoReturn
@@ -28,8 +30,10 @@ from onceover.cli import (
 )
 from onceover.cli.output import CommandResult
 from onceover.cli.typed import as_typed
-from onceover.errors import OnceoverError, UsageError
-from onceover.logs import configure
+from onceover.errors import Fatal, OnceoverError, UsageError, unexpected, unusable_path
+from onceover.logs import configure, is_verbose
+
+log = logging.getLogger(__name__)
 
 _EPILOG: Final = """exit codes:
   0 done   1 a check found a violation   2 bad usage or config, nothing was changed
@@ -40,7 +44,9 @@ examples:
   onceover replicate flights-dr --until caught-up
   onceover status
 """
+# As a shell says of a process that SIGINT, or SIGPIPE, has ended.
 INTERRUPTED: Final = 130
+UNREAD: Final = 141
 # Each is called as its command.
 _MODULES: Final = (
     flow,
@@ -61,6 +67,18 @@ _MODULES: Final = (
     bench,
 )
 _COMMANDS: Final = [module.__name__.rpartition(".")[2] for module in _MODULES]
+
+
+class _Interrupted(OnceoverError):
+    """Somebody pressed Ctrl-C."""
+
+    exit_code = INTERRUPTED
+
+
+class _Unread(OnceoverError):
+    """Nobody reads stdout any more, as in ``| head -1``, before the command was done."""
+
+    exit_code = UNREAD
 
 
 class _Parser(argparse.ArgumentParser):
@@ -89,7 +107,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code."""
+    """Run one command; return its exit code. Only ``SystemExit`` leaves it, after ``--help``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in arguments
     configure()
@@ -97,14 +115,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         args = build_parser().parse_args(arguments)
         command = _command_name(args)
+        # Not only where it was written in full.
+        as_json = bool(getattr(args, "json", as_json))
         result: CommandResult = _function(args)(args)
-    except OnceoverError as error:
-        return _failed(command, error, as_json=as_json)
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
-        return INTERRUPTED
-    _print(command, result, as_json=as_json)
-    return result.exit_code
+        text = _shown(command, result, as_json=as_json)
+    except KeyboardInterrupt as error:
+        return _failed(command, _ours(error), as_json=as_json)
+    except Exception as error:
+        if is_verbose():
+            log.exception("the command failed")
+        return _failed(command, _ours(error), as_json=as_json)
+    return result.exit_code if _write(text) else result.exit_code or Fatal.exit_code
+
+
+def _ours(error: BaseException) -> OnceoverError:
+    if isinstance(error, OnceoverError):
+        return error
+    if isinstance(error, KeyboardInterrupt):
+        return _Interrupted("interrupted", code="INTERRUPTED")
+    if isinstance(error, BrokenPipeError):
+        return _Unread("stdout was closed before the command was done", code="UNREAD")
+    if isinstance(error, OSError) and error.filename is not None:
+        return unusable_path(error)
+    return unexpected(error, resolve="run it again with ONCEOVER_LOG=DEBUG for the traceback")
 
 
 def _function(args: argparse.Namespace) -> Callable[[argparse.Namespace], CommandResult]:
@@ -117,18 +150,32 @@ def _command_name(args: argparse.Namespace) -> str:
     return f"{args.command} {action}" if action else str(args.command)
 
 
-def _print(command: str, result: CommandResult, *, as_json: bool) -> None:
+def _shown(command: str, result: CommandResult, *, as_json: bool) -> str:
     if as_json:
-        print(json.dumps(envelope(command, result.exit_code, result.document)))
-    elif result.text:
-        print(as_typed(result.text, _COMMANDS))
+        return json.dumps(envelope(command, result.exit_code, result.document))
+    return as_typed(result.text, _COMMANDS)
 
 
 def _failed(command: str, error: OnceoverError, *, as_json: bool) -> int:
     if as_json:
-        print(json.dumps(envelope(command, error.exit_code, {"error": error.as_dict()})))
+        _write(json.dumps(envelope(command, error.exit_code, {"error": error.as_dict()})))
     sys.stderr.write(f"{as_typed(_explained(error), _COMMANDS)}\n")
     return error.exit_code
+
+
+def _write(text: str) -> bool:
+    """Write to stdout; return False where that is not possible. Nobody reading is no failure."""
+    try:
+        if text:
+            print(text)
+        # Here and not when Python ends, where its failure would be a traceback.
+        sys.stdout.flush()
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            sys.stderr.write(f"error: the result cannot be written to stdout: {error.strerror}\n")
+            return False
+    return True
 
 
 def envelope(command: str, exit_code: int, document: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from onceover.cli import numbers
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow
 from onceover.engine import commands
@@ -52,7 +53,9 @@ def register(subparsers: Subparsers) -> None:
             + (" (default: all that are stopped)" if name == RESUME else ""),
         )
         if name == SKIP:
-            action.add_argument("offset", metavar="OFFSET", help="next source offset to copy")
+            action.add_argument(
+                "offset", type=numbers.offset, metavar="OFFSET", help="next source offset to copy"
+            )
         action.add_argument(
             "--apply", action="store_true", help="do it (without: only say what would be done)"
         )
@@ -65,7 +68,7 @@ def run(args: argparse.Namespace) -> CommandResult:
     wish = RepairWish(
         args.action,
         None if args.partition is None else parse_partition(args.partition),
-        parse_offset(args.offset) if args.action == SKIP else None,
+        args.offset if args.action == SKIP else None,
     )
     flow = load_flow(args.flow)
     if not args.apply:
@@ -92,17 +95,6 @@ def _applied(done: Repaired) -> CommandResult:
     return CommandResult(document, text, plan.exit_code)
 
 
-def parse_offset(text: str) -> int:
-    """Read the next source offset to copy.
-
-    Raises:
-        UsageError: not a number, or negative.
-    """
-    if not text.isdecimal():
-        raise UsageError(f"{text!r} is no offset", expected="a number: the next source offset to copy")
-    return int(text)
-
-
 def parse_partition(text: str) -> TopicPartition:
     """Read ``TOPIC:PARTITION``.
 
@@ -112,7 +104,7 @@ def parse_partition(text: str) -> TopicPartition:
     topic, _, number = text.rpartition(":")
     if not topic or not number.isdecimal():
         raise UsageError(
-            f"{text!r} names no partition",
+            f"{numbers.short(text)} names no partition",
             expected="TOPIC:PARTITION, for example flights.jfk:3",
         )
-    return TopicPartition(topic, int(number))
+    return TopicPartition(topic, numbers.partition(number))

@@ -6,11 +6,11 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from onceover.cli import numbers
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.cli.statustext import describe, headline
 from onceover.config.load import load_flow
 from onceover.engine.statusshape import worst
-from onceover.errors import UsageError
 from onceover.wiring.status import PATIENCE_S, read_all, read_status
 
 _EXAMPLES: Final = f"""examples:
@@ -41,7 +41,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("flow", nargs="?", metavar="FLOW", help="name or path (default: all flows)")
     parser.add_argument(
         "--patience",
-        type=float,
+        type=numbers.seconds("patience", 0.1, 3600),
         default=PATIENCE_S,
         metavar="SECONDS",
         help=f"how long a cluster may leave us without an answer (default: {PATIENCE_S:.0f})",
@@ -56,10 +56,6 @@ def run(args: argparse.Namespace) -> CommandResult:
     Raises:
         UsageError: the flow that was named is not in order; among all flows, that is said in its entry.
     """
-    if not args.patience > 0:
-        raise UsageError(
-            "--patience is out of range", expected="more than 0 seconds", seen=str(args.patience)
-        )
     if args.flow:
         flows = [read_status(load_flow(args.flow), patience_s=args.patience)]
     else:

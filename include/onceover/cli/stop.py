@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
+from onceover.cli import numbers
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow
 from onceover.engine.requests import request_stop
@@ -28,7 +29,11 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("flow", metavar="FLOW", help="name or path")
     parser.add_argument(
-        "--wait", type=float, default=30.0, metavar="SECONDS", help="how long to wait (default: 30)"
+        "--wait",
+        type=numbers.seconds("time to wait", 0, 86400),
+        default=30.0,
+        metavar="SECONDS",
+        help="how long to wait (default: 30)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     parser.set_defaults(func=run)

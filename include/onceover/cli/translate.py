@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
+from onceover.cli import numbers
 from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow, run_dir
 from onceover.engine.translate import Translator
@@ -34,8 +35,10 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("flow", metavar="FLOW", help="name or path")
     parser.add_argument("topic", metavar="TOPIC", help="topic that the offsets are of")
-    parser.add_argument("partition", type=int, metavar="PARTITION", help="its partition")
-    parser.add_argument("offsets", type=int, nargs="+", metavar="OFFSET", help="next offset to read")
+    parser.add_argument("partition", type=numbers.partition, metavar="PARTITION", help="its partition")
+    parser.add_argument(
+        "offsets", type=numbers.offset, nargs="+", metavar="OFFSET", help="next offset to read"
+    )
     parser.add_argument("--to", choices=(TARGET, SOURCE), default=TARGET, help="side to translate to")
     parser.add_argument(
         "--all",

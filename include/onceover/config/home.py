@@ -71,6 +71,12 @@ def _read(path: Path) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
+    except NotADirectoryError:
+        raise UsageError(
+            f"{HOME_VARIABLE} is no directory",
+            where=str(path.parent),
+            resolve=f"set {HOME_VARIABLE} to a directory that this user can write to",
+        ) from None
     except (OSError, UnicodeDecodeError) as error:
         # The text may be anybody's: it is not repeated.
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"

@@ -6,6 +6,7 @@ cluster. A worker that cannot be heard may still run tasks.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -110,7 +111,7 @@ class ConnectAccess:
     def flush_interval_s(self) -> float:
         """How often a task commits its offsets."""
         text = self.settings.worker.get(FLUSH_INTERVAL_KEY, _DEFAULT_FLUSH_MS)
-        if not text.isdecimal():
+        if not re.fullmatch(r"[0-9]{1,15}", text):
             raise UsageError(f"{FLUSH_INTERVAL_KEY} {text} is no number", where=self.settings.name)
         return int(text) / 1000
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -22,7 +23,7 @@ def configured_port(name: str, environment: Mapping[str, str]) -> int | None:
     text = environment.get(variable)
     if not text:
         return None
-    if not (text.isdecimal() and 1 <= int(text) <= 65535):
+    if not (re.fullmatch(r"[0-9]{1,5}", text) and 1 <= int(text) <= 65535):
         raise UsageError(
             "not a port",
             where=variable,

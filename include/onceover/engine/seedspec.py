@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -114,6 +115,7 @@ def _csv_rows(text: str, where: str) -> Iterator[Mapping[Any, Any]]:
 def _number(value: object, name: str, place: str) -> int:
     text = str(value).strip()
     # Not isinstance alone: JSON's true is an int to Python.
-    if isinstance(value, bool) or not (text.isascii() and text.isdigit()):
-        raise UsageError(f"{name} is no whole number from 0 on", where=place, seen=repr(value))
+    # Nineteen digits: an offset is a signed number of 64 bits.
+    if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,19}", text) or int(text) >= 2**63:
+        raise UsageError(f"{name} is no whole number from 0 on", where=place, seen=f"{value!r:.40}")
     return int(text)

@@ -29,7 +29,7 @@ from onceover.audit.survey import Survey
 from onceover.audit.work import First, Lapsed, Opened, Same, Task
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, unexpected
 from onceover.logs import configure
 from onceover.spark.auditprogress import Progress
 from onceover.spark.auditwork import (
@@ -42,7 +42,7 @@ from onceover.spark.auditwork import (
     Job,
     Step,
 )
-from onceover.spark.failures import session_error, unexpected
+from onceover.spark.failures import session_error
 from onceover.spark.quality import judge
 from onceover.wiring.audit import (
     WATERMARK,

@@ -31,11 +31,11 @@ from onceover.engine.layout import ASKED, DONE, FAILED, Layout
 from onceover.engine.scopecheck import nothing_in_scope
 from onceover.engine.status import flow_status, stopped_partitions
 from onceover.engine.supervisor import Supervisor
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster
 from onceover.logs import configure
-from onceover.spark.failures import error_of, jvm_gone, session_error, unexpected
+from onceover.spark.failures import error_of, jvm_gone, session_error
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
 from onceover.spark.schema import FORMAT

@@ -12,7 +12,6 @@ import logging
 import os
 import re
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -20,7 +19,7 @@ from typing import Any, Final
 from py4j.protocol import Py4JNetworkError
 
 import onceover.errors
-from onceover.errors import Fatal, OnceoverError, Retriable
+from onceover.errors import Fatal, OnceoverError, Retriable, unexpected
 
 log = logging.getLogger(__name__)
 
@@ -87,19 +86,6 @@ def carried(error: Exception) -> WorkerError:
     """Return what a worker raises so that its driver raises ``error`` again."""
     ours = error if isinstance(error, OnceoverError) else unexpected(error)
     return WorkerError(_MARK + json.dumps({"kind": _kind(ours), **ours.as_dict()}))
-
-
-def unexpected(error: BaseException) -> Fatal:
-    """Return a foreign exception as an error of ours: its type, its text and where it was raised."""
-    frames = traceback.extract_tb(error.__traceback__)
-    last = frames[-1] if frames else None
-    text = str(error).strip()
-    return Fatal(
-        f"unexpected {type(error).__name__}: {_short(text) or 'without a text'}",
-        code="UNEXPECTED",
-        where=f"{last.filename}:{last.lineno} in {last.name}" if last else None,
-        resolve="see the traceback in the log; it is a bug, or something on this machine",
-    )
 
 
 def error_of(failure: Exception) -> OnceoverError:

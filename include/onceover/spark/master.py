@@ -64,7 +64,7 @@ def reach(master: str) -> None:
 
 def _address(text: str) -> tuple[str, int]:
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < _PORTS:
+    if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < _PORTS:
         raise UsageError(
             f"{text!r} is no address of a Spark master",
             code="BAD_MASTER",
