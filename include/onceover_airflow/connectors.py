@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
 from airflow.sdk import Asset, AssetAlias, Param, get_current_context
@@ -162,10 +163,15 @@ def verify_migration(connect: str) -> dict[str, Any]:
         report = runs.verify_connectors(file, _wish(context))
     verdict = _judged(report)
     for name in verdict["connectors"]:
-        uri = f"kafka://{connect}/{name}.offsets"
+        uri = migrated_uri(connect, name)
         context["outlet_events"][AssetAlias(MIGRATED_ALIAS)].add(Asset(uri), extra={"connector": name})
         log.info("migrated: %s", uri)
     return verdict
+
+
+def migrated_uri(connect: str, connector: str) -> str:
+    """Return the asset of a connector's offsets: whatever it is called, nobody else's."""
+    return f"kafka://{connect}/{quote(connector, safe='')}.offsets"
 
 
 def changes_of(planned: MigrationPlan) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
-from airflow.sdk import AssetAlias
+from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.connectors.listing import Listing
@@ -174,6 +174,15 @@ def test_connectors_that_the_form_names_are_migrated(begin: Begin, live: Live) -
     assert context.returned[connectors.PLAN_TASK]["connectors"] == ["b", "a"]
     assert connectors.verify_migration(CONNECT)["outcomes"] == ["done", "done"]
     assert [uri for uri, _ in context.assets] == ["kafka://flights/b.offsets", "kafka://flights/a.offsets"]
+
+
+def test_no_two_connectors_share_an_asset() -> None:
+    """A connector may be called anything, and Airflow cuts a URI at what it takes for a fragment."""
+    found = {
+        Asset(connectors.migrated_uri("c", name)).uri for name in ("a", "a#b", "a#c", "a?b", "a/b", "a%23b")
+    }
+    assert len(found) == 6
+    assert "kafka://c/a%23b.offsets" in found
 
 
 def test_without_names_a_person_picks_from_what_the_cluster_has(begin: Begin, live: Live) -> None:
