@@ -13,11 +13,12 @@ from typing import Any, Final
 
 from airflow.sdk import Param
 
+from onceover.config.units import RUN_LENGTH
 from onceover_airflow.flows import CAUGHT_UP, CONTINUOUS, FOREVER
 from onceover_airflow.retrying import limits, told
 
-RUN_LENGTH_PATTERN: Final = r"^(caught-up|forever|[1-9][0-9]*(ms|s|m|h|d))$"
-GROUPS_UNTIL_PATTERN: Final = r"^(once|[1-9][0-9]*(ms|s|m|h|d))$"
+RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
+GROUPS_UNTIL_PATTERN: Final = rf"^(once|{RUN_LENGTH})$"
 # What Spark itself takes for a master; whether somebody answers there, the job finds out.
 MASTER_PATTERN: Final = (
     r"^(|local(\[([0-9]+|\*)(,[0-9]+)?\])?|yarn|spark://[^\s/:]+:[0-9]+(,[^\s/:]+:[0-9]+)*|k8s://\S+)$"

@@ -7,7 +7,7 @@ from typing import Final
 
 from onceover.cli import numbers
 from onceover.cli.output import CommandResult, Subparsers, plan_result
-from onceover.cli.seed import announcer, check_pattern
+from onceover.cli.seed import announcer
 from onceover.config.load import load_flow
 from onceover.engine.seamsearch import DEFAULT_LIMIT
 from onceover.wiring.seeding import Adoption, apply_adoption, plan_adoption
@@ -76,7 +76,7 @@ def _wish(args: argparse.Namespace) -> Adoption:
         workers_stay=args.workers_stay,
         decided=args.decided,
         window=args.window,
-        topics=check_pattern(args.topic),
+        topics=args.topic,
     )
 
 

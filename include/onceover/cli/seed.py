@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -12,7 +11,6 @@ from onceover.cli.output import CommandResult, Subparsers, plan_result
 from onceover.config.load import load_flow
 from onceover.engine.seed import EARLIEST, LATEST, REFUSE, Choice, SeedPlan
 from onceover.engine.seedspec import FORMS
-from onceover.errors import UsageError
 from onceover.wiring.seeding import apply_seed, plan_seed
 
 _EXAMPLES: Final = """examples:
@@ -66,23 +64,9 @@ def _add_choices(action: argparse.ArgumentParser) -> None:
     action.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def check_pattern(text: str | None) -> str | None:
-    """Return the regular expression of ``--topic`` as it is.
-
-    Raises:
-        UsageError: it is none.
-    """
-    if text is not None:
-        try:
-            re.compile(text)
-        except re.error as error:
-            raise UsageError(f"{text!r} is no regular expression: {error}") from error
-    return text
-
-
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
-    choice, topics = Choice(args.replace, args.missing), check_pattern(args.topic)
+    choice, topics = Choice(args.replace, args.missing), args.topic
     planned = plan_seed(load_flow(args.flow), args.origin, choice, topics)
     return plan_result(planned)
 
@@ -90,7 +74,7 @@ def plan(args: argparse.Namespace) -> CommandResult:
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it."""
     show = announcer(as_json=args.json)
-    choice, topics = Choice(args.replace, args.missing), check_pattern(args.topic)
+    choice, topics = Choice(args.replace, args.missing), args.topic
     seeded = apply_seed(load_flow(args.flow), args.origin, choice, show, topics)
     return CommandResult(seeded.document(), seeded.describe(), seeded.exit_code)
 

@@ -15,6 +15,9 @@ _SIZE_BYTES: Final = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 # Fifteen digits stay far below 2**63 milliseconds or bytes after the unit is applied.
 _NUMBER_UNIT: Final = re.compile(r"([0-9]{1,15}) ?([A-Za-z]*)")
 
+# What forms and command lines take for how long something runs; parse_duration_ms reads every such text.
+RUN_LENGTH: Final = "[1-9][0-9]{0,8}(ms|s|m|h|d)"
+
 DURATION_EXAMPLE: Final = "500ms, 30s, 5m, 12h or 14d"
 SIZE_EXAMPLE: Final = "512KiB, 64MiB or 1GiB"
 

@@ -18,6 +18,8 @@ from typing import Final
 import onceover
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
+from onceover.config.patterns import compiled
+from onceover.config.units import RUN_LENGTH
 from onceover.errors import UsageError
 from onceover.logs import is_verbose
 from onceover.spark.archive import archive_flags
@@ -35,6 +37,7 @@ _JVM_FLAGS: Final = [
     "-Xlog:all=error:stderr",
 ]
 _LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_UNTIL: Final = re.compile(rf"caught-up|forever|{RUN_LENGTH}")
 _LOCAL: Final = re.compile(r"local(\[([0-9]+|\*)(,[0-9]+)?\])?")
 
 
@@ -88,8 +91,14 @@ def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> Spark
         master: instead of the flow file's ``spark.master``.
 
     Raises:
-        UsageError: the master has fewer slots than the flow has lanes.
+        UsageError: the master has fewer slots than the flow has lanes; or ``until`` is none of these: the
+            driver would notice only when it has fenced the running copy.
     """
+    if not _UNTIL.fullmatch(until):
+        raise UsageError(
+            f"--until {until} is not understood",
+            expected="caught-up, forever, or a duration such as 90s, 10m, 2h",
+        )
     home = run_dir(flow)
     report = home / "log" / "replicate.json"
     where = _master(master or flow.spark.master, flow.lanes)
@@ -139,7 +148,12 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
 
     Args:
         master: instead of the flow file's ``spark.master``.
+
+    Raises:
+        UsageError: one of the topics is no regular expression.
     """
+    for pattern in options.topics:
+        compiled("--topics", pattern)
     report = run_dir(flow) / "log" / "audit.json"
     wanted = master or flow.spark.master
     # Reading is what takes the time: as many workers as there are cores, unless it is said how many.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import time
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from onceover.audit.watermark import Watermark, write_outcome
 from onceover.audit.work import TASK_RANGES
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
+from onceover.config.patterns import compiled
 from onceover.engine.mapindex import MapIndex
 from onceover.engine.scope import explain
 from onceover.engine.verdicts import Answer
@@ -76,13 +76,7 @@ class AuditWish:
         """
         since_ms = None if self.since in (WATERMARK, START) else _timestamp_ms(self.since)
         for pattern in self.topics:
-            try:
-                re.compile(pattern)
-            except re.error as error:
-                raise UsageError(
-                    f"--topics {pattern!r} is no regular expression: {error.msg}",
-                    resolve="give a whole topic name, or a pattern such as 'flights[.].*'",
-                ) from error
+            compiled("--topics", pattern)
         if self.sample is not None and self.sample < 1:
             raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
         return Wish(self.topics, since_ms, self.settle_s, inside)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
+from onceover.config.patterns import compiled
 from onceover.engine.groupapply import Announce, Applied, GroupSync, Pause
 from onceover.engine.groupfollow import Followed, follow
 from onceover.engine.groupmap import GroupMap
@@ -17,7 +17,6 @@ from onceover.engine.groups import Allowed, Direction
 from onceover.engine.groupview import GroupReader
 from onceover.engine.journal import Journal
 from onceover.engine.translate import Translator
-from onceover.errors import UsageError
 from onceover.wiring.flows import FlowWatch, open_clusters
 
 
@@ -43,14 +42,8 @@ class GroupWish:
         Raises:
             UsageError: a pattern is no regular expression.
         """
-        try:
-            compiled = [re.compile(pattern) for pattern in self.patterns]
-        except re.error as error:
-            raise UsageError(
-                f"--group {error.pattern!r} is no regular expression: {error.msg}",
-                resolve="give a whole name, or a pattern such as 'billing-.*'",
-            ) from error
-        return lambda name: not compiled or any(pattern.fullmatch(name) for pattern in compiled)
+        wanted = [compiled("--group", pattern) for pattern in self.patterns]
+        return lambda name: not wanted or any(pattern.fullmatch(name) for pattern in wanted)
 
 
 def plan_groups(flow: Flow, wish: GroupWish) -> GroupPlan:

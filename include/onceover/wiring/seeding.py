@@ -10,6 +10,7 @@ from typing import Final
 
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
+from onceover.config.patterns import compiled
 from onceover.engine import seedspec
 from onceover.engine.adopt import MirrorMaker, MirrorMakerOrigin
 from onceover.engine.flowtopics import StateSettings
@@ -122,7 +123,13 @@ def _seeder(flow: Flow, origin: str, choice: Choice, topics: str | None) -> Iter
 def open_seeder(
     flow: Flow, operation: str, origin: Origin, choice: Choice, topics: str | None
 ) -> Iterator[Seeder]:
-    """Yield what plans and applies, with both clusters open."""
+    """Yield what plans and applies, with both clusters open.
+
+    Raises:
+        UsageError: ``topics`` is no regular expression.
+    """
+    if topics is not None:
+        compiled("--topic", topics)
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms)
     wish = Wish(operation, rules(flow), flow.topics.sync_configs, state, choice, topics)
     source, target = open_clusters(flow)

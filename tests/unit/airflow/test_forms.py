@@ -46,6 +46,8 @@ def test_an_untouched_form_is_valid() -> None:
         {"run_length": "soon"},
         {"run_length": "0m"},
         {"run_length": "10"},
+        {"run_length": "1000000000000000s"},
+        {"until": "1000000000000000s"},
         {"run_length": "--conf"},
         {"run_length": None},
         {"master": "--conf spark.x=y"},
