@@ -22,15 +22,32 @@ log = logging.getLogger(__name__)
 VARIABLE: Final = "ONCEOVER_NOTIFIER"
 
 
-def notify(context: Context, reason: str) -> None:
-    """Hand ``context`` with ``reason`` to the notifier; one that fails is said in the log, no more."""
+def check_notifier() -> None:
+    """Say in the log that the notifier cannot be loaded, before there is something to tell."""
     name = os.environ.get(VARIABLE)
     if not name:
         return
     try:
+        load(name)
+    except Exception as error:
+        log.warning("nobody would be told of a failure: %s=%s: %s", VARIABLE, name, error, exc_info=True)
+
+
+def notify(context: Context, reason: str) -> bool:
+    """Hand ``context`` with ``reason`` to the notifier; one that fails is said in the log, no more.
+
+    Returns:
+        Whether there is nothing left to tell.
+    """
+    name = os.environ.get(VARIABLE)
+    if not name:
+        return True
+    try:
         load(name)({**context, "reason": reason})
     except Exception:
         log.exception("nobody was told: %s=%s failed", VARIABLE, name)
+        return False
+    return True
 
 
 def load(name: str) -> Callable[[Mapping[str, Any]], None]:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import RetryDecision, RetryPolicy
+from airflow.sdk import RetryAction, RetryDecision, RetryPolicy
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from onceover_airflow.errors import JobInterrupted
@@ -38,6 +38,8 @@ RETRY_FOR_S: Final = 12 * 3600.0
 TELL_AFTER_S: Final = 300.0
 # A try that ran for so long was well: what ends it is a new story.
 HEALTHY_S: Final = 600.0
+# Beyond the longest delay. Who comes later was not tried again but cleared by a person, who has mended it.
+PAUSE_S: Final = 300.0
 MAX_KILLED: Final = 5
 # Of a @continuous DAG: its runs follow each other within seconds, so this is some minutes of a broken flow
 # file, and an end to a flow that nobody mends.
@@ -54,12 +56,16 @@ class Streak:
         tries: how many there were.
         killed: how many of the last ones were processes that died soon after their start.
         told: whether a person was told.
+        last_s: when the last of them was.
+        asked_s: when the notifier was called last; it may have failed.
     """
 
     since_s: float
     tries: int = 0
     killed: int = 0
     told: bool = False
+    last_s: float | None = None
+    asked_s: float | None = None
 
     @classmethod
     def remembered(cls, value: Any) -> Streak | None:
@@ -67,10 +73,13 @@ class Streak:
         return cls(**value) if isinstance(value, dict) and value.keys() == set(cls.__slots__) else None
 
     def longer(self, now_s: float, ran_s: float, *, killed: bool) -> Streak:
-        """Return the streak with another interruption, or a new one after a try that was well."""
-        before = Streak(now_s) if ran_s >= HEALTHY_S else self
+        """Return the streak with another interruption, or a new one after a try that was well, or a pause."""
+        paused_s = 0.0 if self.last_s is None else now_s - ran_s - self.last_s
+        anew = ran_s >= HEALTHY_S or paused_s > LONGEST_DELAY_S + PAUSE_S
+        before = Streak(now_s) if anew else self
         soon = killed and ran_s < HEALTHY_S
-        return replace(before, tries=before.tries + 1, killed=before.killed + 1 if soon else 0)
+        number = before.killed + 1 if soon else 0
+        return replace(before, tries=before.tries + 1, killed=number, last_s=now_s)
 
     def decide(self, now_s: float) -> RetryDecision:
         """Return what follows the last interruption."""
@@ -92,12 +101,15 @@ class InterruptionPolicy(RetryPolicy):
     ) -> RetryDecision:
         """Decide, in the task's process, and remember."""
         if not isinstance(exception, JobInterrupted):
+            remember(context, None)
             return RetryDecision.fail(f"{type(exception).__name__} is not known to pass")
         now_s = _now_s()
         streak = recall(context) or Streak(now_s, tries=try_number - 1)
         streak = streak.longer(now_s, now_s - _began_s(context, now_s), killed=exception.killed)
-        remember(context, streak)
-        return streak.decide(now_s)
+        decision = streak.decide(now_s)
+        # Airflow's clear leaves the store as it is, and whoever clears a failed task begins anew.
+        remember(context, None if decision.action is RetryAction.FAIL else streak)
+        return decision
 
 
 def retry_interrupted(*, patient: bool = False) -> dict[str, Any]:
@@ -135,9 +147,9 @@ def tell_when_it_lasts(context: Context) -> None:
         f"{context.get('exception')}"
     )
     log.error("%s", reason)
-    if not streak.told:
-        remember(context, replace(streak, told=True))
-        notify(context, reason)
+    asked = streak.asked_s is not None and now_s - streak.asked_s < TELL_AFTER_S
+    if not streak.told and not asked:
+        remember(context, replace(streak, told=notify(context, reason), asked_s=now_s))
 
 
 def tell_of_failure(context: Context) -> None:
@@ -156,13 +168,16 @@ def recall(context: Context | None) -> Streak | None:
     return Streak.remembered(value)
 
 
-def remember(context: Context | None, streak: Streak) -> None:
-    """Keep the interruptions for the next try."""
+def remember(context: Context | None, streak: Streak | None) -> None:
+    """Keep the interruptions for the next try; None forgets them."""
     store = (context or {}).get("task_state_store")
     if store is None:
         return
     try:
-        store.set(STORE_KEY, asdict(streak))
+        if streak is None:
+            store.delete(STORE_KEY)
+        else:
+            store.set(STORE_KEY, asdict(streak))
     except AirflowRuntimeError as error:
         log.warning("the next try will not know of this one: %s", error)
 

@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.notify import check_notifier
 from onceover_airflow.report import asset_uri, count_run, status_table
 from onceover_airflow.secrets import environment
 
@@ -29,6 +30,7 @@ def check_flow(flow: str) -> dict[str, str | int]:
     from onceover.config.load import load_flow
     from onceover_airflow.connections import connection_environment
 
+    check_notifier()
     try:
         loaded = load_flow(flow)
         connection_environment(loaded)

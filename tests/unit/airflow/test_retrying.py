@@ -14,7 +14,7 @@ from airflow.sdk import BaseNotifier, RetryAction
 
 from onceover_airflow import retrying
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.notify import VARIABLE
+from onceover_airflow.notify import VARIABLE, check_notifier
 from onceover_airflow.retrying import (
     FEW_RETRIES,
     HEALTHY_S,
@@ -62,11 +62,14 @@ class Tries:
         self.store: dict[str, Any] = {}
         monkeypatch.setattr(retrying, "_now_s", lambda: self.now_s)
 
+    def _forget(self, key: str) -> None:
+        self.store.pop(key, None)
+
     def end(self, error: Exception, *, ran_s: float = 40.0, pause_s: float = 0.0) -> RetryAction:
         """Let a try run, end and be judged."""
         began = datetime.fromtimestamp(self.now_s, UTC)
         self.now_s += ran_s
-        state = SimpleNamespace(get=self.store.get, set=self.store.__setitem__)
+        state = SimpleNamespace(get=self.store.get, set=self.store.__setitem__, delete=self._forget)
         context: Any = {
             "task_state_store": state,
             "ti": SimpleNamespace(start_date=began),
@@ -188,3 +191,49 @@ def test_only_what_starts_again_by_itself_is_limited() -> None:
     """A @continuous DAG would spin."""
     assert limits("@continuous") == {"max_consecutive_failed_dag_runs": 10}
     assert limits("@daily") == limits(None) == {}
+
+
+def test_who_clears_a_failed_task_begins_anew(tries: Tries) -> None:
+    """Airflow's clear leaves the store as it is: what was mended is not counted again."""
+    actions = [tries.end(KILLED, ran_s=20.0) for _ in range(MAX_KILLED)]
+    assert actions[-1] is RetryAction.FAIL
+    assert tries.end(KILLED, ran_s=20.0) is RetryAction.RETRY
+    assert tries.store[STORE_KEY]["killed"] == 1
+
+
+def test_interruption_long_after_the_last_one_is_a_new_story(tries: Tries) -> None:
+    """A task that was marked, or cleared a day later: nobody has tried in between."""
+    assert tries.end(AWAY) is RetryAction.RETRY
+    tries.now_s += RETRY_FOR_S + 3600
+    assert tries.end(AWAY) is RetryAction.RETRY
+    assert tries.store[STORE_KEY]["tries"] == 1
+    assert tries.end(AWAY, ran_s=HEALTHY_S - 1) is RetryAction.RETRY
+    assert tries.store[STORE_KEY]["tries"] == 2, "a long try is no pause"
+
+
+def test_notifier_that_fails_is_called_again_after_some_minutes(
+    tries: Tries, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One failed call is not silence until the task fails, and no flood."""
+    monkeypatch.setenv(VARIABLE, f"{__name__}:missing")
+    begun_s = tries.now_s
+    while tries.now_s - begun_s < 4 * TELL_AFTER_S:
+        tries.end(AWAY)
+    failed = [record for record in caplog.records if "nobody was told" in record.message]
+    assert 2 <= len(failed) <= 4
+    monkeypatch.setenv(VARIABLE, f"{__name__}:notifier")
+    while tries.now_s - begun_s < 8 * TELL_AFTER_S:
+        tries.end(AWAY)
+    assert len(Notifier.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"), [(f"{__name__}:missing", 1), (f"{__name__}:notifier", 0), ("", 0)]
+)
+def test_notifier_that_cannot_be_loaded_is_said_before_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str, warned: int
+) -> None:
+    """A misspelt name is found by the first task."""
+    monkeypatch.setenv(VARIABLE, name)
+    check_notifier()
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * warned
