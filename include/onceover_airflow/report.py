@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from onceover.engine.ages import age_text
+from onceover.ages import age_text
 
 NOT_ENROLLED: Final = "not_enrolled"
 _HEADINGS: Final = ("topic", "partitions", "caught up", "lag (offsets)", "oldest missing", "stopped")

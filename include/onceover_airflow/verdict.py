@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.spark.outcome import killed_by
+from onceover.outcome import killed_by
 
 EXIT_DONE: Final = 0
 EXIT_TEMPORARY: Final = 5

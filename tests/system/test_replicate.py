@@ -195,8 +195,8 @@ def test_broken_flow_fails_at_once_without_starting_anything(airflow: AirflowSta
     assert not (var / "sys-broken").exists()
 
 
-@pytest.mark.parametrize("conf", [{"flow": "unknown"}, {}, {"flow": "sys-broken", "run_length": "soon"}])
-def test_bad_form_is_refused(airflow: AirflowStandalone, conf: dict[str, str]) -> None:
+@pytest.mark.parametrize("conf", [{"flow": "unknown"}, {"flow": None}, {"run_length": "soon"}])
+def test_bad_form_is_refused(airflow: AirflowStandalone, conf: dict[str, str | None]) -> None:
     """Airflow itself refuses what the form would not allow."""
     with pytest.raises(UsageError, match="refused"):
         airflow.trigger(DAG, conf)

@@ -11,8 +11,8 @@ from typing import Any, Final
 from onceover.embed.java import find_java
 from onceover.embed.processes import ChildProcess
 from onceover.errors import Fatal, OnceoverError, Retriable
+from onceover.outcome import killed_by
 from onceover.spark.master import reach
-from onceover.spark.outcome import killed_by
 from onceover.spark.submit import SparkJob
 
 # A driver whose JVM was taken from it ends the transactions that the lanes left open, and says what

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from onceover.ages import age_text
 from onceover.config.runsettings import AT_LEAST_ONCE
-from onceover.engine.ages import age_text
 from onceover.engine.runstate import describe_run
 from onceover.engine.statusshape import OK, TEMPORARY, partition_name
 from onceover.engine.topicstatus import describe_topics

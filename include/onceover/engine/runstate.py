@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from onceover.engine.ages import age_text
+from onceover.ages import age_text
 from onceover.engine.layout import FAILED, Layout
 from onceover.engine.leader import START_DEADLINE_S
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from onceover.engine.ages import age_text
+from onceover.ages import age_text
 
 VERSION: Final = 1
 FAIL: Final = "FAIL"

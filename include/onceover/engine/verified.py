@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from onceover.engine.ages import age_text
+from onceover.ages import age_text
 
 _VERSION: Final = 1
 

@@ -12,8 +12,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+from onceover.ages import age_text
 from onceover.config.flowfile import Flow
-from onceover.engine.ages import age_text
 from onceover.engine.rate import Rate, RateMeter
 from onceover.engine.status import flow_status, stopped_partitions
 from onceover.errors import OnceoverError

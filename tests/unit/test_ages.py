@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.engine.ages import age_text
+from onceover.ages import age_text
 
 
 @pytest.mark.parametrize(
