@@ -137,7 +137,7 @@ def test_buttons_of_an_audit_lead_to_its_pages(
     untouched: Untouched, person: Person, task_id: str, button: str, shown: str
 ) -> None:
     """On both tasks; every link of the page leads somewhere, too."""
-    page = person.press(f"/dags/audit/runs/{quote(untouched.runs['audit'])}/tasks/{task_id}", button)
+    page = person.press("audit", untouched.runs["audit"], task_id, button)
     page.get_by_text(shown).first.wait_for()
     links = {str(each.get_attribute("href")) for each in page.locator("a[href]").all()}
     for link in links - {"#"}:
@@ -145,7 +145,7 @@ def test_buttons_of_an_audit_lead_to_its_pages(
         assert answer is not None
         assert answer.ok, link
         page.go_back()
-    page.close()
+    person.rest()
 
 
 def test_a_stranger_logs_in_and_sees_the_page_that_was_asked_for(
