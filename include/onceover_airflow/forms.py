@@ -20,9 +20,7 @@ from onceover_airflow.retrying import limits, told
 RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
 GROUPS_UNTIL_PATTERN: Final = rf"^(once|{RUN_LENGTH})$"
 # What Spark itself takes for a master; whether somebody answers there, the job finds out.
-MASTER_PATTERN: Final = (
-    r"^(|local(\[([0-9]+|\*)(,[0-9]+)?\])?|yarn|spark://[^\s/:]+:[0-9]+(,[^\s/:]+:[0-9]+)*|k8s://\S+)$"
-)
+MASTER_PATTERN: Final = r"^(|local(\[([1-9][0-9]{0,3}|\*)(,[1-9][0-9]{0,3})?\])?|yarn|spark://[^\s/:]+:[0-9]+(,[^\s/:]+:[0-9]+)*|k8s://\S+)$"
 TAG: Final = "onceover"
 OWNER: Final = "onceover"
 # One run per flow is the rule and fencing keeps it; this only bounds what one mistake can start.

@@ -63,7 +63,8 @@ def parse_yaml(text: str, where: str, page: str = FLOW_FILE_PAGE) -> tuple[Docum
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         return None, [Fault(where, "", "not valid YAML", _QUOTE_FIX, mark.line + 1 if mark else None)]
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, OverflowError):
+        # PyYAML lets Python's own errors out for an escape beyond Unicode.
         problem = "not valid YAML: a character is not allowed"
         return None, [Fault(where, "", problem, "save it as plain UTF-8 text")]
     if not isinstance(node, yaml.MappingNode):
@@ -88,6 +89,10 @@ def _refused(text: str, where: str, page: str) -> Fault | None:
         if depth > _MAX_DEPTH:
             return Fault(where, "", "nested too deeply", f"see {page}", line)
     return None
+
+
+# What PyYAML raises where a tag (`!!int ""`, `!!bool maybe`, `!!timestamp soon`) does not fit its value.
+_UNREADABLE: Final = (yaml.YAMLError, ValueError, OverflowError, LookupError, AttributeError, TypeError)
 
 
 class _Reader:
@@ -121,7 +126,7 @@ class _Reader:
             return [self._value(item, path) for item in node.value]
         try:
             return self._scalars.construct_object(node)
-        except (yaml.YAMLError, ValueError):
+        except _UNREADABLE:
             line = node.start_mark.line + 1
             self.faults.append(
                 Fault(self._where, _dotted(path), "the value cannot be read", _QUOTE_FIX, line)

@@ -54,7 +54,8 @@ def parse_timestamp_ms(text: str) -> int:
     """Return an ISO 8601 time in milliseconds since 1970.
 
     Raises:
-        UsageError: no such time, or one without a zone, which would mean another instant elsewhere.
+        UsageError: no such time, one without a zone, which would mean another instant elsewhere, or one
+            before 1970: Kafka takes -1 for the end of a log and -2 for its start.
     """
     try:
         at = datetime.fromisoformat(text)
@@ -62,7 +63,10 @@ def parse_timestamp_ms(text: str) -> int:
         raise UsageError(f"{text!r} is no time", expected="for example 2026-01-01T00:00:00Z") from error
     if at.tzinfo is None:
         raise UsageError(f"the time {text!r} names no zone", expected="for example 2026-01-01T00:00:00Z")
-    return int(at.timestamp() * 1000)
+    at_ms = int(at.timestamp() * 1000)
+    if at_ms < 0:
+        raise UsageError(f"the time {text!r} is before 1970", expected="for example 2026-01-01T00:00:00Z")
+    return at_ms
 
 
 def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:

@@ -134,7 +134,8 @@ class AuditOptions:
 
     def arguments(self) -> list[str]:
         """Return them as the application's arguments."""
-        found = [part for pattern in self.topics for part in ("--topics", pattern)]
+        # In one piece: a pattern may begin with a dash.
+        found = [f"--topics={pattern}" for pattern in self.topics]
         found += ["--since", self.since]
         found += [] if self.sample is None else ["--sample", str(self.sample)]
         found += ["--show-payload"] if self.show_payload else []

@@ -46,12 +46,24 @@ def test_a_missing_key_is_named_with_an_example(write_flow: FlowWriter, key: str
     assert f": {key}: is required; e.g. {key}:" in str(error)
 
 
+# Each lets another of Python's own errors out of PyYAML.
+MISFITS = [
+    ("!!int", ""),
+    ("!!int", SECRET),
+    ("!!float", ""),
+    ("!!bool", SECRET),
+    ("!!timestamp", SECRET),
+    ("!!binary", "\u00e4"),
+]
 TEXTS = [
     ("not YAML", f"flow: [{SECRET}", "not valid YAML"),
     ("braces", "a: {b: ${EAST}}", "not valid YAML"),
     ("tab", f"a:\n\t{SECRET}: 1", "not valid YAML"),
     ("unquoted star", f"password: *{SECRET}", "anchors and aliases"),
     ("unknown tag", f"flow: !{SECRET} x", "cannot be read"),
+    ("escape beyond Unicode", f'a: "{SECRET}\\U00110000"', "not valid YAML"),
+    ("escape beyond any number", f'a: "{SECRET}\\UFFFFFFFF"', "not valid YAML"),
+    *((f"tag {tag}", f'flow: {tag} "{value}"', "cannot be read") for tag, value in MISFITS),
     ("list", f"- {SECRET}", "expected keys"),
     ("nothing", "", "expected keys"),
     ("control character", f"flow: {SECRET}\x00", "not valid YAML"),

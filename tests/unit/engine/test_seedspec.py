@@ -72,3 +72,12 @@ def test_a_file_that_says_something_else_is_refused(text: str) -> None:
     """No entry is left out in silence."""
     with pytest.raises(UsageError):
         parse_offsets(text, "f")
+
+
+@pytest.mark.parametrize(
+    "text", ["1969-12-31T23:59:59.999Z", "1969-12-31T23:59:59.998Z", "1900-01-01T00:00:00Z"]
+)
+def test_a_time_before_1970_is_refused(text: str) -> None:
+    """Kafka would take -1 ms for the end of the log and -2 for its start."""
+    with pytest.raises(UsageError, match="before 1970"):
+        parse_timestamp_ms(text)
