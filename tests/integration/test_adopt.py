@@ -94,6 +94,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.soak
 def test_a_killed_mirrormaker_is_adopted(
     replica: Replica, capsys: pytest.CaptureFixture[str], home: Path
 ) -> None:

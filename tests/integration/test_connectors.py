@@ -110,6 +110,7 @@ def test_a_hard_downgrade_goes_on_where_the_own_topic_says(start: Start, tail: s
         )
 
 
+@pytest.mark.soak
 def test_connectors_that_share_a_topic_do_not_share_offsets(start: Start) -> None:
     """One's name begins the other's; a third has nothing to migrate and gets the sentinel."""
     case = start()
@@ -155,6 +156,7 @@ def test_a_rollback_before_the_resume_restores_the_configuration(start: Start) -
     case.assert_goes_on()
 
 
+@pytest.mark.soak
 def test_a_step_back_stops_the_connector_and_restores_its_offsets(start: Start, tmp_path: Path) -> None:
     """A connector that forgets where it was does not overwrite what is known."""
     forget = tmp_path / "forget"

@@ -174,6 +174,7 @@ def test_takeover_and_sigterm_end_runs_in_a_line_and_within_ten_seconds(
     assert len(lines) < 40
 
 
+@pytest.mark.soak
 def test_standalone_master_with_two_workers_copies(
     flow: Path, topic: str, source_cluster: SharedCluster, target_cluster: SharedCluster, tmp_path: Path
 ) -> None:

@@ -202,16 +202,21 @@ def connect_files(session_home: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def airflow(session_home: Path, flows: Path, connect_files: Path) -> Iterator[AirflowStandalone]:
-    """Airflow on SQLite, as `make up` starts it."""
-    environ = {
+def airflow_environ(session_home: Path, flows: Path, connect_files: Path) -> dict[str, str]:
+    """What every part of that Airflow finds in its environment."""
+    return {
         "ONCEOVER_FLOWS": str(flows),
         "ONCEOVER_CONNECT": str(connect_files),
         "ONCEOVER_HOME": str(session_home / "var"),
     }
+
+
+@pytest.fixture(scope="session")
+def airflow(session_home: Path, airflow_environ: dict[str, str]) -> Iterator[AirflowStandalone]:
+    """Airflow on SQLite, as `make up` starts it."""
     plugins = PROJECT / "plugins"
     with AirflowStandalone.start(
-        session_home / "airflow", dags=PROJECT / "dags", plugins=plugins, environ=environ
+        session_home / "airflow", dags=PROJECT / "dags", plugins=plugins, environ=airflow_environ
     ) as airflow:
         yield airflow
 

@@ -9,7 +9,9 @@ from onceover.embed.airflow import AirflowStandalone, State
 from tests.system.conftest import PROJECT
 
 
-def test_killed_scheduler_comes_back_beside_what_runs(airflow: AirflowStandalone) -> None:
+def test_killed_scheduler_comes_back_beside_what_runs(
+    airflow: AirflowStandalone, airflow_environ: dict[str, str]
+) -> None:
     """kill -9: status names it, `up` starts it alone, on the same port; a second `up` starts nothing."""
     before = State.read(airflow.home)
     scheduler = psutil.Process(before.processes["scheduler"])
@@ -20,7 +22,11 @@ def test_killed_scheduler_comes_back_beside_what_runs(airflow: AirflowStandalone
 
     def up() -> State:
         again = upairflow.up(
-            airflow.home, dags=PROJECT / "dags", plugins=PROJECT / "plugins", environ={}, note=notes.append
+            airflow.home,
+            dags=PROJECT / "dags",
+            plugins=PROJECT / "plugins",
+            environ=airflow_environ,
+            note=notes.append,
         )
         assert again.url == airflow.url
         return State.read(airflow.home)
