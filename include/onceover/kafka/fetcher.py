@@ -2,12 +2,17 @@
 
 The answer's records stay in the connection's receive buffer: they are valid until the next ``poll``.
 The next request can be in flight while they are processed; its answer waits in the socket.
+
+Invariant: no partition waits for another one's backlog. A broker fills its answer in the order of the request
+until it is full, and gives only the first partition that has something a batch above the limits. So whoever
+was given something goes behind all others, and everybody comes first some time.
 """
 
 from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -122,7 +127,13 @@ class Fetcher:
                 tp = TopicPartition(name or "", partition.partition)
                 if tp in route.asked and tp in self.positions:
                     found.append((tp, partition))
+        self._send_behind(tp for tp, partition in found if partition.records)
         return found
+
+    def _send_behind(self, served: Iterable[TopicPartition]) -> None:
+        """Ask for the others first next time."""
+        for tp in served:
+            self.positions[tp] = self.positions.pop(tp)
 
     @property
     def waiting(self) -> bool:

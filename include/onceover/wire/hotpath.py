@@ -124,16 +124,20 @@ def encode_fetch(
     """Encode a Fetch v13 request without a session: every partition named each time.
 
     Args:
+        positions: in the order in which the broker is to fill its answer. It is kept, and a topic named again
+            where others lie in between: gathered by topic, some would come last for ever.
         isolation: 1 cuts the answer at the last stable offset.
         max_wait_ms: how long the broker gathers ``min_bytes``.
         max_bytes: of the whole answer; a first batch that is larger still comes. For each partition likewise.
     """
-    topics: dict[bytes, list[bytes]] = {}
+    topics: list[tuple[bytes, list[bytes]]] = []
     for p in positions:
         entry = _FETCH_PARTITION.pack(
             p.partition, p.leader_epoch, p.offset, p.last_fetched_epoch, _NO_OFFSET, partition_max_bytes, 0
         )
-        topics.setdefault(p.topic_id.bytes, []).append(entry)
+        if not topics or topics[-1][0] != p.topic_id.bytes:
+            topics.append((p.topic_id.bytes, []))
+        topics[-1][1].append(entry)
     name = client_id.encode()
     parts = [
         struct.pack(">hhih", _FETCH_KEY, FETCH_VERSION, correlation_id, len(name)) + name + b"\0",
@@ -141,7 +145,7 @@ def encode_fetch(
         _FETCH_HEAD.pack(-1, max_wait_ms, min_bytes, max_bytes, isolation, 0, -1),
         encode_varint(len(topics) + 1),
     ]
-    for topic_id, entries in topics.items():
+    for topic_id, entries in topics:
         parts += (topic_id, encode_varint(len(entries) + 1), *entries, b"\0")
     # No forgotten topics, no rack, no tags.
     parts.append(b"\1\1\0")
