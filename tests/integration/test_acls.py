@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,6 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from onceover.config.clients import ClientConfig
-from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.embed.security import Security
 from onceover.engine import aclsync, names
 from onceover.engine.acls import owned_acls
 from onceover.engine.groupapply import Applied
@@ -22,29 +20,21 @@ from onceover.kafka.acladmin import Acl, AclAdmin, NoAuthorizer
 from onceover.kafka.cluster import Cluster
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupWish, apply_groups
-from tests.support.clusters import ClusterFactory, SharedCluster
-from tests.support.grants import GROUP, adoption_rights, grant, mirror_rights, source_rights, target_rights
+from tests.support.clusters import SharedCluster
+from tests.support.grants import GROUP, adoption_rights, grant, mirror_rights
 from tests.support.groups import commit, offset_of
+from tests.support.guarded import Pair, guarded_clusters, guarded_replica
 from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, read_records
 
-Pair = tuple[KafkaCluster, KafkaCluster]
 OWN, FOREIGN = "User:onceover", "User:foreign"
 
 
 @pytest.fixture(scope="module")
 def guarded(session_home: Path) -> Iterator[Pair]:
     """Two clusters on which the flow's user may do nothing that was not granted."""
-    factory = ClusterFactory(session_home)
-
-    def start(name: str) -> Callable[[], KafkaCluster]:
-        return lambda: factory(name, security=Security("PLAIN", authorizer=True))
-
-    try:
-        source, target = start_all([start("guarded-source"), start("guarded-target")])
-        yield source, target
-    finally:
-        factory.close()
+    with guarded_clusters(session_home) as pair:
+        yield pair
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +47,9 @@ def superusers(guarded: Pair) -> Iterator[tuple[AclAdmin, AclAdmin]]:
 
 @pytest.fixture
 def replica(guarded: Pair, tmp_path: Path, unique_name: str) -> Iterator[Replica]:
-    """A flow with exactly the rights of docs/operations.md; the tests come through the brokers' own door."""
-    source, target = guarded
-    inside = (source.internal_bootstrap, target.internal_bootstrap)
-    with Replica(tmp_path, unique_name, source.client, target.client, unsecured=inside) as replica:
+    """A flow with exactly the rights of docs/operations.md."""
+    with guarded_replica(guarded, tmp_path, unique_name) as replica:
         replica.configure(topics={"sync_acls": True})
-        grant(source, source_rights(replica.name))
-        grant(target, target_rights(replica.name))
         yield replica
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, Final
 
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     AdminClient,
@@ -76,10 +79,37 @@ def adoption_rights(source: str, target: str) -> tuple[list[Right], list[Right]]
 
 def grant(cluster: KafkaCluster, rights: Iterable[Right]) -> None:
     """Grant ``rights`` to the cluster's ordinary user."""
+    _settle(AdminClient(cluster.admin_client).create_acls, _bindings(cluster, rights))
+
+
+@contextmanager
+def denied(cluster: KafkaCluster, *rights: Right) -> Iterator[None]:
+    """Take rights away from the cluster's ordinary user meanwhile; what was granted gives way."""
+    bindings = _bindings(cluster, rights, AclPermissionType.DENY)
+    filters = [
+        AclBindingFilter(b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation,
+                         b.permission_type)
+        for b in bindings
+    ]  # fmt: skip
+    _settle(AdminClient(cluster.admin_client).create_acls, bindings)
+    try:
+        yield
+    finally:
+        _settle(AdminClient(cluster.admin_client).delete_acls, filters)
+
+
+def _settle(change: Callable[[list[Any]], dict[Any, Future[Any]]], acls: list[Any]) -> None:
+    for future in change(acls).values():
+        future.result(_TIMEOUT_S)
+
+
+def _bindings(
+    cluster: KafkaCluster, rights: Iterable[Right], permission: AclPermissionType = AclPermissionType.ALLOW
+) -> list[AclBinding]:
     if cluster.security is None:
         raise ValueError(f"{cluster.name} has no users")
     principal = f"User:{cluster.security.username}"
-    bindings = [
+    return [
         AclBinding(
             kind,
             name,
@@ -87,12 +117,8 @@ def grant(cluster: KafkaCluster, rights: Iterable[Right]) -> None:
             principal,
             "*",
             AclOperation[operation],
-            AclPermissionType.ALLOW,
+            permission,
         )
         for kind, name, prefix, operations in rights
         for operation in operations.split()
     ]
-    # Kept in a variable: futures die with their client.
-    client = AdminClient(cluster.admin_client)
-    for future in client.create_acls(bindings).values():
-        future.result(_TIMEOUT_S)

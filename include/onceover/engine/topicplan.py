@@ -27,7 +27,7 @@ from onceover.engine.topicsteps import (
     TopicStep,
     diff,
 )
-from onceover.errors import UsageError
+from onceover.errors import OnceoverError, UsageError
 from onceover.kafka.admin import TopicSpec
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
@@ -61,7 +61,8 @@ class View:
         target_ends: high watermark of target partitions that are not enrolled yet.
         overrides: source topics' own configuration, as far as it was read; ``target_overrides`` likewise.
         keys: configuration keys that the target knows; empty when that is not known.
-        remarks: what could not be read.
+        unread: source topics in scope whose configuration could not be read, and why; ``target_unread`` those
+            of the target by its topics' names.
         sync_configs: whether configuration is copied.
         adopt: whether target topics that are not managed are taken over (``topics apply``).
     """
@@ -79,7 +80,8 @@ class View:
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     target_overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     keys: frozenset[str] = frozenset()
-    remarks: tuple[Refusal, ...] = ()
+    unread: Mapping[str, OnceoverError] = field(default_factory=dict)
+    target_unread: Mapping[str, OnceoverError] = field(default_factory=dict)
     sync_configs: bool = True
     adopt: bool = False
 
@@ -125,7 +127,7 @@ class _Planning:
         self._steps: list[TopicStep] = []
         self._enrol: list[str] = []
         self._turn: list[Enrolment] = []
-        self._refused: list[Refusal] = list(view.remarks)
+        self._refused: list[Refusal] = []
         self._forget: dict[str, frozenset[str]] = {}
         self._forms: dict[str, str] = {}
 
@@ -165,6 +167,7 @@ class _Planning:
         if wanted is not old.active:
             self._turn.append(replace(old, active=wanted))
         if wanted and info is not None and not self._gone(old):
+            self._note_unread(verdict)
             self._grow(verdict, info, old)
             self._configure(verdict, old)
 
@@ -223,13 +226,14 @@ class _Planning:
     # ---- topics that are not
 
     def _new(self, verdict: Verdict, info: TopicInfo) -> None:
-        for check in (self._check_name, self._check_others, self._check_leaders):
+        for check in (self._check_name, self._check_others, self._check_leaders, self._check_config):
             if not check(verdict, info):
                 return
         wanted = self._wanted_partitions(verdict, info)
         if wanted is None:
             return
         if verdict.target_topic in self._view.target:
+            self._note_unread(verdict)
             self._take(verdict, wanted)
         elif not self._view.sync_configs or info.name in self._view.overrides:
             self._create(verdict, wanted)
@@ -274,6 +278,19 @@ class _Planning:
                 self._refused.append(refusals.leaderless(verdict, topic.name, side))
                 return False
         return True
+
+    def _check_config(self, verdict: Verdict, _: TopicInfo) -> bool:
+        """Take no topic in without its configuration: the broker's retention may delete what is copied."""
+        error = self._view.unread.get(verdict.topic)
+        if error is not None:
+            self._refused.append(refusals.config_unread(verdict, error, blocks=True))
+        return error is None
+
+    def _note_unread(self, verdict: Verdict) -> None:
+        """Say that configuration of a topic that is copied all the same is not followed."""
+        unread = self._view.unread.get(verdict.topic) or self._view.target_unread.get(verdict.target_topic)
+        if unread is not None:
+            self._refused.append(refusals.config_unread(verdict, unread, blocks=False))
 
     def _create(self, verdict: Verdict, partitions: int) -> None:
         wanted = self._wanted(verdict)

@@ -10,6 +10,7 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Refusal
 from onceover.engine.scope import Verdict
 from onceover.engine.stops import StopCode
+from onceover.errors import OnceoverError
 
 
 class RefusalCode(StrEnum):
@@ -34,6 +35,7 @@ class RefusalCode(StrEnum):
     NO_LEADER = auto()
     OTHER_FLOW_UNREADABLE = auto()
     NOT_MANAGED = auto()
+    CONFIG_UNREADABLE = auto()
     KEY_UNKNOWN = auto()
     KEY_REFUSED = auto()
 
@@ -131,6 +133,22 @@ def partition_count(verdict: Verdict, seen: int, needed: int, flow: str) -> Refu
         RefusalCode.PARTITION_COUNT,
         f"target topic {verdict.target_topic} has {seen} partitions, the flow needs {needed}",
         fix,
+    )
+
+
+def config_unread(verdict: Verdict, error: OnceoverError, *, blocks: bool) -> Refusal:
+    """Return the refusal of a topic whose configuration cannot be read.
+
+    Args:
+        blocks: False for one that is copied all the same; its configuration is not followed meanwhile.
+    """
+    effect = "it is not taken in without" if blocks else "the copy's is not kept in line meanwhile"
+    return Refusal(
+        verdict.topic,
+        RefusalCode.CONFIG_UNREADABLE,
+        f"its configuration cannot be read ({error.message}): {effect}",
+        error.resolve or "it is looked at again at the next discovery",
+        blocks=blocks,
     )
 
 

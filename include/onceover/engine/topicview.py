@@ -15,7 +15,6 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.managed import Managed
 from onceover.engine.naming import IDENTITY
 from onceover.engine.otherflows import OtherFlows, loops, writers
-from onceover.engine.plan import Refusal
 from onceover.engine.scope import Rules, Verdict
 from onceover.engine.topicplan import Loop, View
 from onceover.kafka import calls
@@ -131,10 +130,8 @@ class TopicReader:
             overrides=here.overrides,
             target_overrides=there.overrides,
             keys=there.keys,
-            remarks=(
-                *_unreadable(here, self.source.alias, known),
-                *_unreadable(there, self.target.alias, {}),
-            ),
+            unread=here.failures,
+            target_unread=there.failures,
         )
 
     def _read_configs(
@@ -165,27 +162,11 @@ def _is_led(topic: TopicInfo) -> bool:
 
 
 def _merged(old: TopicConfigs, new: TopicConfigs) -> TopicConfigs:
-    return TopicConfigs(
-        {**old.overrides, **new.overrides}, new.keys or old.keys, {**old.failures, **new.failures}
-    )
+    failed = {topic: error for topic, error in old.failures.items() if topic not in new.overrides}
+    return TopicConfigs({**old.overrides, **new.overrides}, new.keys or old.keys, {**failed, **new.failures})
 
 
 def _without(own: Collection[str], configs: TopicConfigs) -> TopicConfigs:
     """Leave out the flow's own topics: they were asked for the sake of the keys, where that is allowed."""
     failures = {topic: error for topic, error in configs.failures.items() if topic not in own}
     return replace(configs, failures=failures)
-
-
-def _unreadable(configs: TopicConfigs, alias: str, new: Collection[str]) -> Iterator[Refusal]:
-    """Yield a refusal for each topic whose configuration could not be read.
-
-    A new topic is not created without its configuration: the broker's retention may delete what is copied.
-    """
-    for topic, error in sorted(configs.failures.items()):
-        yield Refusal(
-            topic,
-            error.code,
-            f"its configuration cannot be read on {alias}: {error.message}",
-            error.resolve or "it is looked at again at the next discovery",
-            blocks=topic in new,
-        )

@@ -64,6 +64,26 @@ def test_target_topic_with_records_is_refused() -> None:
     assert codes(plan) == ["TARGET_NOT_EMPTY"] and not plan.enrol and not plan.steps
 
 
+@pytest.mark.parametrize("there", [{}, {"t": 2}], ids=["to be created", "is there"])
+def test_new_topic_without_its_configuration_is_refused_and_said(there: dict[str, int]) -> None:
+    """The broker's retention might delete what is copied; the others are taken in."""
+    plan = World({"t": 2, "u": 1}, there, unread=frozenset({"t"})).plan()
+    (refusal,) = plan.refused
+    assert (refusal.object, refusal.code, refusal.blocks) == ("t", "CONFIG_UNREADABLE", True)
+    assert (plan.enrol, refusal.resolve) == (("u",), "grant it")
+    assert World({"t": 2}, unread=frozenset({"t"}), sync_configs=False).plan().enrol == ("t",)
+
+
+def test_enrolled_topic_without_its_configuration_goes_on_with_a_note() -> None:
+    """It grows, too: its partitions inherit what the topic has."""
+    world = World({"t": 2}, {"t": 1}, unread=frozenset({"t"}))
+    world.enrol("t", 1)
+    plan = world.plan()
+    (refusal,) = plan.refused
+    assert (refusal.code, refusal.blocks) == ("CONFIG_UNREADABLE", False)
+    assert (plan.steps, plan.enrol) == ((AddPartitions("t", "t", 1, 2),), ("t",))
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_target_topic_with_another_partition_count_is_refused(count: int) -> None:
     """Partition numbers are kept, so both sides have the same."""

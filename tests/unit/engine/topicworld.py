@@ -14,7 +14,7 @@ from onceover.engine.naming import IDENTITY, Naming
 from onceover.engine.scope import Rules
 from onceover.engine.topicapply import TopicApply
 from onceover.engine.topicplan import Loop, TopicPlan, View, plan_topics
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka.admin import INVALID_CONFIG, TOPIC_EXISTS, TOPIC_MISSING, Failures, TopicSpec
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
@@ -47,6 +47,7 @@ class World:
 
     Args:
         ends: offsets that target topics hold already, in every partition.
+        unread: source topics whose configuration cannot be read.
         unknown: configuration keys that the target refuses; ``undescribed`` when it does not tell its keys.
         kill_after: effects until the process is killed, None for never.
     """
@@ -62,6 +63,7 @@ class World:
     loops: dict[str, Loop] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
+    unread: frozenset[str] = frozenset()
     naming: str = IDENTITY
     include: tuple[str, ...] = (".*",)
     exclude: tuple[str, ...] = ()
@@ -76,6 +78,7 @@ class World:
 
     def view(self) -> View:
         """Return what a reader would read."""
+        unread = self.unread & self.source.keys() if self.sync_configs else ()
         rules = Rules(self.include, self.exclude, Naming(self.naming, "east", "west"))
         target = {n: topic(n, count, target_id(n)) for n, count in self.target.items()}
         return View(
@@ -90,7 +93,8 @@ class World:
             target_ends={
                 TopicPartition(n, p): self.ends.get(n, 0) for n, t in target.items() for p in t.partitions
             },
-            overrides={n: self.config.get(n, {}) for n in self.source},
+            overrides={n: self.config.get(n, {}) for n in self.source if n not in self.unread},
+            unread={n: UsageError("no right", resolve="grant it") for n in unread},
             target_overrides={n: self.target_config.get(n, {}) for n in self.target},
             keys=self.keys,
             sync_configs=self.sync_configs,

@@ -1,0 +1,41 @@
+"""Two clusters with Kafka's own authorizer, and a flow with the documented rights and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.embed.security import Security
+from tests.support.clusters import ClusterFactory
+from tests.support.grants import grant, source_rights, target_rights
+from tests.support.replica import Replica
+
+Pair = tuple[KafkaCluster, KafkaCluster]
+
+
+@contextmanager
+def guarded_clusters(home: Path) -> Iterator[Pair]:
+    """Start two clusters on which the flow's user may do nothing that was not granted."""
+    factory = ClusterFactory(home)
+
+    def start(name: str) -> Callable[[], KafkaCluster]:
+        return lambda: factory(name, security=Security("PLAIN", authorizer=True))
+
+    try:
+        source, target = start_all([start("guarded-source"), start("guarded-target")])
+        yield source, target
+    finally:
+        factory.close()
+
+
+@contextmanager
+def guarded_replica(pair: Pair, folder: Path, name: str) -> Iterator[Replica]:
+    """Yield a flow with the rights of docs/operations.md; tests come through the brokers' own door."""
+    source, target = pair
+    inside = (source.internal_bootstrap, target.internal_bootstrap)
+    with Replica(folder, name, source.client, target.client, unsecured=inside) as replica:
+        grant(source, source_rights(replica.name))
+        grant(target, target_rights(replica.name))
+        yield replica
