@@ -38,7 +38,7 @@ class Next(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision and the text a person reads; ``killed`` when a signal ended the job without a word."""
+    """The decision and the text a person reads; ``killed`` when processes of the job died."""
 
     next: Next
     message: str
@@ -63,7 +63,10 @@ def judge(returncode: int, report: Mapping[str, Any] | None, *, log_tail: str = 
         )
     if told == EXIT_DONE:
         return Verdict(Next.OK, "done")
-    return Verdict(Next.RETRY if told == EXIT_TEMPORARY else Next.FAIL, describe_failure(told, report))
+    message = describe_failure(told, report)
+    if told != EXIT_TEMPORARY:
+        return Verdict(Next.FAIL, message)
+    return Verdict(Next.RETRY, message, killed=killed(returncode) or _died(report))
 
 
 def judge_scope(verdict: Verdict, report: Mapping[str, Any] | None) -> Verdict:
@@ -81,6 +84,15 @@ def judge_scope(verdict: Verdict, report: Mapping[str, Any] | None) -> Verdict:
 def killed(returncode: int) -> bool:
     """Tell whether spark-submit, its JVM or the Python driver was ended by a signal."""
     return killed_by(returncode) is not None
+
+
+def _died(report: Mapping[str, Any]) -> bool:
+    """Tell whether the driver reports the death of its JVM or of Spark's workers, which it has outlived."""
+    # Py4J is not for the process that parses DAG files.
+    from onceover.spark.failures import DIED
+
+    error = report.get("error")
+    return isinstance(error, Mapping) and error.get("code") in DIED
 
 
 def _judge_silent(returncode: int, log_tail: str) -> Verdict:

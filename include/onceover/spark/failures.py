@@ -26,10 +26,14 @@ log = logging.getLogger(__name__)
 _MARK: Final = "onceover-error "
 _CARRIED: Final = re.compile(re.escape(_MARK) + r"(\{.*\})")
 _RUN_AGAIN: Final = "run it again: it resumes where it was"
+_WORKER_KILLED: Final = "WORKER_KILLED"
+_JVM_GONE: Final = "JVM_GONE"
+# Codes of processes that died: once it is an accident, again and again a crash.
+DIED: Final = (_WORKER_KILLED, _JVM_GONE)
 # What Spark says when a process was taken from it, and not by what we ran in it.
 _KNOWN_TO_PASS: Final = (
     (
-        "WORKER_KILLED",
+        _WORKER_KILLED,
         re.compile(
             r"Python worker exited unexpectedly|ExecutorLostFailure|worker lost|Executor heartbeat timed"
         ),
@@ -52,7 +56,7 @@ _KNOWN_TO_PASS: Final = (
         "check that it is up and that the address is right, then run again",
     ),
     (
-        "JVM_GONE",
+        _JVM_GONE,
         re.compile(r"SparkContext was shut down|stopped SparkContext|SparkContext has been shut down"),
         "the Spark JVM was told to end",
         _RUN_AGAIN,
@@ -131,7 +135,7 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
 
 def jvm_gone() -> Retriable:
     """Return the error for a JVM that was killed."""
-    return Retriable("the Spark JVM is gone: it was killed", code="JVM_GONE", resolve=_RUN_AGAIN)
+    return Retriable("the Spark JVM is gone: it was killed", code=_JVM_GONE, resolve=_RUN_AGAIN)
 
 
 def _kind(error: OnceoverError) -> str:

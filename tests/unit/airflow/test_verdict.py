@@ -56,6 +56,26 @@ def test_report_outlives_a_kill_during_shutdown(code: int, expected: Next) -> No
     assert judge(-9, report(code)).next is expected
 
 
+@pytest.mark.parametrize("returncode", [5, -9, 143])
+@pytest.mark.parametrize(
+    ("code", "crash"),
+    [("JVM_GONE", True), ("WORKER_KILLED", True), ("SPARK_MASTER_GONE", False), ("WORKER_LATE", False)],
+)
+def test_processes_that_died_are_counted_as_such_although_the_driver_outlived_them(
+    returncode: int, code: str, crash: bool
+) -> None:
+    """A driver that reports the death of its JVM or workers has not died itself: crashes all the same."""
+    verdict = judge(returncode, report(5, error={"code": code, "message": "gone"}))
+    assert (verdict.next, verdict.killed) == (Next.RETRY, crash or returncode != 5)
+
+
+@pytest.mark.parametrize("error", [None, "JVM_GONE", {}, {"code": None}, {"code": ["JVM_GONE"]}])
+def test_report_with_an_odd_error_is_no_crash(error: object) -> None:
+    """It is read, not trusted."""
+    verdict = judge(5, report(5, error=error))
+    assert (verdict.next, verdict.killed) == (Next.RETRY, False)
+
+
 @pytest.mark.parametrize(("returncode", "code"), [(0, 5), (5, 0), (1, 0), (2, 4)])
 def test_report_against_exit_code_fails(returncode: int, code: int) -> None:
     """Contradicting evidence is never taken for success, nor tried again and again."""
