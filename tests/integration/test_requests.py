@@ -10,17 +10,20 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from onceover.engine import names
+from onceover.engine import names, requests, supervisor
 from onceover.engine.requests import request_resume, request_stop, stop_request
 from onceover.engine.runstate import SILENT_AFTER_MS
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step
+from onceover.engine.stops import Stop
 from onceover.engine.supervisor import HEARTBEAT_S
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
+from onceover.wiring import repairs
 from onceover.wiring.flows import open_clusters
+from onceover.wiring.repairs import RepairWish
 from tests.support.adversary import Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, held
@@ -29,6 +32,7 @@ from tests.support.wait import wait_until
 
 GRACE_S = 10.0
 STATE_OTHERS = names.STATE_OTHERS
+NO_STOP = Stop("RECORD_REFUSED", "", "", "", "", None)
 
 
 @pytest.fixture
@@ -188,8 +192,12 @@ def standing(case: FlowCase) -> dict[str, object] | None:
     return found
 
 
-def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(case: FlowCase) -> None:
-    """The topic's limit was raised: the record that was refused goes through, in its place."""
+def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(
+    case: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The topic's limit was raised: the record that was refused goes through, in its place, although the
+    clock of whoever asks is far behind the lane's."""
+    monkeypatch.setattr(requests, "now_ms", lambda: int(time.time() * 1000) - 90_000)
     limited = case.adversary.create_topic(f"{case.topic}-limited", 1, {"max.message.bytes": "20000"})
     flow = case.flow()
     with flow.running() as (lead, layout):
@@ -204,15 +212,18 @@ def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(case: F
         stop = wait_until(lambda: stop_of(case, limited), TIMEOUT_S, "the partition stops")
         assert stop["code"] == "RECORD_TOO_LARGE" and len(held(case.target, limited, 1)[0]) == 2
         alter(case.target, limited, "200000")
-        _, target = open_clusters(flow.watch.flow)
-        with target:
-            request_resume(target, case.name, tp)
+        resume(case, tp)
         wait_until(lambda: len(held(case.target, limited, 1)[0]) == 5, TIMEOUT_S, "it goes on")
         wait_until(lambda: stop_of(case, limited) is None, TIMEOUT_S, "status forgets the stop")
         lead.request_stop()
         assert [thread.finish() for thread in threads] == [None, None]
         flow.finish(lead, layout, token=2)
     case.assert_complete()
+
+
+def resume(case: FlowCase, tp: TopicPartition) -> None:
+    """Do what ``onceover partition resume --apply`` does."""
+    repairs.apply_repair(case.flow().watch.flow, RepairWish("resume", tp), lambda _: None)
 
 
 def alter(client: dict[str, str], topic: str, limit: str) -> None:
@@ -261,16 +272,21 @@ def test_heartbeat_shows_who_runs_and_its_absence_that_nobody_does(case: FlowCas
     case.assert_complete()
 
 
-def test_request_that_nobody_needs_any_more_is_taken_back(case: FlowCase) -> None:
-    """A resume request for a partition that was not stopped does not lie about for ever."""
+def test_request_that_nobody_needs_any_more_is_taken_back(
+    case: FlowCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A resume request for a partition that was not stopped does not lie about for ever; nor is one of a
+    person whose clock is behind taken back before a lane has seen it."""
     flow = case.flow()
     with flow.running() as (lead, layout):
         key = names.resume_key(case.topic, 0)
         note(case, key, {"v": 1, "at_ms": 1})
-        lead._next_heartbeat_s = 0.0
-        lead.tick()
-        lead._requests.catch_up()
-        assert key not in lead._requests.values
+        for life_s in (60.0, 0.0):
+            monkeypatch.setattr(supervisor, "_REQUEST_LIFE_S", life_s)
+            lead._next_heartbeat_s = 0.0
+            lead.tick()
+            lead._requests.catch_up()
+            assert (key in lead._requests.values) is bool(life_s)
         flow.finish(lead, layout)
 
 
@@ -284,7 +300,7 @@ def test_partitions_of_another_lane_are_not_touched_by_a_resume_request(case: Fl
         wait_until(lambda: thread.reached[Step.COMMITTED], TIMEOUT_S, "it copies")
         _, target = open_clusters(flow.watch.flow)
         with target:
-            request_resume(target, case.name, TopicPartition(case.topic, other))
+            request_resume(target, case.name, TopicPartition(case.topic, other), NO_STOP)
         before = thread.reached[Step.COMMITTED]
         case.feed()
         wait_until(lambda: thread.reached[Step.COMMITTED] > before, TIMEOUT_S, "it goes on")

@@ -273,11 +273,7 @@ class LaneSession:
         """
         if stop is None or stop.generation != self._me.generation or stop.position != e.position:
             return False
-        return not self._resume_requested(e.target, stop)
-
-    def _resume_requested(self, target: TopicPartition, stop: Stop) -> bool:
-        request = self._requests.values.get(names.resume_key(*target))
-        return request is not None and request["at_ms"] > stop.at_ms
+        return not stop.is_meant_by(self._requests.values.get(names.resume_key(*e.target)))
 
     def _partition(self, e: Evidence, topics: Mapping[str, TopicInfo]) -> PartitionCopy:
         treatment, info = self._task.treatment, topics[e.source.topic]

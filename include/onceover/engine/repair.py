@@ -14,7 +14,9 @@ from dataclasses import dataclass, field
 from onceover.engine import commands, names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import FlowState, read_flow_state
+from onceover.engine.leader import now_ms
 from onceover.engine.plan import Change, Plan, Refusal
+from onceover.engine.runstate import RunState, run_of
 from onceover.engine.stops import Stop
 from onceover.engine.topicsteps import TopicStep
 from onceover.errors import NeedsOperator, UsageError
@@ -53,14 +55,14 @@ class Repair(Plan):
         enrolment: the topic's record as it is to be; of a target topic that ``steps`` create, without its id.
         moves: progress to write, by source partition.
         steps: the target topic to create or to extend before.
-        again: target partitions that their lane is to look at again.
+        again: stops that their lane is to look at again, by target partition.
     """
 
     sources: tuple[TopicPartition, ...]
     enrolment: Enrolment | None = None
     moves: Mapping[TopicPartition, Move] = field(default_factory=dict)
     steps: tuple[TopicStep, ...] = ()
-    again: tuple[TopicPartition, ...] = ()
+    again: Mapping[TopicPartition, Stop] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -131,9 +133,10 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
     state = flow_state(flow, target) if sources else target.retry(lambda: read_flow_state(target, flow))
     stops = _stops(state)
     wanted = tuple(sources) or tuple(sorted(stops))
-    running = state.layout is not None and state.layout.ended_at_ms is None
-    asked = "checked anew" if running else "checked anew when the flow is started"
-    changes, again, refused = [], [], []
+    run = run_of(state.layout, state.others.get(names.HEARTBEAT), now_ms())
+    somebody = run.state in (RunState.STARTING, RunState.RUNNING)
+    asked = "checked anew" if somebody else "checked anew when the flow is started"
+    changes, again, refused = [], {}, []
     for tp in wanted:
         target_tp = enrolment_of(flow, state, tp).target_of(tp)
         stop = stops.get(tp)
@@ -142,14 +145,14 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
             refused.append(Refusal(str(tp), "NOT_STOPPED", message, fix))
             continue
         changes.append(Change("look again", str(tp), "stopped", asked, stop.message, "none"))
-        again.append(target_tp)
+        again[target_tp] = stop
     return Repair(
         operation=RESUME,
         flow=flow,
         sources=wanted,
         changes=tuple(changes),
         refused=tuple(refused),
-        again=tuple(again),
+        again=again,
     )
 
 

@@ -83,8 +83,8 @@ class Repairer:
         journal.planned(first)
         try:
             done = self._seize(first, journal, announce) if first.is_start else Repaired(first, None)
-            for partition in done.plan.again:
-                request_resume(self.target, done.plan.flow, partition)
+            for partition, stop in done.plan.again.items():
+                request_resume(self.target, done.plan.flow, partition, stop)
         except OnceoverError as error:
             journal.failed(error)
             raise

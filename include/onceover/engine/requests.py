@@ -1,8 +1,8 @@
 """What the command line asks of a running flow, through the state topic: stop, look again.
 
-A request names the run it is meant for; another run ignores it, so an old request never stops a new
-start. The leader takes requests back when they are done; who asks takes back only their own, so that nobody
-else's is lost with it.
+A request names the run, or the stop, that it is meant for; any other ignores it, so an old request never
+stops a new start, and no two machines' clocks are compared. The leader takes requests back when they are
+done; who asks takes back only their own, so that nobody else's is lost with it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from onceover.engine import commands, names
 from onceover.engine.layout import Layout
 from onceover.engine.leader import now_ms
 from onceover.engine.statelog import StateLog
+from onceover.engine.stops import Stop
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
@@ -138,10 +139,10 @@ class _Asking:
         return Layout.from_json(self._target.retry(lambda: self._state.catch_up(wait=False))[names.LAYOUT])
 
 
-def request_resume(target: Cluster, flow: str, partition: TopicPartition) -> None:
-    """Ask the owning lane to look at a stopped partition again."""
+def request_resume(target: Cluster, flow: str, partition: TopicPartition, stop: Stop) -> None:
+    """Ask the owning lane to look again at a partition whose newest stop is ``stop``."""
     notes = NoteWriter(target.config, TopicPartition(names.state_topic(flow), names.STATE_OTHERS))
     try:
-        notes.write(names.resume_key(*partition), {"v": 1, "at_ms": now_ms()})
+        notes.write(names.resume_key(*partition), {"v": 1, "at_ms": now_ms(), "stop": stop.name})
     finally:
         notes.close()

@@ -68,6 +68,16 @@ class Stop:
         """Read what ``to_json`` wrote; unknown fields of later versions are ignored."""
         return cls(**{k: v for k, v in value.items() if k in cls.__dataclass_fields__})
 
+    @property
+    def name(self) -> dict[str, int | None]:
+        """What tells it from any other stop of the partition: compared for equality, never by time, since
+        the clocks of workers and of people differ."""
+        return {"generation": self.generation, "at_ms": self.at_ms, "position": self.position}
+
+    def is_meant_by(self, request: Mapping[str, Any] | None) -> bool:
+        """Tell whether a request to look again speaks of this very stop."""
+        return request is not None and request.get("stop") == self.name
+
 
 @dataclass(frozen=True)
 class TopicSeen:

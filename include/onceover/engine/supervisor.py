@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_S = 5.0
 _POSITIONS_S = 24 * 3600.0
 # A request that nobody needed any more, for instance for a partition that was not stopped.
-_REQUEST_LIFE_MS = 60_000
+_REQUEST_LIFE_S = 60.0
 _NAMED = 5
 # Of half a kilobyte each: they stay within one record of 1 MiB.
 _REFUSED_SHOWN = 1000
@@ -108,6 +108,7 @@ class Supervisor:
         merger = MapMerger(target, flow.name, home, self.leader.catch_up, self._enrolled, rules)
         self._upkeep = MapUpkeep(merger)
         self.refused: list[Refusal] = []
+        self._asked: dict[tuple[str, int], float] = {}
         self._discovered: Scope | None = None
         self._discovered_s = self._next_heartbeat_s = self._next_positions_s = 0.0
 
@@ -287,8 +288,18 @@ class Supervisor:
         }
         self._notes.write(names.HEARTBEAT, value)
         self._note_refused()
-        for key, request in list(self._requests.values.items()):
-            if key.startswith(names.RESUME_PREFIX) and now_ms() - request["at_ms"] > _REQUEST_LIFE_MS:
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """Take back requests that have been there for long enough, by this driver's clock alone."""
+        now_s = time.monotonic()
+        self._asked = {
+            (key, request["at_ms"]): self._asked.get((key, request["at_ms"]), now_s)
+            for key, request in self._requests.values.items()
+            if key.startswith(names.RESUME_PREFIX)
+        }
+        for (key, _), seen_s in self._asked.items():
+            if now_s - seen_s > _REQUEST_LIFE_S:
                 self._notes.write(key, None)
 
     def _note_refused(self) -> None:

@@ -162,3 +162,14 @@ def test_damaged_batch_names_its_offset() -> None:
     assert "skip-to f t:1 9`" in stop.resolve
     # Its header is damaged, too: at least one further.
     assert "skip-to f t:1 6`" in damaged_batch("f", SOURCE, 5, CorruptBatch("length")).resolve
+
+
+def test_a_request_speaks_of_one_stop_and_no_other() -> None:
+    """By equality: it may be older by the asking person's clock than the stop is by the worker's."""
+    stop = replace(refused_record("f", SOURCE, 9, 87, ""), at_ms=1_000, generation=3)
+    request = {"v": 1, "at_ms": 1, "stop": replace(stop, resolve="otherwise").name}
+    assert stop.is_meant_by(request)
+    for other in (replace(stop, at_ms=1_001), replace(stop, generation=4), replace(stop, position=8)):
+        assert not other.is_meant_by(request)
+    assert not stop.is_meant_by({"v": 1, "at_ms": 2_000})
+    assert not stop.is_meant_by(None)
