@@ -16,6 +16,7 @@ import pytest
 from tests.support.clusters import ClusterFactory, SharedCluster, make_session_directory, shared_clusters
 from tests.support.connect import Workers, connect_workers
 from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
+from tests.support.reaper import reaper
 from tests.support.scheduling import SharedSystems, in_order, make_scheduler
 from tests.support.wait import wait_until
 
@@ -59,7 +60,8 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def no_leftovers() -> Iterator[None]:
     """Fail when a process or a port of this session outlives it. Set up first, so it ends last."""
-    yield
+    with reaper(_SESSION, _SESSION_HOME):
+        yield
     try:
         wait_until(lambda: not leftover_processes(_SESSION), _LEFTOVER_GRACE_S, "no process is left")
     except TimeoutError:

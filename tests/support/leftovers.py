@@ -17,7 +17,7 @@ def leftover_processes(session: str) -> list[str]:
     children = {child.pid for child in own.children(recursive=True)}
     found = []
     for process in psutil.process_iter():
-        if process.pid != own.pid and (process.pid in children or _carries_mark(process, session)):
+        if process.pid != own.pid and (process.pid in children or carries_mark(process, session)):
             line = _describe(process)
             if line and not any(word in line for word in _HARMLESS):
                 found.append(line)
@@ -33,7 +33,8 @@ def own_listening_ports() -> list[int]:
     )
 
 
-def _carries_mark(process: psutil.Process, session: str) -> bool:
+def carries_mark(process: psutil.Process, session: str) -> bool:
+    """Tell whether this session started the process, directly or not."""
     try:
         return bool(process.environ().get(SESSION_VARIABLE) == session)
     except (psutil.AccessDenied, psutil.NoSuchProcess, psutil.ZombieProcess, OSError):

@@ -47,6 +47,9 @@ class ConfigKind:
 
         Files whose stem is no valid name are left out: what editors and archives leave behind (``._x.yaml``),
         or what nobody could type or show. The log says which, hidden ones apart.
+
+        Raises:
+            UsageError: the directory cannot be read.
         """
         named = []
         for path in self._files(environ):
@@ -58,15 +61,20 @@ class ConfigKind:
 
     def _files(self, environ: Mapping[str, str]) -> list[Path]:
         folder = self.directory(environ)
-        if not folder.is_dir():
-            return []
-        return sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+        try:
+            if not folder.is_dir():
+                return []
+            return sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and path.is_file())
+        except OSError as error:
+            fix = f"let this user read the directory, or set {self.variable} to another one"
+            raise BadConfig([Fault(str(folder), "", f"cannot be read ({error.strerror})", fix)]) from None
 
     def locate(self, ref: str | Path, environ: Mapping[str, str]) -> Path:
         """Return the file that ``ref`` names: a stem, or a path.
 
         Raises:
-            UsageError: the directory holds no such file (names the nearest one), or two of that name.
+            UsageError: the directory cannot be read, holds no such file (names the nearest one), or two of
+                that name.
         """
         if isinstance(ref, Path) or os.sep in ref or ref.endswith(_SUFFIXES):
             return Path(ref).absolute()

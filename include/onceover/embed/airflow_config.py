@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from onceover.embed.ports import LOOPBACK
+from onceover.errors import UsageError
 
 USERNAME: Final = "admin"
 CONFIG_FILE: Final = "airflow.cfg"
@@ -56,14 +57,27 @@ class AirflowSecrets:
         """Return the secrets of an existing configuration, or new ones when there is none.
 
         Keeping the Fernet key matters: stored Connections can be read with it alone.
+
+        Raises:
+            UsageError: the file is damaged; its keys are not replaced unasked.
         """
         if not config.exists():
             return cls.generate()
         parser = configparser.ConfigParser(interpolation=None)
-        parser.read(config, encoding="utf-8")
-        return cls(
-            parser["core"]["fernet_key"], parser["api_auth"]["jwt_secret"], parser["api"]["secret_key"]
-        )
+        try:
+            parser.read(config, encoding="utf-8")
+            return cls(
+                parser["core"]["fernet_key"], parser["api_auth"]["jwt_secret"], parser["api"]["secret_key"]
+            )
+        except (configparser.Error, KeyError, UnicodeDecodeError) as error:
+            raise UsageError(
+                "Airflow's configuration is damaged, and without its keys Connections cannot be read",
+                where=str(config),
+                expected="core.fernet_key, api_auth.jwt_secret and api.secret_key",
+                seen=type(error).__name__,
+                resolve=f"put the file back from a copy, or give up its Connections and runs: remove "
+                f"{config.parent}; then start again",
+            ) from None
 
 
 def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: AirflowSecrets) -> str:

@@ -6,10 +6,13 @@ import configparser
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from onceover.embed.airflow import is_healthy
 from onceover.embed.airflow_config import AirflowSecrets, render_config
 from onceover.embed.airflow_rest import AirflowRest
 from onceover.embed.upairflow import down, status
+from onceover.errors import UsageError
 
 
 def rendered(home: Path, secret: AirflowSecrets) -> configparser.ConfigParser:
@@ -51,6 +54,17 @@ def test_secrets_survive_a_restart(tmp_path: Path) -> None:
     path.write_text(render_config(tmp_path, dags=tmp_path, plugins=tmp_path, port=1, secret=first))
     assert AirflowSecrets.read(path) == first
     assert AirflowSecrets.read(tmp_path / "absent.cfg") != first
+
+
+@pytest.mark.parametrize("content", [b"", b"[core]\n", b"no section", b"\xff"])
+def test_keys_that_are_gone_are_not_replaced_unasked(tmp_path: Path, content: bytes) -> None:
+    """What they encrypted would be lost: a person is told, and the file stays as it is."""
+    path = tmp_path / "airflow.cfg"
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="damaged") as raised:
+        AirflowSecrets.read(path)
+    assert (raised.value.where, str(tmp_path) in raised.value.resolve) == (str(path), True)
+    assert path.read_bytes() == content
 
 
 def test_percent_in_a_path_is_kept(tmp_path: Path) -> None:

@@ -139,6 +139,19 @@ def test_files_without_a_valid_name_are_left_out(tmp_path: Path, caplog: pytest.
         load_flow("A b", environ=environ)
 
 
+def test_a_directory_that_cannot_be_read_is_said_to_be_that(tmp_path: Path) -> None:
+    """And not taken for an empty one; in Airflow it shows as an import error with this text."""
+    unreadable = str(tmp_path / ("x" * 300))
+    environ = {"ONCEOVER_FLOWS": unreadable, "ONCEOVER_CONNECT": unreadable}
+    for variable, look in (
+        ("ONCEOVER_FLOWS", lambda: find_flow_files(environ)),
+        ("ONCEOVER_FLOWS", lambda: load_flow("x", environ=environ)),
+        ("ONCEOVER_CONNECT", lambda: find_connect_files(environ)),
+    ):
+        with pytest.raises(UsageError, match=rf"cannot be read \(.*set {variable} to another one"):
+            look()
+
+
 def test_an_absent_flows_directory_names_the_variable(tmp_path: Path) -> None:
     """Nobody has to know where flows are looked for."""
     with pytest.raises(UsageError, match=r"gone: holds no flow file \"x\"; .*ONCEOVER_FLOWS"):

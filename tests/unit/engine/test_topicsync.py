@@ -12,8 +12,9 @@ from onceover.engine.naming import Naming
 from onceover.engine.plan import Refusal
 from onceover.engine.scope import Rules
 from onceover.engine.topicplan import TopicPlan, View
+from onceover.engine.topicrefusals import NO_LEADER
 from onceover.engine.topicsteps import ConfigDiff, CreateTopic, SetConfig, TopicStep
-from onceover.engine.topicsync import Applied, SyncPlan, in_flow
+from onceover.engine.topicsync import Applied, SyncPlan, in_flow, not_shown_yet
 from onceover.kafka.acladmin import Acl
 from onceover.kafka.admin import TopicSpec
 from tests.unit.engine.topicworld import topic
@@ -54,6 +55,17 @@ def test_what_may_cost_records_has_an_id_of_its_own() -> None:
     assert plan(CREATE).risky.changes == ()
     other = SetConfig("orders", "orders", ConfigDiff("retention.ms", "9000", "10"))
     assert plan(SHORTER).risky.plan_id != plan(other).risky.plan_id
+
+
+def test_what_the_broker_does_not_show_yet_is_waited_for_and_not_done_again() -> None:
+    """Changes that were made, and created topics without leaders; not what was refused or has come since."""
+    before = plan(CREATE, SHORTER)
+    leaderless = Refusal("orders", NO_LEADER, "no leader", "wait")
+    assert not_shown_yet(before, [CREATE.change, SHORTER.change], plan()) == []
+    assert not_shown_yet(before, [SHORTER.change], plan(SHORTER)) == [SHORTER.change.object]
+    assert not_shown_yet(before, [CREATE.change], plan(SHORTER)) == []
+    assert not_shown_yet(before, [CREATE.change], plan(refused=(leaderless,))) == ["orders"]
+    assert not_shown_yet(plan(), [], plan(refused=(leaderless,))) == []
 
 
 @pytest.mark.parametrize(
