@@ -43,7 +43,7 @@ def assert_in_their_partitions(offsets: Offsets) -> None:
         assert partitions == {(murmur2(key) & 0x7FFFFFFF) % OFFSET_PARTITIONS}
 
 
-@pytest.mark.parametrize("kind", list(FIELDS))
+@pytest.mark.parametrize("kind", ["exactly_once", pytest.param("plain", marks=pytest.mark.soak)])
 def test_a_migrated_connector_goes_on_where_it_was(start: Start, kind: str) -> None:
     """Same key bytes, each in its murmur2 partition; five restarts never go back."""
     case = start(kind, fields=FIELDS[kind])

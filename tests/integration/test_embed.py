@@ -125,6 +125,7 @@ def assert_discreet(security: Security, node: KafkaNode) -> None:
     assert properties.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.soak
 def test_three_brokers_survive_the_loss_of_one(start_cluster: ClusterFactory) -> None:
     """With one of three brokers killed, acknowledged records stay readable and new ones are taken."""
     cluster = start_cluster("three", brokers=3)

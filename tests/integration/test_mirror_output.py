@@ -37,7 +37,7 @@ def mirrored(replica: Replica, **changes: Any) -> str:
     return alias
 
 
-@pytest.mark.parametrize("naming", ["prefix", "identity"])
+@pytest.mark.parametrize("naming", ["prefix", pytest.param("identity", marks=pytest.mark.soak)])
 def test_kafkas_own_client_finds_every_group_at_its_first_unread_record(
     replica: Replica, naming: str, tmp_path: Path
 ) -> None:

@@ -146,6 +146,7 @@ def test_caught_up_ends_by_itself_and_sigterm_to_the_jvm_leaves_nothing_open(
     assert_same(source_cluster.client, target_cluster.client, [topic])
 
 
+@pytest.mark.soak
 def test_takeover_and_sigterm_end_runs_in_a_line_and_within_ten_seconds(
     flow: Path, traffic: Traffic, target_cluster: SharedCluster, tmp_path: Path
 ) -> None:

@@ -115,6 +115,7 @@ def await_progress(replica: Replica, live: Live) -> None:
     assert live.alive
 
 
+@pytest.mark.soak
 def test_three_brokers_on_both_sides(start_cluster: ClusterFactory, tmp_path: Path, unique_name: str) -> None:
     """Leaders on all brokers; each side loses one at the same time and gets it back; leaders move twice."""
 

@@ -17,8 +17,9 @@ _ABORT_SHARE = 0.3
 class BusyProducer:
     """Transactions, some of them aborted, over all partitions of a topic, in a background thread.
 
-    A transaction that a broker's loss spoils is aborted and given up. ``committed`` counts records whose
-    commit was confirmed.
+    A transaction that a broker's loss spoils is aborted and given up; a producer that is spoilt with it (the
+    coordinator's successor knows nothing of the transaction: librdkafka calls that fatal) is followed by
+    another one. ``committed`` counts records whose commit was confirmed.
     """
 
     def __init__(
@@ -32,16 +33,15 @@ class BusyProducer:
         self._serial = 0
         self._stopping = threading.Event()
         self._failures: list[BaseException] = []
-        self._producer = Producer(
-            {
-                **client,
-                "transactional.id": f"busy-{topic}-{seed}",
-                "compression.type": "lz4",
-                "linger.ms": 0,
-                "transaction.timeout.ms": 20_000,
-                "log_level": 3,
-            }
-        )
+        self._config = {
+            **client,
+            "transactional.id": f"busy-{topic}-{seed}",
+            "compression.type": "lz4",
+            "linger.ms": 0,
+            "transaction.timeout.ms": 20_000,
+            "log_level": 3,
+        }
+        self._producer = Producer(self._config)
         self._thread = threading.Thread(target=self._run, name=f"busy-{seed}", daemon=True)
 
     def __enter__(self) -> Self:
@@ -78,9 +78,18 @@ class BusyProducer:
             self._commit()
             self.committed += count
         except KafkaException as error:
+            self._give_up(error)
+
+    def _give_up(self, error: KafkaException) -> None:
+        try:
             if not error.args[0].txn_requires_abort():
-                raise
+                raise error
             self._producer.abort_transaction(_TIMEOUT_S)
+        except KafkaException as second:
+            if not second.args[0].fatal():
+                raise
+            self._producer = Producer(self._config)
+            self._producer.init_transactions(_TIMEOUT_S)
 
     def _commit(self) -> None:
         while True:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import psutil
+import pytest
 
 from onceover.embed import upairflow
 from onceover.embed.airflow import AirflowStandalone, State
 from tests.system.conftest import PROJECT
 
 
+@pytest.mark.soak
 def test_killed_scheduler_comes_back_beside_what_runs(
     airflow: AirflowStandalone, airflow_environ: dict[str, str]
 ) -> None:

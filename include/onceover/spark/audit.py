@@ -18,13 +18,14 @@ from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
+from pyspark.sql import SparkSession
 
-from onceover.audit import datadocs, jsonreport, report, tables
+from onceover.audit import datadocs, jsonreport, report
 from onceover.audit.crossmatch import Sighting
 from onceover.audit.result import AuditResult
 from onceover.audit.rows import answer_of, sighting_of, task_row
+from onceover.audit.suiterows import suite_rows
 from onceover.audit.survey import Survey
 from onceover.audit.work import First, Lapsed, Opened, Same, Task
 from onceover.config.flowfile import Flow
@@ -169,7 +170,7 @@ class Audit:
                 topics=self._wish.topics,
             )
             self._progress.tell("judging")
-            quality = judge(spark, _frames(spark, result), self._home)
+            quality = judge(suite_rows(result), self._home)
             log.info("verdict: %s", quality.verdict)
             # After the verdict: an audit that cannot be judged has proven nothing.
             told = told_of(self._wish, content, result, quality, self._html)
@@ -187,13 +188,6 @@ class Audit:
             side: {"alias": spec.alias, "cluster_id": cluster_id}
             for side, spec, cluster_id in zip(*sides, strict=True)
         }
-
-
-def _frames(spark: SparkSession, result: AuditResult) -> dict[str, DataFrame]:
-    return {
-        name: spark.createDataFrame([tuple(row.values()) for row in rows], tables.SCHEMAS[name])
-        for name, rows in tables.rows(result).items()
-    }
 
 
 def _with_spark(audit: Audit) -> tuple[dict[str, Any], int]:

@@ -86,7 +86,7 @@ def log_bytes(record: MapRecord) -> int:
     [
         (plain, 44_000, 850),
         (transactional, 72_000, 33_000),
-        (compacted, 1_450_000, 1_450_000),
+        pytest.param(compacted, 1_450_000, 1_450_000, marks=pytest.mark.soak),
     ],
     ids=["plain", "70 records a transaction", "compacted"],
 )
