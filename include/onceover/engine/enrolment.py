@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from onceover.engine import names
+from onceover.engine.statevalue import MALFORMED, mapping, text, unreadable, whole_number
 from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition, lane_of
 
@@ -63,8 +64,9 @@ class Enrolment:
         """Read what ``to_json`` wrote.
 
         Raises:
-            NeedsOperator: written by another version.
+            NeedsOperator: written by another version, or not an enrolment.
         """
+        value = mapping(value, "enrolment")
         if value.get("v") != VERSION:
             raise NeedsOperator(
                 "an enrolment was written by another version of Onceover",
@@ -72,16 +74,21 @@ class Enrolment:
                 expected=f"version {VERSION}",
                 seen=f"version {value.get('v')}",
             )
-        return cls(
-            value["source"],
-            value["target"],
-            UUID(value["source_id"]),
-            UUID(value["target_id"]),
-            {int(p): offset for p, offset in value["start"].items()},
-            value["at_ms"],
-            value.get("active", True),
-            {int(p): generation for p, generation in value.get("since", {}).items()},
-        )
+        try:
+            return cls(
+                text(value["source"]),
+                text(value["target"]),
+                UUID(text(value["source_id"])),
+                UUID(text(value["target_id"])),
+                {int(p): whole_number(offset) for p, offset in value["start"].items()},
+                whole_number(value["at_ms"]),
+                bool(value.get("active", True)),
+                {int(p): whole_number(generation) for p, generation in value.get("since", {}).items()},
+            )
+        except MALFORMED as error:
+            raise unreadable(
+                "enrolment", "what its topic began with", str(error) or type(error).__name__
+            ) from error
 
     def sources(self) -> list[TopicPartition]:
         """Return the enrolled source partitions."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
+from onceover.engine.statevalue import mapping, record
 from onceover.errors import Fenced, NeedsOperator, UsageError
 
 VERSION = 1
@@ -65,6 +66,7 @@ class Layout:
         Raises:
             NeedsOperator: a newer, unknown version, or not a layout.
         """
+        value = mapping(value, "layout")
         if value.get("v") != VERSION:
             raise NeedsOperator(
                 "the flow's state was written by another version of Onceover",
@@ -73,8 +75,7 @@ class Layout:
                 seen=f"layout version {value.get('v')}",
                 resolve="run the version that wrote it, or a newer one",
             )
-        names = cls.__dataclass_fields__
-        return cls(**{k: v for k, v in value.items() if k in names})
+        return record(cls, value, "layout")
 
     def as_ready(self) -> Layout:
         """Return the record that lets the lanes begin."""

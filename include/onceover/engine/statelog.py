@@ -143,7 +143,7 @@ class StateLog:
             return
         try:
             self.values[name] = json.loads(value)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise NeedsOperator(
                 f"{self._tp} holds a value that is no JSON under key {name!r}: something else writes there",
                 code="STATE_FOREIGN",

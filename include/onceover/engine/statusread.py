@@ -15,6 +15,7 @@ from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.layout import Layout
 from onceover.engine.statelog import StateLog
+from onceover.engine.statevalue import MALFORMED, RESOLVE, UNREADABLE, whole_number
 from onceover.engine.stops import Stop, needs_epoch
 from onceover.engine.verdicts import Verdicts
 from onceover.engine.verified import Verified
@@ -29,8 +30,6 @@ from onceover.wire.progress import ProgressMeta
 
 _ROUNDS: Final = 3
 _PAUSE_S: Final = 0.2
-# What reading a value of an unexpected shape raises.
-MALFORMED: Final = (OnceoverError, KeyError, TypeError, ValueError, AttributeError)
 
 
 class PartitionReader:
@@ -173,7 +172,11 @@ class FlowFacts:
             enrolment = Enrolment.from_json(value)
             self.known[enrolment.target] = enrolment
         elif key == names.HEARTBEAT:
-            beat = {"run": str(value["run"]), "at_ms": int(value["at_ms"]), "pid": int(value["pid"])}
+            beat = {
+                "run": str(value["run"]),
+                "at_ms": whole_number(value["at_ms"]),
+                "pid": whole_number(value["pid"]),
+            }
             self.heartbeat = beat
         elif key == names.REFUSED:
             self.refused = [_refusal(each) for each in value["refused"]]
@@ -193,11 +196,13 @@ def _refusal(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unreadable(key: str, error: Exception) -> dict[str, Any]:
-    seen = error.message if isinstance(error, OnceoverError) else type(error).__name__
+    seen = type(error).__name__
+    if isinstance(error, OnceoverError):
+        seen = f"expected {error.expected}, seen {error.seen}" if error.expected else error.message
     return {
-        "code": "STATE_UNREADABLE",
+        "code": UNREADABLE,
         "message": f"the value of {key!r} in the flow's state cannot be read ({seen})",
-        "resolve": "if a newer Onceover wrote it, use that one; otherwise find who else writes there",
+        "resolve": RESOLVE,
     }
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from uuid import UUID
 
 from onceover.engine import commands
+from onceover.engine.statevalue import mapping, record
 from onceover.model import TopicPartition
 from onceover.wire.batch import CorruptBatch
 from onceover.wire.progress import ProgressMeta
@@ -65,8 +66,12 @@ class Stop:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Stop:
-        """Read what ``to_json`` wrote; unknown fields of later versions are ignored."""
-        return cls(**{k: v for k, v in value.items() if k in cls.__dataclass_fields__})
+        """Read what ``to_json`` wrote; unknown fields of later versions are ignored.
+
+        Raises:
+            NeedsOperator: it is no stop.
+        """
+        return record(cls, mapping(value, "stop"), "stop")
 
     @property
     def name(self) -> dict[str, int | None]:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from onceover.ages import age_text
+from onceover.engine.statevalue import MALFORMED, record, whole_number
 
 VERSION: Final = 1
 FAIL: Final = "FAIL"
@@ -101,18 +102,17 @@ class Verdicts:
         """Read what ``to_json`` wrote; None for another version's.
 
         Raises:
-            KeyError, TypeError: it is not of that shape.
+            One of ``statevalue.MALFORMED``: it is not of that shape, or names an audit that is not in it.
         """
         if value["v"] != VERSION:
             return None
+        audits = tuple(map(_answer, value["audits"]))
         return cls(
             last=_answer(value["last"]),
-            failures=tuple(
-                Failure(**{**each, "ids": (each["ids"][0], each["ids"][1])}) for each in value["failures"]
-            ),
-            rules={str(says): int(number) for says, number in value["rules"].items()},
-            more=int(value["more"]),
-            audits=tuple(map(_answer, value["audits"])),
+            failures=tuple(_failure(each, len(audits)) for each in value["failures"]),
+            rules={says: _place(at, len(audits)) for says, at in value["rules"].items()},
+            more=whole_number(value["more"]),
+            audits=audits,
         )
 
     def open(self, copied: Callable[[Failure], bool]) -> Failed | None:
@@ -146,7 +146,7 @@ def read_verdicts(value: Any) -> Verdicts | None:
     """
     try:
         return None if value is None else Verdicts.from_json(value)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError):
+    except MALFORMED:
         return None
 
 
@@ -213,7 +213,21 @@ def describe_audit(entry: Mapping[str, Any] | None) -> str | None:
 
 
 def _answer(value: Mapping[str, Any]) -> Answer:
-    return Answer(**{**value, "topics": tuple(value["topics"])})
+    return record(Answer, {**value, "topics": tuple(value["topics"])}, "audit")
+
+
+def _failure(value: Mapping[str, Any], audits: int) -> Failure:
+    found = record(Failure, {**value, "ids": tuple(value["ids"])}, "failure of an audit")
+    _place(found.answer, audits)
+    return found
+
+
+def _place(value: object, audits: int) -> int:
+    """Return the number of an audit among ``audits``."""
+    at = whole_number(value)
+    if not 0 <= at < audits:
+        raise LookupError(f"audit {at} of {audits}")
+    return at
 
 
 def _age_s(answer: Answer, now_ms: float) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from onceover.ages import age_text
+from onceover.engine.statevalue import whole_number
 
 _VERSION: Final = 1
 
@@ -37,7 +38,7 @@ class Verified(NamedTuple):
         if value["v"] != _VERSION:
             return None
         ids = str(value["source_id"]), str(value["target_id"])
-        return cls(int(value["offset"]), int(value["at_ms"]), ids)
+        return cls(whole_number(value["offset"]), whole_number(value["at_ms"]), ids)
 
 
 def partition_entry(

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from onceover.cli.statustext import describe
 from onceover.engine import names, statusread
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.layout import Layout
 from onceover.engine.statusread import FlowFacts, PartitionReader
+from onceover.engine.statusshape import Facts, Side, shape
+from onceover.engine.stops import Stop
+from onceover.engine.verdicts import Answer, Failure, Verdicts
 from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
@@ -96,3 +106,123 @@ def test_state_values_of_a_wrong_shape_are_problems_and_the_others_count() -> No
     assert len(facts.problems) == 5
     assert {p["code"] for p in facts.problems} == {"STATE_UNREADABLE"}
     assert (facts.layout, facts.known, facts.discovered) == (None, {}, True)
+
+
+NOW_MS = 1_700_000_000_000.0
+_ANSWER = Answer(verdict="FAIL", at_ms=5, summary="s", report="r", host="h", since="start", topics=("t",))
+_FAILURE = Failure(
+    topic="t",
+    partition=0,
+    target="t:0",
+    ids=(str(UUID(int=1)), str(UUID(int=2))),
+    source_from=0,
+    source_to=5,
+    what={"missing": 5},
+    answer=0,
+)
+_LAYOUT = Layout(
+    generation=3,
+    run="r",
+    lanes=2,
+    fence_up_to=2,
+    ready=True,
+    source_cluster_id="s",
+    target_cluster_id="t",
+    flow_sha256="0",
+    started_at_ms=5,
+    host="h",
+    ended_at_ms=6,
+)
+_STATE: dict[str, Any] = {
+    names.LAYOUT: _LAYOUT.to_json(),
+    "topic/t": Enrolment("t", "t", UUID(int=1), UUID(int=2), {0: 0, 1: 5}, 5, since={1: 2}).to_json(),
+    names.DISCOVERED: {"v": 1},
+    names.HEARTBEAT: {"v": 1, "run": "r", "at_ms": 7, "pid": 8},
+    names.REFUSED: {
+        "refused": [{"object": "u", "code": "C", "message": "m", "resolve": "r", "blocks": True}]
+    },
+    names.VERDICTS: Verdicts(
+        last=_ANSWER, failures=(_FAILURE,), rules={"same": 0}, more=1, audits=(_ANSWER,)
+    ).to_json(),
+    "verified/t/0": {"v": 1, "offset": 5, "at_ms": 5, "source_id": "1", "target_id": "2"},
+    "stop/t/0": Stop("CODE", "m", "e", "s", "do", 5, 6, 7).to_json(),
+}
+
+
+def entry_of(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entry of ``status`` for a state that was read; nothing else was."""
+    facts = FlowFacts()
+    facts.read(state, {})
+    sides = Side(alias="east"), Side(alias="west")
+    entry = shape(Facts(flow="f", now_ms=NOW_MS, source=sides[0], target=sides[1], state=facts))
+    describe(entry)
+    return entry
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the path of every value in a JSON document, its own first."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, inner in items:
+        yield from places(inner, (*path, key))
+
+
+_JUNK: st.SearchStrategy[Any] = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.integers(-2, 2)
+    | st.just(10**400)
+    | st.floats()
+    | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=4,
+)
+
+
+def test_state_that_is_in_order_has_no_problem() -> None:
+    """The near miss of everything below."""
+    entry = entry_of(_STATE)
+    assert [need["code"] for need in entry["needs"]] == ["AUDIT_FAILED", "CODE", "C"]
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.data())
+def test_one_odd_value_anywhere_in_the_state_is_a_problem_at_most(data: st.DataObject) -> None:
+    """Whatever stands where: ``status`` has an entry, and what is in order is in it."""
+    state = copy.deepcopy(_STATE)
+    path = data.draw(st.sampled_from([each for each in places(state) if each]))
+    holder = state
+    for key in path[:-1]:
+        holder = holder[key]
+    if data.draw(st.booleans()):
+        holder[path[-1]] = data.draw(_JUNK)
+    elif isinstance(holder, dict) and path[-1] in holder:
+        del holder[path[-1]]
+    entry = entry_of(state)
+    others = {"AUDIT_FAILED", "CODE", "C", "STATE_UNREADABLE", "RUN_FAILED"}
+    assert len(others & {need["code"] for need in entry["needs"]}) >= 2
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("failures", 0, "ids"), []),
+        (("failures", 0, "answer"), 1),
+        (("failures", 0, "answer"), -1),
+        (("rules", "same"), 7),
+        (("failures", 0, "what"), 5),
+        (("more",), float("inf")),
+        (("last", "at_ms"), 10**400),
+        (("audits",), []),
+    ],
+)
+def test_verdict_that_names_what_is_not_there_is_a_problem(path: tuple[Any, ...], value: Any) -> None:
+    """Said with the key; the flow's other values count."""
+    state = copy.deepcopy(_STATE)
+    holder = state[names.VERDICTS]
+    for key in path[:-1]:
+        holder = holder[key]
+    holder[path[-1]] = value
+    codes = [need["code"] for need in entry_of(state)["needs"]]
+    assert codes == ["STATE_UNREADABLE", "CODE", "C"]
