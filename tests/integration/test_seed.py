@@ -208,6 +208,8 @@ def test_a_recreated_copy_makes_the_old_map_void(seeding: Seeding) -> None:
     delete_topics(replica.target_client, [topic])
     replica.target_topic(topic)
     assert refused(seeding("plan", "map", exit_code=3)) == {(f"{topic}:0", "MAP_STALE")}
+    # It would go on behind ten records that the new topic does not hold.
+    assert refused(seeding("plan", "lag-group", exit_code=3)) == {(f"{topic}:0", "LAG_GROUP_STALE")}
     seeding("apply", "earliest")
     seeding.lose_progress()
     assert [entry[1] for entry in positions(seeding("apply", "map")).values()] == [0]

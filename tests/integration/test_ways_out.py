@@ -18,7 +18,6 @@ from confluent_kafka.admin import AdminClient
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.flowstate import read_flow_state
 from onceover.engine.leader import Leader, first_progress
-from onceover.wire.progress import ProgressMeta
 from onceover.wiring.flows import identity, open_clusters
 from tests.support.handled import handler_keys
 from tests.support.rawkafka import RawRecord
@@ -141,12 +140,9 @@ def rewrite_enrolment(replica: Replica, topic: str) -> None:
         leader = Leader(identity(flow), source, target)
         layout = leader.seize()
         new = changed(new, since=dict.fromkeys(old.start, layout.generation))
-        ids = str(new.source_id), str(new.target_id)
-        meta = ProgressMeta(
-            *ids, leader_epoch=-1, target_end=0, generation=layout.generation, instance=(0, 0)
-        )
+        first = first_progress(new, 0, layout.generation)
         kept = target.committed(f"onceover.{replica.name}", None)
-        leader.enrol([new], {tp: first_progress(0, meta) for tp in kept if tp.topic == topic})
+        leader.enrol([new], {tp: first for tp in kept if tp.topic == topic})
         leader.close()
 
 

@@ -21,7 +21,6 @@ from onceover.kafka import calls
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.model import TopicPartition
-from onceover.wire.progress import ProgressMeta
 
 log = logging.getLogger(__name__)
 
@@ -96,20 +95,14 @@ class Enroller:
     ) -> dict[TopicPartition, calls.OffsetToCommit]:
         """Return the start offsets of the partitions that these enrolments add and that have no progress."""
         layout = self.leader.layout
+        generation = layout.generation if layout else 0
         found: dict[TopicPartition, calls.OffsetToCommit] = {}
         for enrolment in enrolments:
             old = view.enrolled.get(enrolment.target)
-            meta = ProgressMeta(
-                source_topic_id=str(enrolment.source_id),
-                target_topic_id=str(enrolment.target_id),
-                leader_epoch=calls.NO_EPOCH,
-                target_end=0,
-                generation=layout.generation if layout else 0,
-                instance=(0, 0),
-            )
             for partition, offset in enrolment.start.items():
                 if old is None or partition not in old.start:
-                    found[TopicPartition(enrolment.target, partition)] = first_progress(offset, meta)
+                    first = first_progress(enrolment, offset, generation)
+                    found[TopicPartition(enrolment.target, partition)] = first
         kept = self._progress_of(view.flow, found)
         if kept:
             log.warning("enrolled with the progress that is there: %s", ", ".join(map(str, sorted(kept))))

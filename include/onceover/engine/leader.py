@@ -350,8 +350,23 @@ def fence(target: Cluster, transactional_id: str) -> None:
     target.retry(attempt, Deadline(START_DEADLINE_S))
 
 
-def first_progress(offset: int, meta: ProgressMeta) -> OffsetToCommit:
-    """Return the progress that enrolment writes for one partition."""
+def first_progress(enrolment: Enrolment, offset: int, generation: int, target_end: int = 0) -> OffsetToCommit:
+    """Return the progress of a partition that is written beside its topic's record, not by a lane.
+
+    Args:
+        offset: next source offset to copy.
+        generation: of the leader that writes it.
+        target_end: end of the target's log beside it.
+    """
+    meta = ProgressMeta(
+        source_topic_id=str(enrolment.source_id),
+        target_topic_id=str(enrolment.target_id),
+        # What was fetched last before this offset is not known here: nothing to compare with.
+        leader_epoch=NO_EPOCH,
+        target_end=target_end,
+        generation=generation,
+        instance=(0, 0),
+    )
     return OffsetToCommit(offset, NO_EPOCH, meta.encode())
 
 

@@ -22,19 +22,17 @@ from onceover.engine.journal import Journal
 from onceover.engine.layout import Layout
 from onceover.engine.leader import FlowIdentity, Leader, first_progress
 from onceover.engine.managed import read_managed
-from onceover.engine.repair import Move, Repair
+from onceover.engine.repair import Repair
 from onceover.engine.requests import request_resume
 from onceover.engine.topicapply import TopicApply
 from onceover.engine.topicplan import TopicPlan
 from onceover.engine.topicsteps import AddPartitions, CreateTopic
 from onceover.errors import NeedsOperator, OnceoverError
-from onceover.kafka import calls
 from onceover.kafka.admin import Admin
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
-from onceover.wire.progress import ProgressMeta
 
 _NAMED: Final = 5
 
@@ -172,16 +170,7 @@ def _made_whole(target: Cluster, plan: Repair, enrolment: Enrolment, journal: Jo
 
 
 def _progress(plan: Repair, enrolment: Enrolment, layout: Layout) -> dict[TopicPartition, OffsetToCommit]:
-    def offset(move: Move) -> OffsetToCommit:
-        meta = ProgressMeta(
-            source_topic_id=str(enrolment.source_id),
-            target_topic_id=str(enrolment.target_id),
-            # What was fetched last before this offset is not known here: nothing to compare with.
-            leader_epoch=calls.NO_EPOCH,
-            target_end=move.target_end,
-            generation=layout.generation,
-            instance=(0, 0),
-        )
-        return first_progress(move.position, meta)
-
-    return {enrolment.target_of(tp): offset(move) for tp, move in plan.moves.items()}
+    return {
+        enrolment.target_of(tp): first_progress(enrolment, move.position, layout.generation, move.target_end)
+        for tp, move in plan.moves.items()
+    }

@@ -358,20 +358,8 @@ def _progress(
     for source in enrolment.sources():
         position = plan.positions.get(source)
         if position is not None:
-            yield enrolment.target_of(source), _committed(position, enrolment, layout)
-
-
-def _committed(position: Position, enrolment: Enrolment, layout: Layout) -> OffsetToCommit:
-    meta = ProgressMeta(
-        source_topic_id=str(enrolment.source_id),
-        target_topic_id=str(enrolment.target_id),
-        # What was fetched last before this offset is not known here: nothing to compare with.
-        leader_epoch=calls.NO_EPOCH,
-        target_end=position.target_end,
-        generation=layout.generation,
-        instance=(0, 0),
-    )
-    return first_progress(position.offset, meta)
+            at, end = position.offset, position.target_end
+            yield enrolment.target_of(source), first_progress(enrolment, at, layout.generation, end)
 
 
 def _written(topic: SeatedTopic, plan: SeedPlan) -> list[TopicPartition]:

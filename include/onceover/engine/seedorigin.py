@@ -224,16 +224,25 @@ class LagOrigin(Passive):
     """The group on the source that shows the flow to lag tools: at or a little behind what was copied."""
 
     def read(self, place: Place, topics: Sequence[SeatedTopic]) -> Offers:
-        """Offer its offsets, with the bound of repeats: exact where the map knows, else up to the LSO."""
+        """Offer its offsets, with the bound of repeats: exact where the map knows, else up to the LSO.
+
+        Refused where a topic is another one now: what lies before the offset would never come.
+        """
         group = names.lag_group(place.flow)
         committed = GroupOrigin(group).read(place, topics).offers
         newest = newest_records(place.target, place.flow)
-        offers = {}
-        for seat in seats_of(topics):
-            if seat.source in committed:
-                known = newest.get((seat.source, seat.target))
-                offers[seat.source] = _bounded(seat, committed[seat.source], known)
-        return Offers(offers)
+        offers: dict[TopicPartition, Offer] = {}
+        refused: dict[TopicPartition, Refusal] = {}
+        for topic in topics:
+            for seat in topic.seats:
+                if seat.source not in committed:
+                    continue
+                if is_recreated(topic):
+                    refused[seat.source] = _recreated(place, seat, "LAG_GROUP_STALE", "the group was written")
+                else:
+                    known = _known(topic, seat, newest)
+                    offers[seat.source] = _bounded(seat, committed[seat.source], known)
+        return Offers(offers, refused)
 
 
 def newest_records(target: Cluster, flow: str) -> dict[tuple[TopicPartition, TopicPartition], MapRecord]:
@@ -270,17 +279,10 @@ def _from_map(
     enrolment, copy = topic.enrolment, topic.copy
     if enrolment is None or copy is None:
         return None
-    if enrolment.source_id != topic.source.topic_id or enrolment.target_id != copy.topic_id:
-        return Refusal(
-            str(seat.source),
-            "MAP_STALE",
-            "a topic was deleted and created anew since the map was written: its offsets mean other records",
-            commands.reseed(place.flow, seat.source),
-        )
+    if is_recreated(topic):
+        return _recreated(place, seat, "MAP_STALE", "the map was written")
     number = seat.source.partition
-    record = newest.get((seat.source, seat.target))
-    if record is not None and record.generation < enrolment.since.get(number, 0):
-        record = None  # about a topic that is gone
+    record = _known(topic, seat, newest)
     end = 0 if record is None else record.target_end
     known = enrolment.start[number] if record is None else record.source_end
     beyond = _first_record(place.target, seat, end)
@@ -307,6 +309,30 @@ def _from_map(
         )
     reason = f"end of the offset map's newest record (generation {record.generation}), exact"
     return Offer(record.source_end, reason, "none", target_end=record.target_end)
+
+
+def is_recreated(topic: SeatedTopic) -> bool:
+    """Tell whether either side of an enrolled topic is another one by now than the flow has copied."""
+    old = topic.enrolment
+    if old is None:
+        return False
+    return old.source_id != topic.source.topic_id or (
+        topic.copy is not None and old.target_id != topic.copy.topic_id
+    )
+
+
+def _recreated(place: Place, seat: Seat, code: str, since: str) -> Refusal:
+    message = f"a topic was deleted and created anew since {since}: its offsets mean other records"
+    return Refusal(str(seat.source), code, message, commands.reseed(place.flow, seat.source))
+
+
+def _known(
+    topic: SeatedTopic, seat: Seat, newest: Mapping[tuple[TopicPartition, TopicPartition], MapRecord]
+) -> MapRecord | None:
+    """Return the partition's newest map record that is not about a topic that is gone."""
+    record = newest.get((seat.source, seat.target))
+    since = {} if topic.enrolment is None else topic.enrolment.since
+    return None if record is None or record.generation < since.get(seat.source.partition, 0) else record
 
 
 def _first_record(target: Cluster, seat: Seat, start: int) -> int | None:
