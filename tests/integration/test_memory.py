@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.support.flows import FlowProcess
+from tests.support.handled import handler_keys
+from tests.support.rawkafka import Codec, RawConnection, RawRecord, build_batch
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
 
@@ -38,9 +41,36 @@ def growth_mib(
     """
     partitions = max(count for _, count in batches)
     topic = replica.topic(partitions=partitions, config={"max.message.bytes": str(20 * _MIB)})
+
+    def feed() -> int:
+        for size_mib, count in batches:
+            for partition in range(count):
+                replica.source.batch_of_size(topic, partition, int(size_mib * _MIB))
+        return sum(count for _, count in batches)
+
+    return growth_while(replica, folder, (topic, partitions), feed, limit_mib=limit_mib)
+
+
+def growth_while(
+    replica: Replica,
+    folder: Path,
+    topic: tuple[str, int],
+    feed: Callable[[], int],
+    *,
+    limit_mib: int,
+    **changes: Any,
+) -> float:
+    """Copy what ``feed`` writes all at once; return what the process's peak grew by over idling.
+
+    Args:
+        topic: its name and number of partitions.
+        feed: returns how many records it has written.
+        changes: further keys of the flow file.
+    """
+    name, partitions = topic
     for partition in range(partitions):
-        replica.source.plain(topic, partition, replica.source.records(5))
-    replica.configure(limits={"memory_per_lane": f"{limit_mib}MiB"}, lanes=_LANES)
+        replica.source.plain(name, partition, replica.source.records(5))
+    replica.configure(limits={"memory_per_lane": f"{limit_mib}MiB"}, lanes=_LANES, **changes)
 
     def caught_up(records: int) -> bool:
         entries = replica.flow.status()["partitions"]
@@ -52,12 +82,9 @@ def growth_mib(
         idle_mib = peak_mib(process.child.pid)
         # All at once, so that every partition has something to offer to one fetch.
         process.child.pause()
-        for size_mib, count in batches:
-            for partition in range(count):
-                replica.source.batch_of_size(topic, partition, int(size_mib * _MIB))
+        total = 5 * partitions + feed()
         process.child.resume()
-        total = 5 * partitions + sum(count for _, count in batches)
-        wait_until(lambda: caught_up(total), _TIMEOUT_S, "the large batches are copied")
+        wait_until(lambda: caught_up(total), _TIMEOUT_S, "what was fed is copied")
         grown_mib = peak_mib(process.child.pid) - idle_mib
     replica.assert_same()
     return grown_mib
@@ -66,6 +93,45 @@ def growth_mib(
 def test_large_batches_stay_within_the_limit(replica: Replica, tmp_path: Path) -> None:
     """1, 4 and 8 MiB batches, 110 MiB in all, 16 MiB a lane: never more than both lanes' limits."""
     assert growth_mib(replica, tmp_path, _MIXED, limit_mib=_LIMIT_MIB) < _LANES * _LIMIT_MIB
+
+
+def test_tiny_batches_that_expand_far_pass_as_bytes(replica: Replica, tmp_path: Path) -> None:
+    """Forty records of 20 MiB, a kilobyte each on the wire: merged they would take 800 MiB."""
+    topic = replica.topic(config={"max.message.bytes": str(20 * _MIB)})
+    record = RawRecord(b"k", bytes(20 * _MIB), (), 0)
+    batch = build_batch([record], codec=Codec.ZSTD)
+
+    def feed() -> int:
+        with RawConnection(replica.source_client["bootstrap.servers"]) as connection:
+            for _ in range(40):
+                connection.produce(topic, 0, batch)
+        return 40
+
+    assert growth_while(replica, tmp_path, (topic, 1), feed, limit_mib=_LIMIT_MIB) < _LIMIT_MIB
+
+
+@pytest.mark.parametrize(("codec", "handler"), [(Codec.ZSTD, None), (Codec.LZ4, "same_batch")])
+def test_batches_that_have_to_be_taken_apart_are_expanded_in_pieces(
+    replica: Replica, tmp_path: Path, codec: Codec, handler: str | None
+) -> None:
+    """88 MiB of honest records in one batch, which the broker's times or a handler forbid to pass."""
+    topic = replica.topic(
+        config={"message.timestamp.type": "LogAppendTime", "max.message.bytes": str(20 * _MIB)}
+    )
+    replica.target_topic(topic, config={"max.message.bytes": str(20 * _MIB)})
+    record = RawRecord(b"k", bytes(100 << 10), (), 0)
+    batch = build_batch([record] * 900, codec=codec)
+
+    def feed() -> int:
+        with RawConnection(replica.source_client["bootstrap.servers"]) as connection:
+            connection.produce(topic, 0, batch)
+        return 900
+
+    changes = handler_keys(handler) if handler else {}
+    grown_mib = growth_while(
+        replica, tmp_path, (topic, 1), feed, limit_mib=_LIMIT_MIB, topics={"sync_configs": False}, **changes
+    )
+    assert grown_mib < _LANES * _LIMIT_MIB
 
 
 @pytest.mark.soak

@@ -20,7 +20,7 @@ from onceover.engine.flowstate import read_flow_state
 from onceover.engine.leader import Leader, first_progress
 from onceover.wiring.flows import identity, open_clusters
 from tests.support.handled import handler_keys
-from tests.support.rawkafka import RawRecord
+from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, alter_config, delete_topics
 from tests.support.scene import Capture, Scene
 from tests.support.wait import wait_until
@@ -152,11 +152,13 @@ class Refused(NamedTuple):
     Args:
         config: of the copy.
         record: the record; ``cure`` takes the cause away.
+        codec: that it is compressed with on the source.
     """
 
     config: dict[str, str]
     record: RawRecord
     cure: Callable[[Replica, str, pytest.MonkeyPatch], None]
+    codec: Codec = Codec.NONE
 
 
 def _raise_limit(replica: Replica, topic: str, _: pytest.MonkeyPatch) -> None:
@@ -173,6 +175,12 @@ def _mend_handler(_replica: Replica, _topic: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(samples, "BAD", b"worse")
 
 
+def _raise_memory(replica: Replica, _topic: str, _: pytest.MonkeyPatch) -> None:
+    path = replica.flow.path
+    document = yaml.safe_load(path.read_text())
+    path.write_text(yaml.safe_dump({**document, "limits": {"memory_per_lane": "64MiB"}}))
+
+
 def letters(replica: Replica) -> str:
     return f"{replica.name}-letters"
 
@@ -181,6 +189,8 @@ LIMITED = {"max.message.bytes": "50000"}
 LARGE = Refused(LIMITED, RawRecord(b"k", bytes(60_000), (), _T0_MS), _raise_limit)
 NO_KEY = Refused({"cleanup.policy": "compact"}, RawRecord(None, b"v", (), _T0_MS), _allow_null_keys)
 BAD = Refused({}, RawRecord(b"k", b"bad", (), _T0_MS), _mend_handler)
+# A few hundred bytes on the wire.
+VAST = Refused({}, RawRecord(b"k", bytes(3 << 20), (), _T0_MS), _raise_memory, Codec.ZSTD)
 
 
 def test_records_that_cannot_be_copied(
@@ -192,6 +202,16 @@ def test_records_that_cannot_be_copied(
     resumed, skipped = resolve_refused(replica, capsys, monkeypatch, causes)
     assert {topic: len(replica.target_records(topic)) for topic in resumed} == dict.fromkeys(resumed, 5)
     assert {topic: len(replica.target_records(topic)) for topic in skipped} == dict.fromkeys(skipped, 4)
+
+
+def test_a_record_that_expands_beyond_the_lanes_memory(
+    replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A handler has to see it; a larger limit in the flow file is in effect as soon as somebody asks."""
+    replica.configure(**handler_keys("same"), limits={"memory_per_lane": "8MiB"})
+    [resumed], [skipped] = resolve_refused(replica, capsys, monkeypatch, {"MEMORY_TOO_SMALL": VAST})
+    assert [len(replica.target_records(t)) for t in (resumed, skipped)] == [5, 4]
+    replica.assert_same(resumed)
 
 
 def test_a_record_that_the_dead_letter_topic_refuses(
@@ -216,7 +236,7 @@ def resolve_refused(
         for name in (resumed[code], skipped[code]):
             replica.target_topic(name, 1, cause.config)
             for records in ([GOOD, GOOD], [cause.record], [GOOD]):
-                replica.source.plain(name, 0, records)
+                replica.source.plain(name, 0, records, cause.codec)
     with replica.running():
         for name in (*resumed.values(), *skipped.values()):
             wait_until(partial(replica.stop_of, name), _TIMEOUT_S, f"{name} stops", poll_s=_POLL_S)

@@ -8,6 +8,7 @@ the time is over.
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import signal
 import sys
@@ -108,6 +109,8 @@ def main() -> int:
     parser.add_argument("--forever", action="store_true")
     args = parser.parse_args()
     configure()
+    # Spark's workers have it loaded as well: its 30 MB are not the lanes'.
+    importlib.import_module("pyarrow")
     if args.at:
         signal_at(args.at, args.count, signal.Signals[f"SIG{args.signal}"])
     flow = InlineFlow(args.flow)

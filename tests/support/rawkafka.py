@@ -144,7 +144,8 @@ def _check(request: str, code: int, detail: str = "") -> None:
         raise BrokerRefused(request, code, detail)
 
 
-def _varint(number: int) -> bytes:
+def varint(number: int) -> bytes:
+    """Return a zigzag varint of 64 bits."""
     zigzag = ((number << 1) ^ (number >> 63)) & 0xFFFFFFFFFFFFFFFF
     out = bytearray()
     while zigzag > 0x7F:
@@ -155,22 +156,23 @@ def _varint(number: int) -> bytes:
 
 
 def _nullable(data: bytes | None) -> bytes:
-    return _varint(-1) if data is None else _varint(len(data)) + data
+    return varint(-1) if data is None else varint(len(data)) + data
 
 
-def _encode_record(record: RawRecord, offset_delta: int, base_timestamp_ms: int) -> bytes:
+def encode_record(record: RawRecord, offset_delta: int, base_timestamp_ms: int) -> bytes:
+    """Return a record as it lies in a batch's payload."""
     body = b"".join(
         (
             b"\0",
-            _varint(record.timestamp_ms - base_timestamp_ms),
-            _varint(offset_delta),
+            varint(record.timestamp_ms - base_timestamp_ms),
+            varint(offset_delta),
             _nullable(record.key),
             _nullable(record.value),
-            _varint(len(record.headers)),
-            *(_varint(len(name)) + name + _nullable(value) for name, value in record.headers),
+            varint(len(record.headers)),
+            *(varint(len(name)) + name + _nullable(value) for name, value in record.headers),
         )
     )
-    return _varint(len(body)) + body
+    return varint(len(body)) + body
 
 
 def build_batch(
@@ -185,7 +187,7 @@ def build_batch(
     base_ms = records[0].timestamp_ms if records else 0
     max_ms = max((record.timestamp_ms for record in records), default=0)
     payload = _COMPRESS[codec](
-        b"".join(_encode_record(record, delta, base_ms) for delta, record in enumerate(records))
+        b"".join(encode_record(record, delta, base_ms) for delta, record in enumerate(records))
     )
     checked = (
         _AFTER_CRC.pack(

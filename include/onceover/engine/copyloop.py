@@ -22,13 +22,13 @@ from onceover.engine.partition import PartitionCopy
 from onceover.engine.reading import Source, Throttle
 from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, pieces
 from onceover.engine.steps import Step, reached
-from onceover.engine.stops import Stop, damaged_batch
+from onceover.engine.stops import Stop, damaged_batch, memory_too_small
 from onceover.errors import MustReset, Retriable
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
 from onceover.model import TopicPartition, lane_of
 from onceover.txn.classify import Action, Api, classify
-from onceover.wire.batch import CorruptBatch, parse_header
+from onceover.wire.batch import BatchTooLarge, CorruptBatch, parse_header
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
 from onceover.wire.records import control_type, encode
@@ -252,6 +252,8 @@ class CopyLoop:
             self._stop(partition, blocked.stop)
         except CorruptBatch as error:
             self._damaged(partition, error)
+        except BatchTooLarge as error:
+            self._stop(partition, memory_too_small(self.me.flow, partition.source, partition.position, error))
         return None
 
     def _damaged(self, partition: PartitionCopy, error: CorruptBatch) -> None:

@@ -16,8 +16,9 @@ from typing import Final, NamedTuple, Protocol
 
 from onceover.engine.obstacles import Reason
 from onceover.engine.stops import Stop
-from onceover.wire.batch import CorruptBatch, verify
-from onceover.wire.records import EncodedBatch, Record, Unpacked, read_payload
+from onceover.wire.batch import BatchHeader, BatchTooLarge, CorruptBatch, verify
+from onceover.wire.records import EncodedBatch, Record
+from onceover.wire.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack_pieces
 from onceover.wire.visibility import Visible
 
 HANDLER_FAILED: Final = "HANDLER_FAILED"
@@ -58,10 +59,10 @@ class Group:
 
     Args:
         codec: of all batches.
-        batches: checked and decompressed.
+        batches: checked and decompressed, pieces of larger ones among them.
         end: the source offset behind them and behind what was skipped after them.
         leader_epoch: of the last one.
-        bytes: decompressed.
+        bytes: decompressed, and what the records take beside.
     """
 
     codec: int = 0
@@ -69,6 +70,23 @@ class Group:
     end: int = -1
     leader_epoch: int = -1
     bytes: int = 0
+
+    def takes(self, piece: Unpacked, limit_bytes: int) -> bool:
+        """Tell whether a batch, or a piece of one, still belongs here."""
+        if not self.batches:
+            return True
+        return piece.header.codec == self.codec and self.bytes + _cost(piece) <= limit_bytes
+
+    def add(self, piece: Unpacked) -> None:
+        """Take a batch, or a piece of one."""
+        self.codec = piece.header.codec
+        self.batches.append(piece)
+        self.bytes += _cost(piece)
+        self.end, self.leader_epoch = piece.header.next_offset, piece.header.leader_epoch
+
+
+def _cost(piece: Unpacked) -> int:
+    return len(piece.payload) + piece.header.count * RECORD_BYTES
 
 
 class Request(NamedTuple):
@@ -107,26 +125,31 @@ class Handling(Protocol):
         """
 
 
-def groups(visible: Sequence[Visible], max_bytes: int) -> Iterator[Group]:
-    """Yield runs of batches of one codec of about ``max_bytes`` together; one larger batch comes alone.
+def groups(visible: Sequence[Visible], ceiling: Ceiling) -> Iterator[Group]:
+    """Yield runs of batches of one codec of at most ``ceiling.piece_bytes`` together.
+
+    A larger batch comes in pieces; a single larger record comes alone.
 
     Raises:
         CorruptBatch: a batch is damaged; what came before it was yielded.
+        BatchTooLarge: a record takes more than the ceiling; likewise.
     """
     group = Group()
     for header, batch in visible:
         if batch is not None:
             try:
-                verify(header, batch)
-                payload = read_payload(header, batch)
-            except CorruptBatch:
+                for piece in _pieces(header, batch, ceiling):
+                    if not group.takes(piece, ceiling.piece_bytes):
+                        yield group
+                        group = Group()
+                    group.add(piece)
+            except (CorruptBatch, BatchTooLarge):
                 yield group
                 raise
-            if group.batches and (header.codec != group.codec or group.bytes + len(payload) > max_bytes):
-                yield group
-                group = Group()
-            group.codec = header.codec
-            group.batches.append(Unpacked(header, payload))
-            group.bytes += len(payload)
         group.end, group.leader_epoch = header.next_offset, header.leader_epoch
     yield group
+
+
+def _pieces(header: BatchHeader, batch: memoryview, ceiling: Ceiling) -> Iterator[Unpacked]:
+    verify(header, batch)
+    yield from unpack_pieces(header, batch, ceiling)

@@ -38,6 +38,7 @@ from onceover.kafka.ports import TxnProducer
 from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord
+from onceover.wire.unpack import Ceiling
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +47,10 @@ _LOOK_INTERVAL_S = 0.2
 # How long partitions without a leader are left out before they are looked for again.
 _LEADERLESS_S = 5.0
 # Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket, the rest for
-# re-encoding and the interpreter's own copies.
+# re-encoding and the interpreter's own copies: six to eight of what is taken apart at once.
 _FETCH_SHARE = 8
+_PIECE_SHARE = 16
+_RECORD_SHARE = 4
 _PARTITION_MAX_BYTES = 2 << 20
 
 
@@ -63,7 +66,7 @@ class LaneTask:
         me: identity; ``me.instance`` must be higher than that of any earlier task of the generation.
         source: open source cluster; ``target`` likewise. Both are used by this task alone.
         settings: current settings from the flow file.
-        memory_bytes: limits.memory_per_lane.
+        memory_bytes: limits.memory_per_lane, asked anew after each reset.
         give_up_s: without any success for this long, ``Retriable`` is raised.
         exactly_once: False takes the data, and only that, out of the lane's transactions.
         treatment: the flow's handler and dead-letter topic.
@@ -73,7 +76,7 @@ class LaneTask:
     source: Cluster
     target: Cluster
     settings: Callable[[], CopySettings]
-    memory_bytes: int
+    memory_bytes: Callable[[], int]
     give_up_s: float
     exactly_once: bool = True
     treatment: Treatment = field(default_factory=Treatment)
@@ -131,14 +134,14 @@ class LaneSession:
         self._state = StateLog(task.target, topic, names.STATE_LEADER)
         self._requests = StateLog(task.target, topic, names.STATE_OTHERS, calls.READ_UNCOMMITTED)
         self._producer = _producer(task)
+        memory_bytes = task.memory_bytes()
         self._fetcher = Fetcher(
             task.source,
             isolation=calls.READ_COMMITTED,
-            max_bytes=max(1 << 20, task.memory_bytes // _FETCH_SHARE),
-            partition_max_bytes=min(
-                _PARTITION_MAX_BYTES, max(1 << 18, task.memory_bytes // (4 * _FETCH_SHARE))
-            ),
+            max_bytes=max(1 << 20, memory_bytes // _FETCH_SHARE),
+            partition_max_bytes=min(_PARTITION_MAX_BYTES, max(1 << 18, memory_bytes // (4 * _FETCH_SHARE))),
         )
+        self._ceiling = Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // _RECORD_SHARE)
         self._lag = LagReporter(task.source, names.lag_group(task.me.flow))
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
         self._until: Until | None = None
@@ -294,6 +297,7 @@ class LaneSession:
             obstacle=self._task.obstacles.setdefault(e.source, Obstacle()),
             handling=treatment.handling(e.source, e.target_topic.partitions if e.target_topic else 0),
             dead_letter=treatment.dead_letter_of(e.source),
+            ceiling=self._ceiling,
         )
 
     # ---- while copying

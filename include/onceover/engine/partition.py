@@ -26,11 +26,12 @@ from onceover.engine.stops import Stop
 from onceover.errors import Fatal
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
-from onceover.wire.batch import BatchHeader, CorruptBatch, parse_header, verify
+from onceover.wire.batch import BatchHeader, BatchTooLarge, CorruptBatch, parse_header, verify
 from onceover.wire.offsetlookup import split
 from onceover.wire.offsetmap import MAX_SEGMENTS, MapRecord, SegmentBuilder
 from onceover.wire.progress import ProgressMeta
-from onceover.wire.records import EncodedBatch, decode, reencode, reencode_run
+from onceover.wire.records import EncodedBatch, decode_payload, reencode, reencode_run
+from onceover.wire.unpack import READERS, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.visibility import Visible
 
 # A batch costs about 60 us to send and to append, a record about 4 us to re-encode (measured): below
@@ -40,6 +41,9 @@ _TINY_RECORDS = 8
 _TINY_BYTES = 4096
 _MERGE_FROM = 8
 _MERGED_BYTES = 1 << 18
+# Small as they are, a few kilobytes can stand for gigabytes: more than this is not worth expanding, and
+# stays below what a topic takes with default settings.
+_MERGED_PLAIN_BYTES = 1 << 19
 
 
 @dataclass
@@ -64,6 +68,7 @@ class PartitionCopy:
     obstacle: Obstacle
     handling: Handling | None = None
     dead_letter: DeadLetter | None = None
+    ceiling: Ceiling = READERS
     position: int = field(init=False)
     lso: int = -1
     stopped: bool = False
@@ -140,16 +145,25 @@ class PartitionCopy:
         try:
             for header, batch in batches:
                 verify(header, batch)
-            encoded = reencode_run(batches, from_offset=self.position) if batches else None
-        except CorruptBatch:
-            # One by one, so that everything before the damaged one is copied and the stop names its place.
-            yield from self._each(group)
+            encoded = reencode_run(_small(batches), from_offset=self.position) if batches else None
+        except (CorruptBatch, BatchTooLarge):
+            yield from self._apart(group)
             return
         if encoded is not None:
             header = parse_header(encoded.batch)
             yield Outgoing(self.target, header, encoded.batch, self.source, tuple(encoded.source_runs))
         self.position = group[-1].header.next_offset
         self.leader_epoch = group[-1].header.leader_epoch
+
+    def _apart(self, group: list[Visible]) -> Iterator[Outgoing]:
+        """Copy what cannot be merged by halves, and in the end one by one: what expands too far passes as
+        bytes, and everything before a damaged batch is copied, so that the stop names its place."""
+        half = len(group) // 2
+        if half < _MERGE_FROM:
+            yield from self._each(group)
+        else:
+            yield from self._merged(group[:half])
+            yield from self._merged(group[half:])
 
     def _each(self, group: list[Visible]) -> Iterator[Outgoing]:
         for header, batch in group:
@@ -186,25 +200,28 @@ class PartitionCopy:
             yield Outgoing(self.target, header, batch, self.source, runs)
 
     def _reencoded(self, header: BatchHeader, batch: memoryview, end: int | None) -> Iterator[Outgoing]:
-        for encoded in reencode(
-            header,
-            batch,
-            from_offset=self.position,
-            to_offset=end,
-            max_batch_bytes=self.obstacle.max_batch_bytes,
-            without=self.obstacle.divert,
-        ):
-            yield self._outgoing(self.target, encoded)
-        yield from self._diverted(header, batch, end)
+        """Copy a batch record by record, before ``end``; a large one in pieces, the position behind each."""
+        for piece in unpack_pieces(header, batch, self.ceiling):
+            behind = piece.header.next_offset if end is None else min(end, piece.header.next_offset)
+            for encoded in reencode(
+                piece,
+                from_offset=self.position,
+                to_offset=end,
+                max_batch_bytes=self.obstacle.max_batch_bytes,
+                without=self.obstacle.divert,
+            ):
+                yield self._outgoing(self.target, encoded)
+            yield from self._diverted(piece, behind)
+            self.position = max(self.position, behind)
 
-    def _diverted(self, header: BatchHeader, batch: memoryview, end: int | None) -> Iterator[Outgoing]:
-        """Send the batch's records that the target refused to the dead-letter topic."""
-        divert, last = self.obstacle.divert, header.last_offset if end is None else end - 1
-        if any(self.position <= offset <= last for offset in divert):
+    def _diverted(self, piece: Unpacked, end: int) -> Iterator[Outgoing]:
+        """Send the records before ``end`` that the target refused to the dead-letter topic."""
+        divert = self.obstacle.divert
+        if any(self.position <= offset < end for offset in divert):
             records = [
-                r for r in decode(header, batch) if r.offset in divert and self.position <= r.offset <= last
+                r for r in decode_payload(piece) if r.offset in divert and self.position <= r.offset < end
             ]
-            yield from self._dead(header.codec, [BadRecord(r, divert[r.offset]) for r in records])
+            yield from self._dead(piece.header.codec, [BadRecord(r, divert[r.offset]) for r in records])
 
     def _outgoing(self, target: TopicPartition, encoded: EncodedBatch) -> Outgoing:
         header = parse_header(encoded.batch)
@@ -214,7 +231,7 @@ class PartitionCopy:
 
     def _handled(self, handling: Handling, visible: list[Visible]) -> Iterator[Outgoing]:
         """Copy what the handler makes of the batches, ``group_bytes`` of them at a time."""
-        for group in groups(visible, handling.group_bytes):
+        for group in groups(visible, Ceiling(handling.group_bytes, self.ceiling.record_bytes)):
             barrier = self.obstacle.barrier
             blocked = barrier is not None and group.end > barrier
             if group.batches:
@@ -343,3 +360,17 @@ class PartitionCopy:
         if self.shares_targets:
             self._others.clear()
             self.obstacle.passed(self.committed)
+
+
+def _small(batches: list[tuple[BatchHeader, memoryview]]) -> list[Unpacked]:
+    """Return tiny batches with their records, unless these are not tiny at all.
+
+    Raises:
+        CorruptBatch: a batch cannot be decompressed.
+        BatchTooLarge: together they expand too far.
+    """
+    left, found = _MERGED_PLAIN_BYTES, []
+    for header, batch in batches:
+        found.append(unpack(header, batch, left))
+        left -= len(found[-1].payload)
+    return found

@@ -22,6 +22,7 @@ from onceover.txn.classify import Action, Api, classify
 from onceover.wire.batch import parse_header
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.records import Record, control_type, decode, decode_payload
+from onceover.wire.unpack import READERS, Ceiling
 from onceover.wire.visibility import Visible, visible_batches
 
 # A source that does not answer for so long is looked at another time.
@@ -171,7 +172,7 @@ def _take(fetcher: Fetcher, tp: TopicPartition, answer: FetchedPartition, one: _
 def _outcomes(
     source: TopicPartition, one: _Wanted, visible: Sequence[Visible], start: int
 ) -> Iterator[Outcome]:
-    for group in groups(visible, one.handling.group_bytes):
+    for group in groups(visible, Ceiling(one.handling.group_bytes, READERS.record_bytes)):
         if group.batches:
             yield from handled(source, one.handling, group, start)
 

@@ -16,7 +16,7 @@ from uuid import UUID
 from onceover.engine import commands
 from onceover.engine.statevalue import mapping, record
 from onceover.model import TopicPartition
-from onceover.wire.batch import CorruptBatch
+from onceover.wire.batch import BatchTooLarge, CorruptBatch
 from onceover.wire.progress import ProgressMeta
 
 VERSION = 1
@@ -45,6 +45,7 @@ class StopCode(StrEnum):
     HANDLER_FAILED = auto()
     DEAD_LETTER_REFUSED = auto()
     SOURCE_DAMAGED = auto()
+    MEMORY_TOO_SMALL = auto()
 
 
 @dataclass(frozen=True)
@@ -299,6 +300,20 @@ def damaged_batch(flow: str, source: TopicPartition, offset: int, error: Corrupt
         "a batch whose CRC-32C fits",
         str(error),
         f"repair the source's log, then {commands.resume(flow, source)}; or {skip}",
+        offset,
+    )
+
+
+def memory_too_small(flow: str, source: TopicPartition, offset: int, error: BatchTooLarge) -> Stop:
+    """Return the stop for a record that the lane cannot take apart; those before ``offset`` are copied."""
+    behind = max(offset + 1, error.behind or 0)
+    skip = commands.skip_to(flow, source, behind, f"leave out the offsets before {behind}")
+    return Stop(
+        StopCode.MEMORY_TOO_SMALL,
+        f"the record at source offset {offset} takes more memory than the lane may use for it",
+        f"{error.expected} (a quarter of limits.memory_per_lane)",
+        f"{error.message}: {error.seen}",
+        f"raise limits.memory_per_lane in the flow file, then {commands.resume(flow, source)}; or {skip}",
         offset,
     )
 

@@ -46,6 +46,18 @@ class CorruptBatch(NeedsOperator):
         self.behind = behind
 
 
+class BatchTooLarge(NeedsOperator):
+    """A batch that expands to more than there is memory for; its bytes may be in order.
+
+    Attributes:
+        behind: as in ``CorruptBatch``.
+    """
+
+    def __init__(self, message: str, *, behind: int | None = None, **fields: str | None) -> None:
+        super().__init__(message, **fields)
+        self.behind = behind
+
+
 class BatchHeader(NamedTuple):
     """The 61 bytes in front of every record batch, in the order of the wire."""
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from onceover.wire.batch import BatchHeader, CorruptBatch
-from onceover.wire.records import Unpacked
+from onceover.wire.unpack import Unpacked
 from onceover.wire.varint import MalformedVarint, decode_uvarint
 
 Ints: TypeAlias = npt.NDArray[np.int64]

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from onceover.errors import Fatal
-from onceover.wire.batch import HEADER_BYTES, BatchHeader, Buffer, CorruptBatch, seal
-from onceover.wire.compression import compress, decompress
+from onceover.wire.batch import HEADER_BYTES, BatchHeader, BatchTooLarge, Buffer, CorruptBatch, seal
+from onceover.wire.compression import compress
+from onceover.wire.unpack import READERS, Ceiling, Unpacked, unpack_pieces
 from onceover.wire.varint import (
     MalformedVarint,
     decode_uvarint,
@@ -35,6 +36,8 @@ _VARINTS: Final = [encode_varint(number) for number in range(_SMALL)]
 _BYTES: Final = [bytes((number,)) for number in range(256)]
 _NULL: Final = encode_varint(-1)
 _CONTROL_KEY: Final = struct.Struct(">hh")
+# Markers have one record of a few bytes.
+_MARKER: Final = Ceiling(1 << 16, 1 << 16)
 # Below it, a base timestamp and a delta cannot add up to more than 63 bits.
 _WRAPS_FROM: Final = 1 << 61
 
@@ -62,13 +65,6 @@ class Record(NamedTuple):
     headers: Headers = ()
 
 
-class Unpacked(NamedTuple):
-    """A batch's header and its decompressed records."""
-
-    header: BatchHeader
-    payload: bytes
-
-
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
     """A batch ready to be stamped, and where its records came from.
@@ -91,24 +87,6 @@ def iter_raw(header: BatchHeader, payload: Buffer) -> Iterator[RawRecord]:
         CorruptBatch: a length, number or offset that cannot be one, or not exactly ``count`` records.
     """
     return map(RawRecord._make, _scan(header, bytes(payload)))
-
-
-def read_payload(header: BatchHeader, batch: Buffer) -> bytes:
-    """Return the decompressed records of ``batch``, which starts with its 61-byte header.
-
-    Raises:
-        CorruptBatch: cut off, of an old format, or no stream of its codec.
-    """
-    if header.magic != 2 or len(batch) < header.size_bytes:
-        raise _corrupt(
-            header,
-            f"magic 2 and {header.size_bytes} bytes",
-            f"magic {header.magic}, {len(batch)} bytes",
-        )
-    try:
-        return decompress(header.codec, memoryview(batch)[HEADER_BYTES : header.size_bytes])
-    except CorruptBatch as error:
-        raise _corrupt(header, error.expected or "a whole batch", error.seen or "damage") from error
 
 
 def _corrupt(header: BatchHeader, expected: str, seen: str) -> CorruptBatch:
@@ -212,15 +190,14 @@ def encode_raw(records: Sequence[_Plain], codec: int) -> EncodedBatch:
 
 
 def reencode(
-    header: BatchHeader,
-    batch: Buffer,
+    unpacked: Unpacked,
     *,
     from_offset: int,
     to_offset: int | None = None,
     max_batch_bytes: int | None = None,
     without: Collection[int] = (),
 ) -> list[EncodedBatch]:
-    """Return the records of ``batch`` as new batches of the same codec, in order.
+    """Return the records of a batch, or of a piece of it, as new batches of the same codec, in order.
 
     Only those from ``from_offset`` on and before ``to_offset`` (None: to the end) are taken, and none of
     the offsets in ``without``.
@@ -232,9 +209,10 @@ def reencode(
         CorruptBatch: the batch cannot be taken apart.
         Fatal: a control batch, which no producer may write.
     """
+    header = unpacked.header
     if header.is_control:
         raise Fatal("a control batch must never be copied", where=f"base offset {header.base_offset}")
-    records = _scan(header, read_payload(header, batch))
+    records = _scan(*unpacked)
     if from_offset > header.base_offset:
         records = [record for record in records if record[0] >= from_offset]
     if to_offset is not None and to_offset <= header.last_offset:
@@ -246,7 +224,7 @@ def reencode(
     return _encode_within(records, header.codec, max_batch_bytes)
 
 
-def reencode_run(batches: Sequence[tuple[BatchHeader, Buffer]], *, from_offset: int) -> EncodedBatch | None:
+def reencode_run(batches: Sequence[Unpacked], *, from_offset: int) -> EncodedBatch | None:
     """Return the records of several neighbouring batches from ``from_offset`` on as one batch.
 
     The codec is the first batch's. None when no record is left.
@@ -255,10 +233,10 @@ def reencode_run(batches: Sequence[tuple[BatchHeader, Buffer]], *, from_offset: 
         CorruptBatch: a batch cannot be taken apart.
     """
     records: list[_Plain] = []
-    for header, batch in batches:
-        records += _scan(header, read_payload(header, batch))
+    for unpacked in batches:
+        records += _scan(*unpacked)
     records = [record for record in records if record[0] >= from_offset]
-    return encode_raw(records, batches[0][0].codec) if records else None
+    return encode_raw(records, batches[0].header.codec) if records else None
 
 
 def encode_bounded(records: list[_Plain], codec: int, limit: int) -> Iterator[EncodedBatch]:
@@ -329,27 +307,31 @@ def encode(
     )
 
 
-def decode(header: BatchHeader, batch: Buffer) -> list[Record]:
-    """Return the records of ``batch`` taken apart.
+def decode(header: BatchHeader, batch: Buffer, ceiling: Ceiling = READERS) -> Iterator[Record]:
+    """Yield the records of ``batch`` taken apart.
 
     Raises:
-        CorruptBatch: anything malformed, down to the last byte of a header.
+        CorruptBatch: anything malformed, down to the last byte of a header; records before it were yielded.
+        BatchTooLarge: a record takes more than ``ceiling``; likewise.
     """
-    return decode_payload(Unpacked(header, read_payload(header, batch)))
+    for piece in unpack_pieces(header, batch, ceiling):
+        yield from decode_payload(piece)
 
 
-def decode_payload(unpacked: Unpacked) -> list[Record]:
-    """Return the records of a decompressed batch taken apart.
+def decode_payload(unpacked: Unpacked) -> Iterator[Record]:
+    """Yield the records of a decompressed batch taken apart, one at a time: their headers take 30-fold.
 
     Raises:
-        CorruptBatch: anything malformed, down to the last byte of a header.
+        CorruptBatch: anything malformed, down to the last byte of a header; records before it were yielded.
     """
     header, payload = unpacked
-    records = _scan(header, payload)
-    try:
-        return [Record(offset, stamp, *_decode_body(body)) for offset, stamp, body, _ in records]
-    except MalformedVarint as error:
-        raise _corrupt(header, f"{header.count} whole records", "a malformed key, value or header") from error
+    for offset, stamp, body, _ in _scan(header, payload):
+        try:
+            yield Record(offset, stamp, *_decode_body(body))
+        except MalformedVarint as error:
+            raise _corrupt(
+                header, f"{header.count} whole records", "a malformed key, value or header"
+            ) from error
 
 
 def _decode_body(body: bytes) -> tuple[bytes | None, bytes | None, Headers]:
@@ -387,7 +369,11 @@ def control_type(header: BatchHeader, batch: Buffer) -> int:
     Raises:
         CorruptBatch: no record, or a key too short to hold a type.
     """
-    raw = next(iter(_scan(header, read_payload(header, batch))), None)
+    try:
+        piece = next(unpack_pieces(header, batch, _MARKER))
+    except BatchTooLarge as error:
+        raise _corrupt(header, "a control record", error.seen or "more") from error
+    raw = next(iter(_scan(*piece)), None)
     try:
         key = None if raw is None else _decode_field(raw[2], 0)[0]
     except MalformedVarint as error:

@@ -181,5 +181,13 @@ def lane_task(
 
     exactly_once = watch.run.delivery == EXACTLY_ONCE
     treatment = treatment_of(watch.flow, watch.run)
-    memory = watch.current().limits.memory_per_lane_bytes
-    return LaneTask(me, source, target, settings, memory, give_up_s, exactly_once, treatment)
+    return LaneTask(
+        me,
+        source,
+        target,
+        settings,
+        lambda: watch.current().limits.memory_per_lane_bytes,
+        give_up_s,
+        exactly_once,
+        treatment,
+    )

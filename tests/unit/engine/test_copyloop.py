@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 
+import cramjam
 import pytest
 
 from onceover.engine import names
@@ -20,7 +22,10 @@ from onceover.wire.hotpath import DivergingEpoch, FetchedPartition
 from onceover.wire.offsetmap import decode_map_key, decode_map_value
 from onceover.wire.progress import ProgressMeta
 from onceover.wire.records import decode
+from onceover.wire.unpack import Ceiling
 from onceover.wire.visibility import AbortedTransaction
+from tests.support.hostile import seal
+from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
 from tests.unit.engine.batches import answer, stored
 from tests.unit.engine.loop import MAP, ME, STATE, A, B, FakeProducer, Setting, partition
 
@@ -231,6 +236,24 @@ def test_damaged_batch_stops_its_partition_at_its_offset() -> None:
     records = setting.run({A: 4, B: 0})
     assert [(r.source_end, r.records) for r in records] == [(2, 2)]
     assert setting.partitions[A].stopped
+
+
+def test_a_record_that_takes_too_much_memory_stops_its_partition() -> None:
+    """What came before it is copied; its neighbour goes on."""
+    records = b"".join(
+        encode_record(RawRecord(b"k", value), n, 0) for n, value in enumerate([b"v", bytes(1 << 17), b"v"])
+    )
+    packed = bytes(cramjam.zstd.compress(records))
+    large = seal(packed, codec=Codec.ZSTD, count=3, base_offset=2, attributes=LOG_APPEND_TIME)
+    setting = Setting([[(A, answer([stored(0, 2), large], lso=5)), (B, answer([stored(0, 2)], lso=2))]])
+    setting.partitions[A].ceiling = Ceiling(1 << 8, 1 << 16)
+    done = setting.run({A: 5, B: 2})
+    assert {r.source: (r.source_end, r.records) for r in done} == {A: (3, 3), B: (2, 2)}
+    [written] = [b for b in setting.producer.sent if b.target.topic == STATE]
+    [record] = decode(written.header, memoryview(written.batch))
+    stop = json.loads(record.value or b"")
+    assert (stop["code"], stop["position"]) == ("MEMORY_TOO_SMALL", 3)
+    assert "at most 65536 bytes" in stop["expected"] and "skip-to f t:0 5`" in stop["resolve"]
 
 
 def test_claim_writes_the_instance_beside_every_position_and_stops_in_one_transaction() -> None:

@@ -54,7 +54,7 @@ def lane(world: World, monkeypatch: pytest.MonkeyPatch) -> LaneTask:
     monkeypatch.setattr(lane_module, "gather", gather)
     cluster = FakeCluster(world)
     settings = CopySettings(1.0, 1, None)
-    return LaneTask(ME, cluster, cluster, lambda: settings, 1 << 24, 5.0)  # type: ignore[arg-type]
+    return LaneTask(ME, cluster, cluster, lambda: settings, lambda: 1 << 24, 5.0)  # type: ignore[arg-type]
 
 
 class EndOfTest(Exception):

@@ -16,6 +16,7 @@ from onceover.handlers.load import load_handler
 from onceover.model import TopicPartition
 from onceover.wire.batch import CorruptBatch, iter_batches, parse_header
 from onceover.wire.records import Record, decode
+from onceover.wire.unpack import RECORD_BYTES, Ceiling
 from onceover.wire.visibility import Visible
 from tests.support.rawkafka import Codec
 from tests.unit.engine.batches import stored
@@ -28,6 +29,7 @@ SOURCE = TopicPartition("t", 1)
 PARTITIONS = 4
 FORMS = ["spread", "spread_batch"]
 GROUP_BYTES = 1 << 20
+CEILING = Ceiling(GROUP_BYTES, GROUP_BYTES)
 
 
 def handling(name: str, partitions: int = PARTITIONS, **args: Any) -> Handling:
@@ -43,7 +45,7 @@ def visible(*batches: bytes) -> list[Visible]:
 
 def group_of(*batches: bytes) -> Group:
     """Return batches as one group."""
-    [group] = groups(visible(*batches), GROUP_BYTES)
+    [group] = groups(visible(*batches), CEILING)
     return group
 
 
@@ -202,18 +204,31 @@ def test_groups_are_cut_by_size_and_codec_and_cover_what_is_skipped() -> None:
     """A group ends where the next batch would make it too large; its end lies behind skipped batches."""
     plain, packed = stored(0, 4), stored(4, 4, codec=Codec.LZ4)
     skipped = Visible(parse_header(stored(8, 2, epoch=7)), None)
-    found = list(groups([*visible(plain, packed), skipped], GROUP_BYTES))
+    found = list(groups([*visible(plain, packed), skipped], CEILING))
     assert [(g.codec, len(g.batches), g.end) for g in found] == [(0, 1, 4), (Codec.LZ4, 1, 10)]
     assert found[1].leader_epoch == 7
-    small = list(groups(visible(stored(0, 4), stored(4, 4), stored(8, 4)), 1))
+    one = len(plain) + 4 * RECORD_BYTES
+    small = list(groups(visible(stored(0, 4), stored(4, 4), stored(8, 4)), Ceiling(one, GROUP_BYTES)))
     assert [g.end for g in small] == [4, 8, 12]
+
+
+def test_a_batch_larger_than_a_group_comes_in_pieces() -> None:
+    """Each a group whose end is behind its last record; what a record takes beside its bytes counts."""
+    pieces = list(groups(visible(stored(3, 9, codec=Codec.ZSTD)), Ceiling(3 * RECORD_BYTES, GROUP_BYTES)))
+    assert [(g.end, len(g.batches), g.batches[0].header.count) for g in pieces] == [
+        (5, 1, 2),
+        (7, 1, 2),
+        (9, 1, 2),
+        (11, 1, 2),
+        (12, 1, 1),
+    ]
 
 
 def test_what_comes_before_a_damaged_batch_is_given_out_first() -> None:
     """The damage is reported where it is, with everything before it copied."""
     damaged = bytearray(stored(4, 4))
     damaged[-1] ^= 1
-    stream = groups(visible(stored(0, 4), bytes(damaged)), GROUP_BYTES)
+    stream = groups(visible(stored(0, 4), bytes(damaged)), CEILING)
     assert next(stream).end == 4
     with pytest.raises(CorruptBatch):
         next(stream)

@@ -14,18 +14,13 @@ from onceover.errors import Fatal
 from onceover.wire.batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, parse_header
 from onceover.wire.columns import SCHEMA, decode_columns
 from onceover.wire.columns_encode import encode_columns
-from onceover.wire.records import Record, Unpacked, decode, decode_payload, encode, read_payload
-from tests.unit.wire.test_records import CODECS, FIELDS, compacted_batch, holed_records
+from onceover.wire.records import Record, decode, decode_payload, encode
+from onceover.wire.unpack import Unpacked
+from tests.unit.wire.test_records import CODECS, FIELDS, compacted_batch, holed_records, unpacked
 
 # The first call of Arrow's kernels takes its time.
 UNHURRIED = settings(deadline=None)
 BIG = 1 << 30
-
-
-def unpacked(batch: bytes) -> Unpacked:
-    """Return a batch as the engine hands it over."""
-    header = parse_header(batch)
-    return Unpacked(header, read_payload(header, batch))
 
 
 def records(columns: Any) -> list[Record]:
@@ -128,7 +123,7 @@ def test_damaged_payload_is_refused_or_read_as_the_record_codec_does(data: st.Da
     payload[at] = data.draw(st.integers(0, 255))
     damaged = with_payload(one.header, bytes(payload))
     try:
-        expected: list[Record] | None = decode_payload(damaged)
+        expected: list[Record] | None = list(decode_payload(damaged))
     except CorruptBatch:
         expected = None
     try:

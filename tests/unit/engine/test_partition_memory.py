@@ -1,0 +1,163 @@
+"""One partition under copy never expands more than it may: by bytes, in pieces, or not at all."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import cramjam
+import pytest
+
+from onceover.engine.deadletter import DeadLetter
+from onceover.engine.obstacles import Blocked, Obstacle, Reason
+from onceover.engine.stops import Stop
+from onceover.kafka.ports import Acknowledged, Outgoing
+from onceover.model import TopicPartition
+from onceover.wire.batch import BatchTooLarge, CorruptBatch
+from onceover.wire.unpack import RECORD_BYTES, Ceiling
+from tests.support.hostile import bomb, seal
+from tests.support.memory import Peak
+from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
+from tests.unit.engine.batches import stored
+from tests.unit.engine.loop import TARGET_START, A, partition
+from tests.unit.engine.test_partition import take, values, visible
+
+MIB = 1 << 20
+STOP = Stop("RECORD_REFUSED", "m", "e", "s", "r", 5)
+# Of the records below, two.
+TWO = Ceiling(3 * RECORD_BYTES, MIB)
+
+
+def stamped(count: int, base_offset: int = 0) -> bytes:
+    """Return a batch that has to be re-encoded: the broker's time is on every record."""
+    records = b"".join(encode_record(RawRecord(b"k", b"v%d" % n), n, 0) for n in range(count))
+    return seal(records, count=count, base_offset=base_offset, attributes=LOG_APPEND_TIME)
+
+
+def test_tiny_bombs_pass_as_the_bytes_they_are() -> None:
+    """Ten of them, a few kilobytes in all, stand for a gigabyte."""
+    bombs = visible(*(bomb(Codec.ZSTD, 100 * MIB, base_offset=n) for n in range(10)))
+    copy = partition(A)
+    take(partition(A), *visible(*(bomb(Codec.ZSTD, MIB, base_offset=n) for n in range(10))))  # loads Arrow
+    with Peak() as peak:
+        out = take(copy, *bombs)
+    assert [one.batch for one in out] == [one.batch for one in bombs]
+    assert copy.position == 10
+    assert peak.grown_mib < 10
+
+
+def test_a_bomb_among_tiny_batches_keeps_few_of_them_from_being_merged() -> None:
+    """They are tried again by halves; order and offsets stay."""
+    batches = [stored(n) for n in range(64)]
+    batches[40] = bomb(Codec.ZSTD, MIB, base_offset=40)
+    copy = partition(A)
+    out = take(copy, *visible(*batches))
+    assert [first + n for one in out for first, count in one.source_runs for n in range(count)] == list(
+        range(64)
+    )
+    assert len(out) <= 3 + 16
+    assert copy.position == 64
+
+
+def test_many_tiny_batches_that_expand_a_little_are_merged_by_parts() -> None:
+    """Nothing is wrong with them: together they are more than is worth expanding at once."""
+    batches = [bomb(Codec.ZSTD, 20_000, base_offset=n) for n in range(64)]
+    assert len(take(partition(A), *visible(*batches))) == 4
+
+
+def test_damage_that_the_checksum_does_not_see_passes_with_its_batch() -> None:
+    """The producer wrote it so: readers of both sides meet the same bytes, and its neighbours are copied."""
+    batches = [stored(n) for n in range(9)]
+    batches[4] = seal(b"no record", base_offset=4)
+    copy = partition(A)
+    out = take(copy, *visible(*batches))
+    assert [bytes(one.batch) for one in out] == batches
+    assert copy.position == 9
+
+
+def test_a_large_batch_is_reencoded_in_pieces() -> None:
+    """The position stands behind what was yielded, so that a stop in between loses and repeats nothing."""
+    copy = partition(A)
+    copy.ceiling = TWO
+    seen, target = [], TARGET_START
+    for one in copy.outgoing(visible(stamped(7, base_offset=3))):
+        seen.append((copy.position, values(one), one.source_runs))
+        copy.acknowledged(Acknowledged(one, target))
+        target += one.header.count
+    assert seen == [
+        (0, [b"v0", b"v1"], ((3, 2),)),
+        (5, [b"v2", b"v3"], ((5, 2),)),
+        (7, [b"v4", b"v5"], ((7, 2),)),
+        (9, [b"v6"], ((9, 1),)),
+    ]
+    assert copy.position == 10
+    [record] = copy.map_records(3, 1, (5, 2), 10, 20)
+    assert [tuple(segment) for segment in record.segments] == [(3, TARGET_START, 7)]
+
+
+@pytest.mark.parametrize("position", [0, 4, 5, 6, 9])
+def test_pieces_before_the_position_are_left_out(position: int) -> None:
+    """The committed position lies inside a batch that comes in pieces."""
+    copy = partition(A)
+    copy.ceiling = TWO
+    copy.committed = copy.position = position
+    out = take(copy, *visible(stamped(7, base_offset=3)))
+    assert [value for one in out for value in values(one)] == [
+        b"v%d" % n for n in range(7) if n + 3 >= position
+    ]
+    assert copy.position == 10
+
+
+def test_a_barrier_in_a_later_piece_is_where_it_stops() -> None:
+    """Everything before it goes out, nothing behind it is looked at."""
+    copy = partition(A)
+    copy.ceiling = TWO
+    copy.obstacle = Obstacle(barrier=5, stop=STOP)
+    stream = copy.outgoing(visible(stamped(7)))
+    out = list(islice(stream, 3))
+    assert [value for one in out for value in values(one)] == [b"v0", b"v1", b"v2", b"v3", b"v4"]
+    with pytest.raises(Blocked):
+        next(stream)
+    assert copy.position == 5
+
+
+def test_diverted_records_leave_from_the_piece_they_are_in() -> None:
+    """Each record goes to one of both topics, once."""
+    copy = partition(A)
+    copy.ceiling = TWO
+    copy.dead_letter = DeadLetter("f", "east", A, TopicPartition("dead", 0))
+    copy.obstacle = Obstacle(divert={2: Reason("RECORD_REFUSED", "m"), 6: Reason("RECORD_REFUSED", "m")})
+    out = take(copy, *visible(stamped(7)))
+    assert offsets(out, A) == [0, 1, 3, 4, 5]
+    assert offsets(out, TopicPartition("dead", 0)) == [2, 6]
+
+
+def offsets(out: list[Outgoing], target: TopicPartition) -> list[int]:
+    """Return the source offsets of what goes to ``target``."""
+    runs = [run for one in out if one.target == target for run in one.source_runs]
+    return [first + n for first, count in runs for n in range(count)]
+
+
+def test_a_record_that_takes_too_much_stops_at_its_offset() -> None:
+    """Those before it are copied; what a person leaves out is the rest of the batch."""
+    contents = [bytes(1 << 15)] * 3 + [bytes(MIB)]
+    records = b"".join(encode_record(RawRecord(b"k", value), n, 0) for n, value in enumerate(contents))
+    payload = bytes(cramjam.zstd.compress(records))
+    batch = seal(payload, codec=Codec.ZSTD, count=4, attributes=LOG_APPEND_TIME)
+    copy = partition(A)
+    copy.ceiling = Ceiling(1 << 16, 1 << 18)
+    stream = copy.outgoing(visible(batch))
+    assert offsets(list(islice(stream, 3)), A) == [0, 1, 2]
+    with pytest.raises(BatchTooLarge) as caught:
+        next(stream)
+    assert (copy.position, caught.value.behind) == (3, 4)
+
+
+def test_damage_in_a_later_piece_stops_behind_what_was_copied() -> None:
+    """The same for a batch that cannot be taken apart."""
+    records = b"".join(encode_record(RawRecord(b"k", b"v"), n, 0) for n in range(5))
+    batch = seal(records + b"\x01", count=6, attributes=LOG_APPEND_TIME)
+    copy = partition(A)
+    copy.ceiling = TWO
+    with pytest.raises(CorruptBatch):
+        take(copy, *visible(batch))
+    assert copy.position == 4
