@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from onceover.config import values
-from onceover.config.faults import Invalid
 from onceover.config.flowfile import SchedulesSpec
 from onceover.config.load import find_flow_files, read_keys
-from onceover.errors import OnceoverError
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +71,7 @@ def _scheduled(files: Sequence[Path], key: str, default: str | None) -> Iterator
             if schedule is None:
                 continue
             flow = ScheduledFlow(path.stem, values.schedule(schedule))
-        except (OnceoverError, Invalid) as error:
+        except Exception as error:  # noqa: BLE001 - whatever it is, the other flows keep their DAGs
             # Not the message nor the value: both may quote the file, which may hold a secret.
             _say_broken(path, type(error).__name__)
             continue

@@ -7,7 +7,7 @@ from typing import Any
 from onceover.cli.statustext import describe, headline, lag_text, progress_line
 from onceover.engine.statusread import FlowFacts
 from onceover.engine.statusshape import Facts, Side, broken_entry, shape, worst
-from onceover.errors import Retriable, UsageError
+from onceover.errors import Retriable, UsageError, unexpected
 
 NOW_MS = 1_700_000_000_000.0
 
@@ -68,6 +68,17 @@ def test_headline_names_who_needs_a_person() -> None:
         "bad, NEEDS A PERSON: its file /flows/bad.yaml is not in order",
         "  ! UsageError: no YAML",
         "    do: correct it",
+    ]
+
+
+def test_status_that_cannot_be_read_is_not_laid_at_the_file() -> None:
+    """It is in order: a person has to look at something else, and no audit has failed."""
+    entry = broken_entry("odd", "/flows/odd.yaml", unexpected(LookupError("boom")))
+
+    assert entry["exit"] == 3
+    assert describe(entry).splitlines()[:2] == [
+        "odd, NEEDS A PERSON: its status cannot be read",
+        "  ! UNEXPECTED: unexpected LookupError: boom",
     ]
 
 

@@ -11,7 +11,7 @@ from onceover.cli.output import CommandResult, Subparsers
 from onceover.cli.statustext import describe, headline
 from onceover.config.load import load_flow
 from onceover.engine.statusshape import worst
-from onceover.wiring.status import PATIENCE_S, read_all, read_status
+from onceover.wiring.status import PATIENCE_S, read_all, read_one
 
 _EXAMPLES: Final = f"""examples:
   onceover status                     all flows of the flows directory
@@ -23,7 +23,7 @@ All flows are asked at the same time. A cluster that does not answer is given up
 
 exit code: the first of these that applies to a flow
   1  its last audit found records that are not as they should be
-  3  it waits for a person: something is stopped, its driver is gone or failed, its state is not readable
+  3  it waits for a person: something is stopped, its driver is gone or failed, it cannot be read
   2  its file, or one of its clients, is not in order
   5  a cluster does not answer
   0  none of these; with a lag, too, while it is being copied or was not asked to be
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> CommandResult:
         UsageError: the flow that was named is not in order; among all flows, that is said in its entry.
     """
     if args.flow:
-        flows = [read_status(load_flow(args.flow), patience_s=args.patience)]
+        flows = [read_one(load_flow(args.flow), patience_s=args.patience)]
     else:
         flows = read_all(patience_s=args.patience)
     return CommandResult({"flows": flows}, text(flows), worst(flow["exit"] for flow in flows))

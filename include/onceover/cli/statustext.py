@@ -12,7 +12,7 @@ from typing import Any, Final
 from onceover.ages import age_text
 from onceover.config.runsettings import AT_LEAST_ONCE
 from onceover.engine.runstate import describe_run
-from onceover.engine.statusshape import OK, TEMPORARY, partition_name
+from onceover.engine.statusshape import BAD_CONFIG, OK, TEMPORARY, partition_name
 from onceover.engine.topicstatus import describe_topics
 from onceover.engine.verdicts import describe_audit
 from onceover.engine.verified import describe_verified
@@ -80,7 +80,9 @@ def progress_line(status: Mapping[str, Any]) -> str:
 def _title(status: Mapping[str, Any]) -> str:
     word = {OK: "", TEMPORARY: ", NOT FULLY KNOWN"}.get(status["exit"], ", NEEDS A PERSON")
     if status["error"] is not None:
-        return f"{status['flow']}{word}: its file {status['path']} is not in order"
+        bad = status["exit"] == BAD_CONFIG
+        why = f"its file {status['path']} is not in order" if bad else "its status cannot be read"
+        return f"{status['flow']}{word}: {why}"
     run = status["run"]["state"].replace("_", " ")
     state = status["state"].replace("_", " ")
     said = state if state in (run, "caught up", "copying") else run

@@ -19,6 +19,7 @@ from onceover.config.faults import BadConfig, Invalid, nearest_fix
 from onceover.config.files import ConfigKind, by_line
 from onceover.config.flowfile import Closed, ClusterSpec
 from onceover.config.home import onceover_home, variables
+from onceover.config.hosts import is_http_address
 from onceover.config.modelcheck import Key, ModelCheck
 from onceover.config.workerfile import WORKER_KEYS
 
@@ -43,15 +44,10 @@ def _address(number: int, entry: object) -> str:
     """Return ``http(s)://host[:port][/path]`` without a slash at the end."""
     fix = "write http://host:port or https://host:port; user and password go into rest_auth"
     problem = f"entry {number} is not the address of a worker"
-    if not isinstance(entry, str):
+    if not isinstance(entry, str) or not is_http_address(entry.strip()):
         raise Invalid(problem, fix)
-    try:
-        parts = urlsplit(entry.strip())
-        named = bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        raise Invalid(problem, fix) from None
-    plain = not (parts.query or parts.fragment or "@" in parts.netloc) and " " not in entry.strip()
-    if parts.scheme not in ("http", "https") or not named or not plain:
+    parts = urlsplit(entry.strip())
+    if parts.query or parts.fragment:
         raise Invalid(problem, fix)
     return entry.strip().rstrip("/")
 

@@ -10,16 +10,15 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import urlsplit
 
 from onceover.config.faults import Invalid
+from onceover.config.hosts import is_host, is_http_address
 
 Check = Callable[[str], str]
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _KERBEROS: Final = "GSSAPI"
-_HOST: Final = re.compile(r"\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +43,7 @@ def check_bootstrap(value: str) -> str:
     for number, entry in enumerate(entries, start=1):
         host, colon, port = entry.rpartition(":")
         in_range = re.fullmatch(r"[0-9]{1,5}", port) is not None and 1 <= int(port) <= 65535
-        if not colon or not in_range or not _HOST.fullmatch(host):
+        if not colon or not in_range or not is_host(host):
             raise Invalid(
                 f"server {number} of {len(entries)} is not host:port",
                 'write "host:port" with a port from 1 to 65535, several separated by commas',
@@ -96,8 +95,7 @@ def _pem(value: str) -> str:
 
 
 def _token_url(value: str) -> str:
-    parts = urlsplit(value.strip())
-    if parts.scheme not in ("http", "https") or not parts.netloc or "@" in parts.netloc:
+    if not is_http_address(value.strip()):
         raise Invalid(
             "is not an http(s) address without credentials",
             "write https://host/path; the credentials go into sasl.oauthbearer.client.id and .secret",

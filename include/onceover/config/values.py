@@ -14,6 +14,7 @@ from typing import Any, Final
 from croniter import CroniterBadDateError, CroniterError, croniter
 
 from onceover.config.faults import Invalid
+from onceover.config.hosts import HOST
 from onceover.config.units import parse_duration_ms, parse_size_bytes
 
 # The shortest of what carries a name: 100 characters in a tag of Airflow, which a flow's DAGs have. 250 in a
@@ -31,13 +32,17 @@ _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _HANDLER: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 _MASTER: Final = re.compile(
-    r"local(\[([1-9][0-9]{0,3}|\*)(,[1-9][0-9]{0,3})?\])?|spark://[^\s/]+:[0-9]+|yarn|k8s://\S+"
+    r"local(\[([1-9][0-9]{0,3}|\*)(,[1-9][0-9]{0,3})?\])?"
+    rf"|spark://{HOST}:[0-9]{{1,5}}(,{HOST}:[0-9]{{1,5}})*"
+    r"|yarn|k8s://\S+"
 )
 _PRESETS: Final = (
     "@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly",
 )  # fmt: skip
 _SCHEDULE_FIX: Final = f'null, a cron expression such as "0 3 * * *", or one of: {", ".join(_PRESETS)}'
 _CRON_FIELDS: Final = 5
+# Airflow shows it in a column. What is read of longer ones ends in Python's own errors, and takes its time.
+_LONGEST_SCHEDULE: Final = 100
 # What croniter draws anew each time it reads the expression, or wants a seed for.
 _DRAWN: Final = re.compile(r"(?<![a-z])[hr](?![a-z])", re.IGNORECASE)
 # One that has a 29 February among the next four years, which is the longest that a schedule can wait.
@@ -233,7 +238,8 @@ def schedule(value: object) -> str:
     if value in _PRESETS:
         return value
     # Airflow would take seconds, too, as a sixth field: starting Spark takes longer than that.
-    if len(value.split()) != _CRON_FIELDS or _DRAWN.search(value):
+    too_long = len(value) > _LONGEST_SCHEDULE
+    if too_long or len(value.split()) != _CRON_FIELDS or _DRAWN.search(value):
         raise Invalid("not a schedule", _SCHEDULE_FIX)
     try:
         croniter(value, _CRON_START).get_next(datetime)

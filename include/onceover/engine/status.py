@@ -29,7 +29,7 @@ from onceover.engine.statusread import (
 )
 from onceover.engine.statusshape import Facts, Side, shape
 from onceover.engine.stops import Stop
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.model import TopicPartition
 
@@ -112,6 +112,8 @@ class _Reading:
             side.error = Retriable(
                 "no connection in time", where=cluster.config.properties["bootstrap.servers"]
             )
+        except Exception as error:  # noqa: BLE001 - a bug about one side; what the other one says counts
+            side.error = unexpected(error)
         return None
 
     # ---- the target

@@ -126,7 +126,7 @@ def shape(facts: Facts) -> dict[str, Any]:
 
 
 def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
-    """Return the entry of a flow of which nothing can be read: its file is not in order."""
+    """Return the entry of a flow of which nothing can be read, mostly as its file is not in order."""
     code = exit_of(error)
     need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}
     side = {"alias": None, "cluster_id": None, "error": None}

@@ -43,6 +43,7 @@ _MAX_BUFFERS = 1000
 _TLS_CHUNK_BYTES = 1 << 16
 # A session is renewed by a new connection when this part of its life is over (KIP-368).
 _SESSION_USE = 0.8
+_PORTS = 1 << 16
 _CORRELATION = struct.Struct(">i")
 # What is asked first (metadata without topics, a SASL handshake) is answered in a few kilobytes; the
 # first bytes of TLS or HTTP would read as hundreds of megabytes.
@@ -71,6 +72,16 @@ class Address(NamedTuple):
         return f"{self.host}:{self.port}"
 
 
+def _no_address(address: Address) -> UsageError:
+    return UsageError(
+        f"{address} can be no address of a broker",
+        code="BAD_ADDRESS",
+        where=str(address),
+        expected="a host name with labels of 1 to 63 characters, and a port up to 65535",
+        resolve="correct bootstrap.servers, or advertised.listeners of the broker that calls itself so",
+    )
+
+
 Decoder = Callable[[memoryview], Any]
 
 
@@ -96,7 +107,8 @@ class Connection:
 
     Raises:
         ConnectionLost: the broker is not reachable or hangs up.
-        UsageError: TLS or SASL refused us, or something else than the client's protocol is spoken there.
+        UsageError: TLS or SASL refused us, something else than the client's protocol is spoken there, or
+            the address can be nobody's.
             ``send`` and ``receive`` raise it, too, until the first answer has come.
     """
 
@@ -114,6 +126,8 @@ class Connection:
         self.closed = False
         self._answered = False
         context = tls_context(properties)
+        if not 0 < address.port < _PORTS:
+            raise _no_address(address)
         began_s = time.monotonic()
         try:
             within_s = self._patience.share_s(CONNECT_TIMEOUT_S)
@@ -132,6 +146,9 @@ class Connection:
         except OSError as error:
             self._patience.spend(time.monotonic() - began_s)
             raise self._never_answered(error) from error
+        except ValueError as error:
+            # Python's resolver, asked for what can be no host: nothing has left this machine.
+            raise _no_address(address) from error
         self._timeout_s = int(properties.get("socket.timeout.ms", REQUEST_TIMEOUT_MS)) / 1000
         self._socket.settimeout(self._timeout_s)
         self._is_tls = context is not None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import http
+import http.client
 import json
 import math
 import ssl
@@ -29,6 +30,10 @@ _TOKEN_TIMEOUT_S = 10.0
 _TOKEN_MARGIN_S = 30.0
 # Too slow, too often: the only 4xx that pass by themselves.
 _TEMPORARY_HTTP = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
+
+
+# What reading an answer raises that is none: another document, or another address than was meant.
+_NO_ANSWER = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
 
 
 def uses_tls(properties: Mapping[str, str]) -> bool:
@@ -146,7 +151,7 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             with urllib.request.urlopen(request, timeout=_TOKEN_TIMEOUT_S) as response:  # noqa: S310
                 answer = json.load(response)
             return str(answer["access_token"]), time.time() + float(answer.get("expires_in", 300))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (OSError, http.client.HTTPException, *_NO_ANSWER) as error:
             raise _no_token(url, error) from error
 
 

@@ -5,6 +5,7 @@ Invariant: whatever is wrong with one flow is in its entry; the others' neither 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,9 +15,11 @@ from onceover.config.load import find_flow_files, load_flow
 from onceover.engine.background import side_by_side
 from onceover.engine.status import flow_status
 from onceover.engine.statusshape import broken_entry
-from onceover.errors import UsageError
+from onceover.errors import OnceoverError, unexpected
 from onceover.kafka.backoff import Patience
 from onceover.wiring.flows import open_clusters, rules
+
+log = logging.getLogger(__name__)
 
 # A broker on another continent answers within one; people wait for a status no longer than a few.
 PATIENCE_S: Final = 5.0
@@ -44,6 +47,20 @@ def read_status(
     return {**entry, "path": str(flow.path)}
 
 
+def read_one(flow: Flow, *, patience_s: float = PATIENCE_S) -> dict[str, Any]:
+    """Return the status of one flow for people; what nobody foresaw is an error in it, too.
+
+    Raises:
+        OnceoverError: a client of the flow is not in order.
+    """
+    try:
+        return read_status(flow, patience_s=patience_s)
+    except OnceoverError:
+        raise
+    except Exception as error:  # noqa: BLE001 - as one of several flows has it: exit code 1 would be an audit's
+        return _unforeseen(flow.flow, flow.path, error)
+
+
 def read_all(*, patience_s: float = PATIENCE_S) -> list[dict[str, Any]]:
     """Return the status of every flow of the flows directory, in the order of their files."""
     return side_by_side([_one(path, patience_s) for path in find_flow_files()], _AT_ONCE)
@@ -53,7 +70,16 @@ def _one(path: Path, patience_s: float) -> Callable[[], dict[str, Any]]:
     def read() -> dict[str, Any]:
         try:
             return read_status(load_flow(path), patience_s=patience_s)
-        except UsageError as error:
+        except OnceoverError as error:
             return broken_entry(path.stem, str(path), error)
+        except Exception as error:  # noqa: BLE001 - it is that flow's entry: the others' must not miss it
+            return _unforeseen(path.stem, path, error)
 
     return read
+
+
+def _unforeseen(flow: str, path: Path, error: Exception) -> dict[str, Any]:
+    """Return the entry of a flow whose status nobody can tell, for a reason that nobody foresaw."""
+    log.debug("the status of %s cannot be read", flow, exc_info=error)
+    again = "run it again with ONCEOVER_LOG=DEBUG for the traceback"
+    return broken_entry(flow, str(path), unexpected(error, resolve=again))

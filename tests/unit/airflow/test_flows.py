@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 
+from onceover.config import values
 from onceover.config.values import MAX_NAME_LENGTH
 from onceover.engine import names, naming
 from onceover_airflow import flows, forms
@@ -55,6 +56,35 @@ def test_schedules_are_read_and_nothing_else_breaks_them(folder: Path) -> None:
         flows.ScheduledFlow("always", "@continuous"),
         flows.ScheduledFlow("nightly", "0 3 * * *"),
     ]
+
+
+@pytest.mark.parametrize("fault", [ValueError, RecursionError, MemoryError, KeyError])
+def test_what_nobody_foresaw_in_one_file_costs_that_flow_its_dag_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fault: type[Exception]
+) -> None:
+    """The names of the others are in the DAG file's list; the fault's words are not in the log."""
+    for name in ("a", "b", "c"):
+        (folder / f"{name}.yaml").write_text(f'schedules: {{replicate: "{len(name)} 0 * * *"}}')
+    (folder / "b.yaml").write_text('schedules: {replicate: "planted-secret"}')
+    inner = values.schedule
+
+    def schedule(value: object) -> str:
+        if value == "planted-secret":
+            raise fault(value)
+        return inner(value)
+
+    monkeypatch.setattr(values, "schedule", schedule)
+    assert [flow.name for flow in flows.scheduled_flows("replicate")] == ["a", "c"]
+    assert f"b.yaml gives no schedule ({fault.__name__})" in caplog.text
+    assert "planted" not in caplog.text
+
+
+def test_a_number_without_an_end_is_no_schedule(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Python refuses to read more than 4300 digits, and croniter passes that on as it is."""
+    (folder / "good.yaml").write_text('schedules: {replicate: "0 3 * * *"}')
+    (folder / "huge.yaml").write_text(f'schedules: {{replicate: "{"9" * 5000} 0 * * *"}}')
+    assert [flow.name for flow in flows.scheduled_flows("replicate")] == ["good"]
+    assert "huge.yaml gives no schedule (Invalid)" in caplog.text
 
 
 def test_audits_are_scheduled_unless_the_file_says_otherwise(folder: Path) -> None:

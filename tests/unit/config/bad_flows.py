@@ -205,6 +205,20 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
         '"host:port"',
     ),
     (
+        "a variable that is set to nothing",
+        _source(bootstrap__servers="a:1,.kafka:9092"),
+        "source.client.bootstrap.servers",
+        "server 2 of 2",
+        '"host:port"',
+    ),
+    (
+        "schedule without an end",
+        {"schedules": {"audit": f"{'9' * 5000} * * * *"}},
+        "schedules.audit",
+        "not a schedule",
+        "cron expression",
+    ),
+    (
         "port too large",
         _source(bootstrap__servers="a:65536"),
         "source.client.bootstrap.servers",
