@@ -15,7 +15,7 @@ from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param
 
 from onceover_airflow import forms
 from onceover_airflow.flowcontext import flow_at_hand, log_text
-from onceover_airflow.operators import FlowJobOperator
+from onceover_airflow.operators import FlowJobOperator, leave
 from onceover_airflow.pages import page_link
 from onceover_airflow.verdict import Next, Verdict
 
@@ -152,7 +152,7 @@ class AuditOperator(FlowJobOperator):
         self.pages = pages_of(report)
         if verdict.next is not Next.FAIL or report is None or "verdict" not in report:
             return verdict
-        context["ti"].xcom_push(VERDICT_KEY, count_audit(report))
+        leave(context, VERDICT_KEY, count_audit(report))
         return Verdict(Next.FAIL, describe_audit(report))
 
 

@@ -7,12 +7,13 @@ newer generation fences (DESIGN 5).
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
 
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from onceover.config.flowfile import Flow
     from onceover.spark.submit import SparkJob
     from onceover_airflow.hooks import SparkJobHook
+
+log = logging.getLogger(__name__)
 
 # Airflow kills a task's process 5 s after it told it to end. A lane finishes its transaction within half a
 # second, Spark needs the remaining time.
@@ -133,9 +136,22 @@ class SparkUiLink(BaseOperatorLink):
 
 def show_ui(context: Context, url: str) -> None:
     """Give the button its address."""
+    leave(context, SPARK_UI_KEY, url)
+
+
+def leave(context: Context, key: str, value: Any) -> None:
+    """Leave a hint for a page or another task.
+
+    Never the reason why a task fails: the job that it watches would end with it. Airflow's server may be
+    restarting, or refuse the value.
+    """
     task_instance = context.get("ti")
-    if task_instance is not None:
-        task_instance.xcom_push(key=SPARK_UI_KEY, value=url)
+    if task_instance is None:
+        return
+    try:
+        task_instance.xcom_push(key=key, value=value)
+    except AirflowRuntimeError as error:
+        log.warning("%s is not shown: %s", key, error)
 
 
 class ReplicateOperator(FlowJobOperator):

@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG, Asset, AssetAlias
 from airflow.sdk.definitions.param import ParamsDict
-from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
+from airflow.sdk.exceptions import (
+    AirflowFailException,
+    AirflowRuntimeError,
+    ErrorType,
+    ParamValidationError,
+)
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from onceover.audit import jsonreport
 from onceover.audit.model import FindingKind, Reason, Verdict
@@ -129,6 +135,21 @@ def test_other_verdicts_fail_the_task_in_their_own_words(
     assert task.pushed[audit.VERDICT_KEY]["verdict"] == verdict
     options = AuditOptions(topics=("orders",), since="start")
     assert asked == [("flights", options, "local[2]")]
+
+
+def test_verdict_that_cannot_be_kept_is_told_all_the_same(
+    spark: FakeSpark, asked: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Airflow's server is away for a moment: the task's own words are the audit's, not about an XCom."""
+
+    class Refused(Task):
+        def xcom_push(self, key: str, value: Any) -> None:
+            raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR))
+
+    spark.tell(_EXITS[Verdict.FAIL], report=document(Verdict.FAIL))
+    with pytest.raises(AirflowFailException, match=r"^flow flights: FAIL: "):
+        execute(Refused())
+    assert f"{audit.VERDICT_KEY} is not shown" in caplog.text
 
 
 @pytest.mark.parametrize("verdict", list(Verdict))

@@ -15,11 +15,12 @@ from typing import Any
 import psutil
 import pytest
 from airflow.sdk import DAG, RetryAction
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 
 from onceover.errors import Retriable, UsageError
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.operators import ReplicateOperator
+from onceover_airflow.operators import SPARK_UI_KEY, ReplicateOperator
 from onceover_airflow.retrying import RETRIES
 from tests.support.wait import wait_until
 from tests.unit.airflow.conftest import FakeSpark
@@ -60,6 +61,21 @@ def test_spark_ui_is_linked_while_the_job_runs(operator: ReplicateOperator, spar
     (link,) = operator.operator_extra_links
     assert pushed == {link.xcom_key: "http://127.0.0.1:4040"}
     assert link.get_link(operator, ti_key=None) == ""  # type: ignore[arg-type]
+
+
+def refuses(**_: object) -> None:
+    """Stand for an XCom that Airflow's server does not take."""
+    raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status": 503}))
+
+
+def test_button_that_cannot_be_shown_ends_no_copy(
+    operator: ReplicateOperator, spark: FakeSpark, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Airflow's server restarts while the job says where its UI is: a warning, and the copy goes on."""
+    context = {"ti": SimpleNamespace(xcom_push=refuses)}
+    spark.tell(report=DONE, say=["2026-11-22 05:15:46,299 INFO    onceover: Spark UI: http://127.0.0.1:4040"])
+    assert ReplicateOperator.execute.__wrapped__(operator, context)["records"] == 7  # type: ignore[attr-defined]
+    assert f"{SPARK_UI_KEY} is not shown" in caplog.text
 
 
 def test_master_that_does_not_answer_is_tried_again_and_a_mistyped_one_is_not(
