@@ -61,14 +61,25 @@ class Enroller:
         known = {**view.enrolled_by_source, **{e.source: e for e in plan.turn}}
         targets = {t: view.rules.naming.target_name(t) for t in plan.enrol}
         created = self._wait_created(view, targets)
-        starts = self._added(view, plan.enrol, known, start)
+        held = self._held([created[targets[topic]] for topic in plan.enrol if topic not in known])
+        enrol = [topic for topic in plan.enrol if targets[topic] not in held]
+        starts = self._added(view, enrol, known, start)
         records = [e for e in plan.turn if e.source not in targets]
-        for topic in plan.enrol:
+        for topic in enrol:
             source, target = view.source[topic], created[targets[topic]]
             records.append(_record(source, target, known.get(topic), starts.get(topic, {})))
         for batch in _batches(records):
             self.leader.enrol(batch, self._first_progress(batch, view))
             self._report(batch, view.enrolled)
+
+    def _held(self, created: Sequence[TopicInfo]) -> set[str]:
+        """Return the target topics that hold records by now: somebody wrote there since the plan was made."""
+        wanted = [TopicPartition(topic.name, p) for topic in created for p in topic.partitions]
+        ends = self.target.list_offsets(wanted, calls.LATEST, calls.READ_UNCOMMITTED)
+        held = {tp.topic for tp, end in ends.items() if end}
+        if held:
+            log.error("not taken in, somebody writes there: %s", ", ".join(sorted(held)))
+        return held
 
     def _added(
         self, view: View, topics: Sequence[str], known: Mapping[str, Enrolment], start: str | int

@@ -20,6 +20,7 @@ from typing import Any
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.layout import DONE, Layout, check_clusters, check_mine, fence_bound
+from onceover.engine.ownership import Flow
 from onceover.engine.rounds import OWN_BATCH_BYTES, pieces
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
@@ -75,6 +76,11 @@ class Leader:
         self._producer: TxnProducer | None = None
         self._wanted: Layout | None = None
         self.layout: Layout | None = None
+
+    @property
+    def flow(self) -> Flow:
+        """Who this is among all flows."""
+        return Flow(self._flow.name, self._own().target_cluster_id)
 
     # ---- start
 
@@ -188,7 +194,11 @@ class Leader:
             Fenced: a newer generation runs.
             Retriable: interrupted, outcome unknown: plan again from live state.
         """
-        records = {names.enrolment_key(e.target): e.to_json() for e in enrolments}
+        records: dict[str, Any] = {}
+        for enrolment in enrolments:
+            records[names.enrolment_key(enrolment.target)] = enrolment.to_json()
+            if (claim := names.claim_key(enrolment.target)) in self.state.values:
+                records[claim] = None
         try:
             reached(Step.ENROL_BEGIN)
             self._send(records)
@@ -202,6 +212,16 @@ class Leader:
             # offsets would take its progress back (model: Md). Only a new plan may.
             self._regain(error)
             raise Retriable("the enrolment was interrupted and has to be planned again") from error
+
+    def claim(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Write claims of target topics, or take them back (None); they can be read by all when this returns.
+
+        Raises:
+            Fenced: a newer generation runs.
+            Retriable: the target is away.
+        """
+        self._confirmed(records)
+        self.catch_up()
 
     def note(self, key: str, value: Mapping[str, Any]) -> None:
         """Write another of the leader's own records, such as the daily positions."""
@@ -303,7 +323,7 @@ class Leader:
     def _send(self, records: Mapping[str, Any]) -> None:
         at_ms = now_ms()
         pairs = [
-            (key.encode(), json.dumps(value, separators=(",", ":")).encode())
+            (key.encode(), None if value is None else json.dumps(value, separators=(",", ":")).encode())
             for key, value in records.items()
         ]
         producer = self._active()

@@ -15,6 +15,7 @@ MANAGED_PREFIX = "managed/"
 VERIFIED_PREFIX = "verified/"
 VERDICTS = "verdicts"
 DISCOVERED = "discovered"
+CLAIM_PREFIX = "claim/"
 # Partition 0 of the state is written by the leader's transactions only, so nobody else's open
 # transaction can hold up a reader of the layout; everything else goes to partition 1.
 STATE_LEADER = 0
@@ -73,6 +74,11 @@ def audit_id(flow: str) -> str:
 def enrolment_key(target_topic: str) -> str:
     """State key of a topic's enrolment."""
     return f"topic/{target_topic}"
+
+
+def claim_key(target_topic: str) -> str:
+    """State key of a target topic that the flow is about to enrol."""
+    return f"{CLAIM_PREFIX}{target_topic}"
 
 
 def managed_key(target_topic: str) -> str:

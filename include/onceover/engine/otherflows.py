@@ -1,7 +1,7 @@
 """What other flows say about themselves in their state topics on a cluster. Reads, never writes.
 
-Two questions need it: does another flow write the target topic that this one would write, and does
-another flow copy this one's copies back?
+Two questions need it: does another flow write, or is it about to write, the target topic that this one would
+write, and does another flow copy this one's copies back?
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from uuid import UUID
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.naming import Naming
+from onceover.engine.ownership import Claim, Flow, Rival, read_claims
 from onceover.engine.statelog import StateLog
-from onceover.engine.topicplan import Loop
+from onceover.engine.topicplan import Loop, Writer
 from onceover.errors import OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster, TopicInfo
@@ -40,11 +41,18 @@ class OtherFlow:
 
     Args:
         clusters: ids of its source and target, each None where its state does not tell.
+        enrolments: its topics; ``claims`` those that it is about to take in.
     """
 
     name: str
     clusters: tuple[str | None, str | None]
     enrolments: tuple[Enrolment, ...]
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def flow(self) -> Flow:
+        """By which flows that want the same topic are ordered."""
+        return Flow(self.name, self.clusters[1] or "")
 
 
 class OtherFlows:
@@ -131,12 +139,52 @@ def _described(flow: str, values: Mapping[str, Any]) -> OtherFlow:
     # Not read as a Layout: another version's flow is as real, and of its layout only this matters.
     layout = values.get(names.LAYOUT, {})
     clusters = layout.get("source_cluster_id"), layout.get("target_cluster_id")
-    return OtherFlow(flow, clusters, tuple(read_enrolments(values).values()))
+    enrolments, claims = read_enrolments(values).values(), read_claims(values).values()
+    return OtherFlow(flow, clusters, tuple(enrolments), tuple(claims))
 
 
-def writers(flows: list[OtherFlow]) -> dict[str, str]:
+def writers(flows: list[OtherFlow]) -> dict[str, Writer]:
     """Return the target topics of flows, with the flow that writes each; those it has left included."""
-    return {enrolment.target: flow.name for flow in flows for enrolment in flow.enrolments}
+    found: dict[str, Writer] = {}
+    for flow in flows:
+        for enrolment in flow.enrolments:
+            writer = Writer(flow.name, enrolment.at_ms, enrolment.active)
+            known = found.get(enrolment.target)
+            if known is None or (not known.active, known.at_ms) > (not writer.active, writer.at_ms):
+                found[enrolment.target] = writer
+    return found
+
+
+def rivals_there(flows: list[OtherFlow], target: str) -> list[Rival]:
+    """Return the flows that write ``target``, have written it, or claim it. Pure.
+
+    Args:
+        flows: those whose state is on this flow's target, without this one.
+    """
+    found = [Rival(f.flow, enrolled=True) for f in flows if any(e.target == target for e in f.enrolments)]
+    return found + [Rival(f.flow, enrolled=False) for f in flows if any(c.target == target for c in f.claims)]
+
+
+def rivals_here(
+    flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str, source: str
+) -> list[Rival]:
+    """Return the flows that write ``source`` from what this flow would write, or claim to. Pure.
+
+    Args:
+        flows: as for ``loops``.
+        source: a topic that this flow wants to copy.
+    """
+    opposite = [f for f in flows if _is_opposite(f, source_id, target_id)]
+    found = [
+        Rival(f.flow, enrolled=True)
+        for f in opposite
+        if any(e.active and e.target == source and _closes(e, naming) for e in f.enrolments)
+    ]
+    return found + [
+        Rival(f.flow, enrolled=False)
+        for f in opposite
+        if any(c.target == source and _closes(c, naming) for c in f.claims)
+    ]
 
 
 def loops(flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str) -> dict[str, Loop]:
@@ -149,10 +197,20 @@ def loops(flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str
     """
     found: dict[str, Loop] = {}
     for flow in flows:
-        pairs = zip(flow.clusters, (target_id, source_id), strict=True)
-        if any(seen not in (None, expected) for seen, expected in pairs):
+        if not _is_opposite(flow, source_id, target_id):
             continue
         for enrolment in flow.enrolments:
-            if enrolment.active and naming.target_name(enrolment.target) == enrolment.source:
+            if enrolment.active and _closes(enrolment, naming):
                 found[enrolment.target] = Loop(flow.name, enrolment.at_ms)
     return found
+
+
+def _is_opposite(flow: OtherFlow, source_id: str, target_id: str) -> bool:
+    """Tell whether it copies from our target to our source; so it counts as well where it does not tell."""
+    pairs = zip(flow.clusters, (target_id, source_id), strict=True)
+    return all(seen in (None, expected) for seen, expected in pairs)
+
+
+def _closes(topic: Enrolment | Claim, naming: Naming) -> bool:
+    """Tell whether we would copy what comes out of it back to where it came from."""
+    return naming.target_name(topic.target) == topic.source

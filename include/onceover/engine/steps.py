@@ -21,6 +21,8 @@ class Step(Enum):
     FENCE_LANE = "leader: fence a lane id"
     READY_BEGIN = "leader: commit ready"
     READY_COMMIT = "leader: EndTxn of ready"
+    OWN_CLAIM = "leader: claim new topics"
+    OWN_LOOK = "leader: look at who else wants them"
     TOPIC_MARK = "topics: note what the flow looks after"
     TOPIC_CREATE = "topics: create target topics"
     TOPIC_GROW = "topics: add partitions"

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from onceover.engine import names
 from onceover.engine.aclsync import AclSync
+from onceover.engine.claims import Claims
 from onceover.engine.enroller import Enroller
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.flowtopics import StateSettings, create_flow_topics
@@ -23,12 +24,13 @@ from onceover.engine.leader import FlowIdentity, Leader, now_ms
 from onceover.engine.managed import read_managed
 from onceover.engine.mapmerge import MapMerger, MapUpkeep, MergeRules
 from onceover.engine.mirroroutput import MirrorOutput
+from onceover.engine.naming import Naming
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.requests import read_layout, stop_request
 from onceover.engine.scope import Rules
 from onceover.engine.statelog import StateLog
 from onceover.engine.topicapply import TopicApply
-from onceover.engine.topicplan import TopicPlan, View, overlap, plan_topics
+from onceover.engine.topicplan import TopicPlan, View, overlap, plan_topics, without
 from onceover.engine.topicrefusals import two_way
 from onceover.engine.topicview import TopicReader
 from onceover.errors import NeedsOperator, UsageError
@@ -202,6 +204,7 @@ class Supervisor:
         Args:
             why: ``done``, ``asked`` or ``failed``; ``error`` what it failed with. For ``status``.
         """
+        self._claims(self._scope().rules.naming).withdraw()
         self.leader.end(why, error)
         self.leader.abort_lanes()
         self._target.retry(self._requests.catch_up)
@@ -244,8 +247,7 @@ class Supervisor:
             read_managed(self._requests.values),
             sync_configs=scope.sync_configs,
         )
-        plan = plan_topics(view)
-        plan = self._apply(view, plan)
+        plan = self._apply(view, self._claimed(view, plan_topics(view)))
         first = names.DISCOVERED not in self.leader.state.values
         if plan.enrol or plan.turn:
             self._enroller.enrol(view, plan, scope.start if first else "earliest")
@@ -253,6 +255,16 @@ class Supervisor:
             self.leader.note(names.DISCOVERED, {"v": 1, "at_ms": now_ms()})
         self._discovered_s, self._discovered = time.monotonic(), scope
         return plan
+
+    def _claimed(self, view: View, plan: TopicPlan) -> TopicPlan:
+        """Claim new and returning topics; return the plan without those that are another flow's."""
+        known, naming = view.enrolled_by_source, view.rules.naming
+        wanted = {topic: naming.target_name(topic) for topic in plan.enrol if topic not in known}
+        wanted |= {enrolment.source: enrolment.target for enrolment in plan.turn if enrolment.active}
+        return without(plan, self._claims(naming).settle(wanted))
+
+    def _claims(self, naming: Naming) -> Claims:
+        return Claims(self.leader, lambda topics: self._reader.rivals(naming, topics))
 
     def _apply(self, view: View, plan: TopicPlan) -> TopicPlan:
         """Change the target; return the plan without the topics for which that was refused."""

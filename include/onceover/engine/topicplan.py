@@ -7,7 +7,7 @@ the flow neither created nor adopted is changed by nothing but ``onceover topics
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from onceover.engine import topicrefusals as refusals
@@ -46,6 +46,20 @@ class Loop:
 
 
 @dataclass(frozen=True)
+class Writer:
+    """Another flow that writes a target topic, or has written it.
+
+    Args:
+        flow: its name; ``at_ms`` when it enrolled the topic.
+        active: False when the topic has left its filter.
+    """
+
+    flow: str
+    at_ms: int
+    active: bool = True
+
+
+@dataclass(frozen=True)
 class View:
     """Live state that the plan is computed from.
 
@@ -55,7 +69,7 @@ class View:
         source: all source topics, by name; ``target`` likewise.
         enrolled: what is enrolled already, by target topic.
         managed: the target topics that the flow looks after.
-        elsewhere: target topics that other flows have enrolled, with the flow's name.
+        elsewhere: target topics that other flows have enrolled.
         loops: source topics that another flow writes from our copies.
         unreadable: other flows whose state cannot be read now, with the reason.
         target_ends: high watermark of target partitions that are not enrolled yet.
@@ -73,7 +87,7 @@ class View:
     target: Mapping[str, TopicInfo]
     enrolled: Mapping[str, Enrolment] = field(default_factory=dict)
     managed: Mapping[str, Managed] = field(default_factory=dict)
-    elsewhere: Mapping[str, str] = field(default_factory=dict)
+    elsewhere: Mapping[str, Writer] = field(default_factory=dict)
     loops: Mapping[str, Loop] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     target_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -160,8 +174,11 @@ class _Planning:
         if wanted and verdict.target_topic != old.target:
             self._refused.append(refusals.renamed(verdict, old.target))
             return
-        loop = self._view.loops.get(verdict.topic)
-        if wanted and loop is not None and self._gives_way(old, loop):
+        loop, owner = self._view.loops.get(verdict.topic), self._view.elsewhere.get(old.target)
+        if wanted and owner is not None and owner.active and self._gives_way(old, owner):
+            self._refused.append(refusals.owned_elsewhere(verdict, owner.flow, self._view.flow))
+            wanted = False
+        elif wanted and loop is not None and self._gives_way(old, loop):
             self._refused.append(refusals.two_way(verdict, loop.flow))
             wanted = False
         if wanted is not old.active:
@@ -182,12 +199,12 @@ class _Planning:
             self._refused.append(refusals.copy_gone(old, self._view.flow))
         return True
 
-    def _gives_way(self, old: Enrolment, loop: Loop) -> bool:
+    def _gives_way(self, old: Enrolment, other: Loop | Writer) -> bool:
         """Tell whether this flow leaves the topic to the other one.
 
-        Two flows that began at once, unseen by each other, both copy it: the later one gives way.
+        Where both have enrolled it, as versions without claims could, the later one gives way.
         """
-        return not old.active or (loop.at_ms, loop.flow) < (old.at_ms, self._view.flow)
+        return not old.active or (other.at_ms, other.flow) < (old.at_ms, self._view.flow)
 
     def _grow(self, verdict: Verdict, info: TopicInfo, old: Enrolment) -> None:
         existing = self._view.target.get(old.target)
@@ -261,7 +278,7 @@ class _Planning:
         owner = self._view.elsewhere.get(verdict.target_topic)
         loop = self._view.loops.get(verdict.topic)
         if owner is not None:
-            self._refused.append(refusals.owned_elsewhere(verdict, owner, self._view.flow))
+            self._refused.append(refusals.owned_elsewhere(verdict, owner.flow, self._view.flow))
         elif loop is not None:
             self._refused.append(refusals.two_way(verdict, loop.flow))
         elif self._view.unreadable:
@@ -352,6 +369,20 @@ class _Planning:
             self._steps += [SetConfig(verdict.topic, name, one) for one in found]
         elif found:
             self._refused.append(refusals.unmanaged(verdict, [one.key for one in found], view.flow))
+
+
+def without(plan: TopicPlan, refused: Sequence[Refusal]) -> TopicPlan:
+    """Return the plan without the source topics that ``refused`` names, and with the reasons."""
+    left_out = {refusal.object for refusal in refused}
+    steps = tuple(step for step in plan.steps if step.source not in left_out)
+    return replace(
+        plan,
+        steps=steps,
+        changes=tuple(step.change for step in steps),
+        refused=(*plan.refused, *refused),
+        enrol=tuple(topic for topic in plan.enrol if topic not in left_out),
+        turn=tuple(enrolment for enrolment in plan.turn if enrolment.source not in left_out),
+    )
 
 
 def overlap(view: View) -> list[tuple[Verdict, Loop]]:

@@ -24,6 +24,7 @@ class RefusalCode(StrEnum):
         return name
 
     ENROLLED_ELSEWHERE = auto()
+    CLAIMED_ELSEWHERE = auto()
     TWO_WAY = auto()
     TARGET_NOT_EMPTY = auto()
     PARTITION_COUNT = auto()
@@ -77,6 +78,17 @@ def owned_elsewhere(verdict: Verdict, owner: str, flow: str) -> Refusal:
         RefusalCode.ENROLLED_ELSEWHERE,
         f"flow {owner} already writes target topic {verdict.target_topic}; two flows would mix their records",
         f"add {verdict.topic} to topics.exclude of flow {flow} or of flow {owner}",
+    )
+
+
+def claimed_elsewhere(topic: str, flow: str) -> Refusal:
+    """Return the refusal of a source topic that ``flow`` is taking in, or was when it was interrupted."""
+    return Refusal(
+        topic,
+        RefusalCode.CLAIMED_ELSEWHERE,
+        f"flow {flow} claims the same topic, and goes first; two flows would mix their records",
+        f"add {topic} to topics.exclude of one of them; if flow {flow} was interrupted while it began, start "
+        f"it once, which settles it; if it is retired for good, delete its topic {names.state_topic(flow)}",
     )
 
 

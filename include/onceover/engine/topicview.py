@@ -13,10 +13,12 @@ from typing import Final
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.managed import Managed
-from onceover.engine.naming import IDENTITY
-from onceover.engine.otherflows import OtherFlows, loops, writers
+from onceover.engine.naming import IDENTITY, Naming
+from onceover.engine.otherflows import OtherFlows, loops, rivals_here, rivals_there, writers
+from onceover.engine.ownership import Rival
 from onceover.engine.scope import Rules, Verdict
 from onceover.engine.topicplan import Loop, View
+from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin, TopicConfigs
 from onceover.kafka.cluster import Cluster, TopicInfo
@@ -99,6 +101,26 @@ class TopicReader:
         )
         view = replace(view, target_ends=self._ends(view))
         return self._with_configs(view) if sync_configs else view
+
+    def rivals(self, naming: Naming, wanted: Mapping[str, str]) -> dict[str, list[Rival]]:
+        """Return who else has or claims topics, by source topic, read anew.
+
+        Args:
+            naming: of this flow.
+            wanted: source topics with their targets.
+
+        Raises:
+            Retriable: a cluster is away, or the state of a flow cannot be read now.
+        """
+        there = self._there.read(self.target.topics())
+        here = self._here.read(self.source.topics()) if naming.policy == IDENTITY else []
+        for flow, error in {**self._here.unreadable, **self._there.unreadable}.items():
+            raise Retriable(f"the state of flow {flow} cannot be read now: {error.message}")
+        ids = self.source.cluster_id(), self.target.cluster_id()
+        return {
+            source: [*rivals_there(there, target), *rivals_here(here, naming, *ids, source)]
+            for source, target in wanted.items()
+        }
 
     def _loops(self, rules: Rules, source: Mapping[str, TopicInfo]) -> dict[str, Loop]:
         """Return what other flows copy back; under ``prefix`` nothing can be, and nothing is read."""

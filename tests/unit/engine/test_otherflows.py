@@ -11,8 +11,9 @@ import pytest
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.naming import IDENTITY, PREFIX, Naming
-from onceover.engine.otherflows import OtherFlow, OtherFlows, loops, writers
-from onceover.engine.topicplan import Loop
+from onceover.engine.otherflows import OtherFlow, OtherFlows, loops, rivals_here, rivals_there, writers
+from onceover.engine.ownership import Claim, Flow, Rival
+from onceover.engine.topicplan import Loop, Writer
 from onceover.errors import Retriable
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
@@ -63,7 +64,42 @@ def test_prefixed_names_make_no_loop_with_the_same_name() -> None:
 
 def test_writer_of_a_target_topic_is_known_also_when_it_has_left_it() -> None:
     """It may return, and its progress stands for what is in the topic."""
-    assert writers([replace(back(), enrolments=(leave(back().enrolments[0]),))]) == {"t": "back"}
+    assert writers([replace(back(), enrolments=(leave(back().enrolments[0]),))]) == {
+        "t": Writer("back", 7, active=False)
+    }
+
+
+def test_of_two_writers_of_a_topic_the_one_that_writes_now_is_named() -> None:
+    """Then the earlier one, by which the later one gives way."""
+    first, second = replace(back(), name="first"), replace(back(), name="second")
+    left = replace(back(), enrolments=(replace(leave(back().enrolments[0]), at_ms=1),))
+    later = replace(second, enrolments=(replace(back().enrolments[0], at_ms=9),))
+    for flows in ([left, later, first], [first, later, left]):
+        assert writers(flows) == {"t": Writer("first", 7)}
+
+
+def test_rivals_are_those_that_have_or_claim_the_same_target() -> None:
+    """Also those whose topic has left the filter: it may return."""
+    has = replace(back(), name="has", enrolments=(leave(back().enrolments[0]),))
+    claims = OtherFlow("claims", ("NORTH", "EAST"), (), (Claim("x", "t", 1), Claim("y", "u", 1)))
+    assert sorted(rivals_there([has, claims], "t")) == [
+        Rival(Flow("claims", "EAST"), enrolled=False),
+        Rival(Flow("has", "EAST"), enrolled=True),
+    ]
+    assert rivals_there([has, claims], "v") == []
+
+
+def test_rivals_are_those_that_copy_or_claim_the_way_back() -> None:
+    """Not those between other clusters, nor under other names."""
+    naming = Naming(IDENTITY, "east", "west")
+    claiming = OtherFlow("claims", ("WEST", "EAST"), (), (Claim("t", "t", 1), Claim("t", "u", 1)))
+    foreign = replace(claiming, clusters=("NORTH", "EAST"))
+    assert rivals_here([back(), claiming, foreign], naming, "EAST", "WEST", "t") == [
+        Rival(Flow("back", "EAST"), enrolled=True),
+        Rival(Flow("claims", "EAST"), enrolled=False),
+    ]
+    assert rivals_here([claiming], naming, "EAST", "WEST", "u") == []
+    assert rivals_here([claiming], Naming(PREFIX, "east", "west"), "EAST", "WEST", "t") == []
 
 
 class FakeState:
@@ -110,7 +146,7 @@ def test_states_are_read_again_only_where_something_was_added(monkeypatch: pytes
     others = OtherFlows(cast(Cluster, cluster), without="mine")
     assert [flow.name for flow in others.read(topics)] == ["one", "two"]
     cluster.ends[TopicPartition(two, 0)] = 6
-    assert writers(others.read(topics)) == {"t": "one"}
+    assert writers(others.read(topics)) == {"t": Writer("one", 7)}
     assert FakeState.reads == [one, two, two]
     topics[sick] = topic(sick, 2, source_id(sick))
     assert [flow.name for flow in others.read(topics)] == ["one", "two"]

@@ -8,7 +8,8 @@ from uuid import UUID
 import pytest
 
 from onceover.engine.naming import PREFIX
-from onceover.engine.topicplan import Loop, TopicPlan, View, overlap, plan_topics
+from onceover.engine.plan import Refusal
+from onceover.engine.topicplan import Loop, TopicPlan, View, Writer, overlap, plan_topics, without
 from onceover.engine.topicsteps import AddPartitions, CreateTopic
 from tests.unit.engine.topicworld import World, leave, source_id, topic
 
@@ -102,9 +103,38 @@ def test_missing_partitions_of_an_empty_topic_are_added_on_request_or_to_an_own_
 
 def test_target_topic_of_another_flow_is_refused_and_named() -> None:
     """Two flows would mix their records (G5)."""
-    plan = World({"t": 2}, elsewhere={"t": "other"}).plan()
+    plan = World({"t": 2}, elsewhere={"t": Writer("other", 1)}).plan()
     assert codes(plan) == ["ENROLLED_ELSEWHERE"] and not plan.steps
     assert "other" in plan.refused[0].message
+
+
+@pytest.mark.parametrize(
+    ("other", "active"),
+    [
+        (Writer("other", 4), False),
+        (Writer("a", 5), False),
+        (Writer("other", 6), True),
+        (Writer("other", 4, active=False), True),
+    ],
+    ids=["earlier", "as early, by its name", "later", "has left it"],
+)
+def test_a_topic_that_two_flows_have_enrolled_is_left_by_the_later_one(other: Writer, active: bool) -> None:
+    """Both would write it; both decide the same, whoever looks."""
+    world = World({"t": 1}, target={"t": 1}, elsewhere={"t": other})
+    world.enrol("t")
+    plan = world.plan()
+    assert [e.active for e in plan.turn] == ([] if active else [False])
+    assert [r.code for r in plan.refused] == ([] if active else ["ENROLLED_ELSEWHERE"])
+
+
+def test_what_another_flow_was_faster_with_is_taken_out_of_the_plan() -> None:
+    """With its steps; the rest is done."""
+    plan = World({"t": 1, "u": 1}).plan()
+    refused = Refusal("t", "CLAIMED_ELSEWHERE", "taken", "start it")
+    left = without(plan, [refused])
+    assert (plan.enrol, left.enrol) == (("t", "u"), ("u",))
+    assert [change.object for change in left.changes] == [step.change.object for step in left.steps] == ["u"]
+    assert left.refused == (refused,)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from onceover.engine.managed import Managed, read_managed
 from onceover.engine.naming import IDENTITY, Naming
 from onceover.engine.scope import Rules
 from onceover.engine.topicapply import TopicApply
-from onceover.engine.topicplan import Loop, TopicPlan, View, plan_topics
+from onceover.engine.topicplan import Loop, TopicPlan, View, Writer, plan_topics
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka.admin import INVALID_CONFIG, TOPIC_EXISTS, TOPIC_MISSING, Failures, TopicSpec
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
@@ -59,7 +59,7 @@ class World:
     state: dict[str, Any] = field(default_factory=dict)
     enrolled: dict[str, Enrolment] = field(default_factory=dict)
     ends: dict[str, int] = field(default_factory=dict)
-    elsewhere: dict[str, str] = field(default_factory=dict)
+    elsewhere: dict[str, Writer] = field(default_factory=dict)
     loops: dict[str, Loop] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
