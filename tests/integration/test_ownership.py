@@ -11,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.flowstate import read_flow_state
 from onceover.engine.steps import Step
 from onceover.engine.topicplan import View
 from onceover.engine.topicview import TopicReader
+from onceover.wiring.flows import open_clusters
 from tests.support.clusters import SharedCluster
 from tests.support.flows import FlowProcess
 from tests.support.replica import Replica
@@ -74,6 +77,13 @@ def at_once(*actions: Callable[[], Any]) -> None:
         raise problems[0]
 
 
+def enrolled(replica: Replica) -> dict[str, Enrolment]:
+    """Return the topics that are or were part of the flow."""
+    source, target = open_clusters(replica.flow.watch.flow)
+    with source, target:
+        return dict(read_flow_state(target, replica.name).enrolled)
+
+
 def refused(replica: Replica, capsys: Capture) -> dict[str, str]:
     """Return the codes of topics that are not taken in."""
     _, document = replica.command(capsys, "status", str(replica.flow.path))
@@ -119,7 +129,7 @@ def test_two_opposite_flows_started_together_do_not_copy_a_topic_round(
             replica.configure(topics={"include": [topic.replace(".", "[.]")]})
         meet(monkeypatch)
         at_once(east.copy, west.copy)
-        assert [refused(east, capsys), refused(west, capsys)] == [{}, {topic: "CLAIMED_ELSEWHERE"}]
+        assert [list(enrolled(east)), list(enrolled(west))] == [[topic], []]
         east.source.plain(topic, 0, east.source.records(_RECORDS))
         assert [east.copy().records, west.copy().records] == [_RECORDS, 0]
         assert [refused(east, capsys), refused(west, capsys)] == [{}, {topic: "TWO_WAY"}]
@@ -144,6 +154,27 @@ def test_a_flow_that_stopped_between_its_claim_and_its_look_gives_way_when_it_wa
     first.copy()
     first.assert_same(topic)
     assert refused(second, capsys)[topic] in ("CLAIMED_ELSEWHERE", "ENROLLED_ELSEWHERE")
+
+
+def test_seeding_claims_its_topics_like_a_run(
+    pair: tuple[Replica, Replica], tmp_path: Path, capsys: Capture
+) -> None:
+    """Beside a flow that has claimed them and not looked yet it writes nothing, and says why."""
+    first, second = pair
+    topic = first.topic()
+    first.source.plain(topic, 0, first.source.records(_RECORDS))
+    seed = "seed", "apply", str(first.flow.path), "--from", "earliest"
+    with FlowProcess(second.flow.path, tmp_path / "second.log", pause_at=Step.OWN_LOOK.name) as paused:
+        paused.wait_paused(_TIMEOUT_S)
+
+        code, document = first.command(capsys, *seed)
+
+        assert (code, document["error"]["code"]) == (3, "CLAIMED_ELSEWHERE")
+        os.kill(paused.child.pid, signal.SIGCONT)
+        assert paused.child.wait(_TIMEOUT_S) == 0, paused.child.tail()
+    assert first.command(capsys, *seed)[0] == 0
+    assert first.copy().records == _RECORDS
+    first.assert_same(topic)
 
 
 def test_a_claim_that_was_left_behind_is_settled_by_a_start_of_its_flow(

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.engine import names
+from onceover.engine.claims import Claims
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import FlowState, read_flow_state
 from onceover.engine.flowtopics import StateSettings, create_flow_topics
@@ -260,7 +262,19 @@ class Seeder:
         finally:
             leader.close()
 
+    def _claim(self, leader: Leader, plan: SeedPlan) -> None:
+        """Claim the topics that are new to the flow, as a run of it does."""
+        new = {t.source.name: t.target for t in plan.topics if t.enrolment is None or not t.enrolment.active}
+        naming = self.wish.rules.naming
+        with closing(TopicReader(self._place.flow, self.source, self.target)) as reader:
+            lost = Claims(leader, lambda topics: reader.rivals(naming, topics)).settle(new)
+        if lost:
+            raise NeedsOperator(
+                lost[0].message, code=lost[0].code, where=lost[0].object, resolve=lost[0].resolve
+            )
+
     def _write(self, leader: Leader, layout: Layout, plan: SeedPlan, journal: Journal) -> None:
+        self._claim(leader, plan)
         self._create(plan, journal)
         copies = self.target.retry(lambda: self._copies(plan))
         journal.refused(plan.refused)
