@@ -49,9 +49,7 @@ def moves(world: World, number: int, *, patient: bool) -> Iterator[Leader]:
             yield answered(me, number, len(world), patient=patient)
         case _ if me.at == WITHDRAWING:
             yield me._replace(at=DONE, shown=NOTHING, seen=())
-        case _:
-            return
-    # Killed; what it has shown stays.
+    # Killed, or ended and started again; what it has shown stays.
     yield Leader(STOPPED, me.shown)
 
 
@@ -98,19 +96,19 @@ def owners(world: World) -> int:
 def test_never_do_two_flows_enrol_a_topic(count: int) -> None:
     """Whoever looks first, is slow, or is killed and started again."""
     graph = explored(count)
-    assert len(graph) > 100
+    assert len(graph) > 50
     assert max(map(owners, graph)) == 1
 
 
 @pytest.mark.parametrize("count", [2, 3])
 def test_from_everywhere_one_flow_can_still_come_to_enrol_it(count: int) -> None:
-    """Unless all have given way and ended: whoever begins anew then has it."""
+    """Whatever the others have left behind."""
     graph = explored(count)
     before: dict[World, set[World]] = {world: set() for world in graph}
     for world, following in graph.items():
         for after in following:
             before[after].add(world)
-    todo = [world for world in graph if owners(world) or all(leader.at == DONE for leader in world)]
+    todo = [world for world in graph if owners(world)]
     good = set(todo)
     while todo:
         for world in before[todo.pop()] - good:
