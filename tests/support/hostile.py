@@ -14,12 +14,13 @@ from typing import Final
 import cramjam
 import crc32c
 
-from tests.support.rawkafka import Codec, varint
+from tests.support.rawkafka import Codec, RawRecord, encode_record, varint
 
 _AFTER_CRC = struct.Struct(">hiqqqhii")
 _ZSTD_HEAD: Final = b"\x28\xb5\x2f\xfd\x00"
 _ZSTD_BLOCK_BYTES: Final = 128 << 10
 _PART_BYTES: Final = 1 << 20
+_SNAPPY_BLOCK_BYTES: Final = 32 << 10
 
 
 def seal(
@@ -70,7 +71,7 @@ def compressed(codec: Codec, first: bytes, zeros: int) -> bytes:
         return bytes(frame.finish())
     if codec is Codec.SNAPPY:
         out = bytearray(b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1))
-        for part in _parts(first, zeros):
+        for part in _blocks(_parts(first, zeros)):
             block = bytes(cramjam.snappy.compress_raw(part))
             out += struct.pack(">i", len(block)) + block
         return bytes(out)
@@ -85,6 +86,13 @@ def _parts(first: bytes, zeros: int) -> Iterator[bytes]:
         zeros -= len(part)
 
 
+def _blocks(parts: Iterator[bytes]) -> Iterator[bytes]:
+    """Cut parts into what snappy's Java library writes as a block."""
+    for part in parts:
+        for at in range(0, len(part), _SNAPPY_BLOCK_BYTES):
+            yield part[at : at + _SNAPPY_BLOCK_BYTES]
+
+
 def bomb(codec: Codec, expanded_bytes: int, *, base_offset: int = 0) -> bytes:
     """Return a batch of one honest record whose value is so many zeros."""
     tail = varint(0)  # no headers: the record's last byte
@@ -92,3 +100,11 @@ def bomb(codec: Codec, expanded_bytes: int, *, base_offset: int = 0) -> bytes:
     first = varint(len(head) + expanded_bytes + len(tail)) + head
     # The number of headers is a zero byte as well.
     return seal(compressed(codec, first, expanded_bytes + len(tail)), codec=codec, base_offset=base_offset)
+
+
+def expanding(codec: Codec, count: int, value_bytes: int) -> bytes:
+    """Return a batch of ``count`` honest records, each with a value of so many zeros."""
+    value = bytes(value_bytes)
+    records = b"".join(encode_record(RawRecord(None, value), delta, 0) for delta in range(count))
+    payload = bytes(cramjam.zstd.compress(records)) if codec is Codec.ZSTD else compressed(codec, records, 0)
+    return seal(payload, codec=codec, count=count)

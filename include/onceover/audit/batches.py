@@ -4,7 +4,8 @@ Written from the format's description beside the replicator's own codec: a wrong
 format is not shared by the other (G9).
 
 Invariant: every byte of a batch is accounted for. A checksum that does not match, a length that does not
-fit or bytes left over make the batch ``Unreadable``; nothing is guessed.
+fit or bytes left over make the batch ``Unreadable``; nothing is guessed. A batch is expanded piece by piece:
+memory is bounded by its largest record, and that by what the reader allows.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import Final, NamedTuple
 
 import crc32c
 
-from onceover.audit.decompress import decompress
+from onceover.audit.decompress import Inexpansible, expand
+from onceover.audit.model import Reason
 from onceover.audit.record import HASH_BYTES, Headers, Rec, make_rec
 from onceover.errors import NeedsOperator
 
@@ -34,10 +36,27 @@ _DELETE_HORIZON: Final = 0x40
 _READERS_BITS: Final = _CODEC | _LOG_APPEND_TIME | _DELETE_HORIZON
 _CONTENT = struct.Struct(">hiqqi")
 _CONTROL_KEY = struct.Struct(">hh")
+_LAST_SHIFT: Final = 63
+# Of a single record, expanded. Brokers take a megabyte, compressed, unless they are told otherwise.
+LARGEST_RECORD_BYTES: Final = 64 << 20
+# No client needs more; each takes some seventy bytes when it is taken apart, however short it is.
+_MOST_HEADERS: Final = 100_000
 
 
 class Unreadable(NeedsOperator):
     """Bytes that are no valid record batch: neither the copy nor any reader can make records of them."""
+
+    reason = Reason.UNREADABLE
+
+
+class TooLarge(Unreadable):
+    """A batch with a record that takes more memory than an audit uses for one; it may be in order."""
+
+    reason = Reason.TOO_LARGE
+
+
+class _MalformedError(Exception):
+    """A number, length or count within a record that cannot be one."""
 
 
 class Batch(NamedTuple):
@@ -101,7 +120,8 @@ class Batch(NamedTuple):
         Raises:
             Unreadable: it is damaged.
         """
-        key = next(self.decode()).key or b""
+        first = next(self.decode(), None)
+        key = b"" if first is None else first.key or b""
         if len(key) < _CONTROL_KEY.size:
             raise _unreadable(
                 self.base_offset, "a control record with a version and a type", f"{len(key)} bytes"
@@ -126,25 +146,33 @@ class Batch(NamedTuple):
         content.update(self.payload)
         return content.digest()[:HASH_BYTES]
 
-    def decode(self, *, timed: bool = True) -> Iterator[Rec]:
-        """Yield the records in order.
+    def decode(self, *, timed: bool = True, record_bytes: int = LARGEST_RECORD_BYTES) -> Iterator[Rec]:
+        """Yield the records in order, expanding as few of them at a time as the compression allows.
 
         Args:
             timed: False leaves timestamps out of the records' hashes.
+            record_bytes: the largest record that is taken apart.
 
         Raises:
             Unreadable: anything malformed; records before it were yielded.
+            TooLarge: a record is larger than ``record_bytes``; likewise.
         """
-        data = self._plain()
-        at = 0
-        for _ in range(self.records):
-            try:
-                rec, at = self._record(data, at, timed)
-            except IndexError as error:
-                raise _unreadable(self.base_offset, f"{self.records} records", "an end within one") from error
-            yield rec
-        if at != len(data):
-            raise _unreadable(self.base_offset, "nothing behind the last record", f"{len(data) - at} bytes")
+        window, at, left = b"", 0, self.records
+        if not 0 <= left <= self.last_offset - self.base_offset + 1:
+            raise _unreadable(self.base_offset, f"offsets up to {self.last_offset}", f"{left} records")
+        for piece in self._expanded(record_bytes):
+            window, at = window[at:] + piece, 0
+            while left and (place := self._place(window, at)) is not None:
+                yield self._record(window, place, timed)
+                left, at = left - 1, place[1]
+            if left and len(window) - at > record_bytes:
+                raise too_large(self.base_offset, f"a record of at most {record_bytes} bytes", "a larger one")
+            if not left and at != len(window):
+                break
+        if left:
+            raise _unreadable(self.base_offset, f"{self.records} records", "an end within one")
+        if at != len(window):
+            raise _unreadable(self.base_offset, "nothing behind the last record", f"{len(window) - at} bytes")
 
     def _outline(self) -> tuple[int, int, int, int, int]:
         return (
@@ -155,29 +183,59 @@ class Batch(NamedTuple):
             self.records,
         )
 
-    def _plain(self) -> bytes:
+    def _expanded(self, record_bytes: int) -> Iterator[bytes]:
         try:
-            return decompress(self.attributes & _CODEC, self.payload)
+            yield from expand(self.attributes & _CODEC, self.payload, record_bytes)
         except ValueError as error:
             raise _unreadable(self.base_offset, "a payload that can be decompressed", "none") from error
+        except Inexpansible as error:
+            text = f"at most {record_bytes} bytes at once"
+            raise too_large(self.base_offset, text, "more, which the codec cannot cut") from error
 
-    def _record(self, data: bytes, at: int, timed: bool) -> tuple[Rec, int]:
-        length, at = _varint(data, at)
-        end = at + length
-        if length < 0 or end > len(data):
-            raise IndexError
-        timestamp_delta, at = _varint(data, at + 1)  # behind the attributes, which are unused
-        offset_delta, at = _varint(data, at)
-        key, at = _field(data, at)
-        value, at = _field(data, at)
-        headers, at = _headers(data, at)
+    def _place(self, window: bytes, at: int) -> tuple[int, int] | None:
+        """Return where the record at ``at`` has its fields, and where it ends; None when it is cut off."""
+        try:
+            length, begin = _varint(window, at)
+        except IndexError:
+            return None
+        except _MalformedError:
+            length = begin = -1
+        if length < 0:
+            raise _unreadable(self.base_offset, "a record's length", "none")
+        return (begin, begin + length) if begin + length <= len(window) else None
+
+    def _record(self, data: bytes, place: tuple[int, int], timed: bool) -> Rec:
+        at, end = place
+        try:
+            timestamp_delta, at = _varint(data, at + 1)  # behind the attributes, which are unused
+            offset_delta, at = _varint(data, at)
+            key, at = _field(data, at)
+            value, at = _field(data, at)
+            headers, at = self._headers(data, at)
+        except (IndexError, _MalformedError) as error:
+            raise _unreadable(self.base_offset, f"{self.records} records", "an end within one") from error
         offset = self.base_offset + offset_delta
         if at != end or not self.base_offset <= offset <= self.last_offset:
             raise _unreadable(self.base_offset, "a record of the length and offset that it names", "another")
         timestamp_ms = self.max_timestamp_ms
         if not self.is_log_append_time:
             timestamp_ms = self.base_timestamp_ms + timestamp_delta
-        return make_rec(offset, key, value, headers, timestamp_ms, timed=timed), end
+        return make_rec(offset, key, value, headers, timestamp_ms, timed=timed)
+
+    def _headers(self, data: bytes, at: int) -> tuple[Headers, int]:
+        count, at = _varint(data, at)
+        if count <= 0:
+            return (), at
+        if count > len(data) - at:
+            raise _MalformedError
+        if count > _MOST_HEADERS:
+            raise too_large(self.base_offset, f"a record of at most {_MOST_HEADERS} headers", str(count))
+        found = []
+        for _ in range(count):
+            name, at = _field(data, at)
+            value, at = _field(data, at)
+            found.append((name or b"", value))
+        return tuple(found), at
 
 
 def walk(records: memoryview) -> Iterator[Batch]:
@@ -221,6 +279,8 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
         return (byte >> 1) ^ -(byte & 1), at + 1
     value, shift = byte & 0x7F, 7
     while byte >= 0x80:
+        if shift > _LAST_SHIFT:
+            raise _MalformedError
         at += 1
         byte = data[at]
         value |= (byte & 0x7F) << shift
@@ -238,16 +298,16 @@ def _field(data: bytes, at: int) -> tuple[bytes | None, int]:
     return data[at:end], end
 
 
-def _headers(data: bytes, at: int) -> tuple[Headers, int]:
-    count, at = _varint(data, at)
-    if count <= 0:
-        return (), at
-    found = []
-    for _ in range(count):
-        name, at = _field(data, at)
-        value, at = _field(data, at)
-        found.append((name or b"", value))
-    return tuple(found), at
+def too_large(base_offset: int, expected: str, seen: str) -> TooLarge:
+    """Return the error of a batch that takes more memory than is allowed."""
+    return TooLarge(
+        "a record batch takes too much memory to be taken apart",
+        code="TOO_LARGE",
+        where=f"batch at offset {base_offset}",
+        expected=expected,
+        seen=seen,
+        resolve="raise limits.memory_per_lane: an audit takes apart what a lane may",
+    )
 
 
 def _unreadable(base_offset: int, expected: str, seen: str) -> Unreadable:

@@ -10,11 +10,10 @@ and hashed once.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
-from onceover.audit.batches import Batch
+from onceover.audit.batches import LARGEST_RECORD_BYTES, Batch, Unreadable
 from onceover.audit.digest import Running
 from onceover.audit.model import Digest, Range, Side
 from onceover.audit.reader import Read
@@ -40,19 +39,35 @@ class Cursor:
         reads: the batches of a partition, from the first range's beginning on.
         start: records before it are left out.
         timed: False leaves timestamps out of the comparison.
+        record_bytes: the largest record that is taken apart.
     """
 
-    def __init__(self, reads: Generator[Read], start: int, *, timed: bool = True) -> None:
+    def __init__(
+        self,
+        reads: Generator[Read],
+        start: int,
+        *,
+        timed: bool = True,
+        record_bytes: int = LARGEST_RECORD_BYTES,
+    ) -> None:
         self._reads = reads
         self._timed = timed
+        self._record_bytes = record_bytes
         self._at = start
         self._batch: Batch | None = None
-        self._records: deque[Rec] = deque()
+        self._records: Iterator[Rec] = iter(())
+        self._next: Rec | None = None
         self._ended = False
+        self._damage: Unreadable | None = None
+        self._read_to = start
 
     def batch(self, end: int) -> Batch | None:
-        """Return the next batch if it lies before ``end`` and nothing of it was taken; it stays the next."""
-        if self._records or not self._load():
+        """Return the next batch if it lies before ``end`` and nothing of it was taken; it stays the next.
+
+        Raises:
+            Gone, Unreadable: as ``read_batches``; of damage only what lies before ``end``.
+        """
+        if self._peek() is not None or not self._load(end):
             return None
         batch = self._batch
         if batch is None or batch.base_offset < self._at or batch.last_offset >= end:
@@ -66,27 +81,51 @@ class Cursor:
             self._batch = None
 
     def record(self, end: int) -> Rec | None:
-        """Take the next record before ``end``; None when there is none."""
-        while not self._records:
-            if not self._load() or self._batch is None or self._batch.base_offset >= end:
+        """Take the next record before ``end``; None when there is none.
+
+        Only records that were asked for are taken apart: a batch may hold more than fits into memory.
+
+        Raises:
+            Gone, Unreadable: as ``batch``.
+        """
+        while self._peek() is None:
+            if not self._load(end) or self._batch is None or self._batch.base_offset >= end:
                 return None
             at = self._at
-            records = self._batch.decode(timed=self._timed)
-            self._records.extend(rec for rec in records if rec.offset >= at)
+            records = self._batch.decode(timed=self._timed, record_bytes=self._record_bytes)
+            self._records = (rec for rec in records if rec.offset >= at)
             self.pass_batch()
-        return self._records.popleft() if self._records[0].offset < end else None
+        found = self._next
+        if found is None or found.offset >= end:
+            return None
+        self._next = None
+        return found
+
+    def _peek(self) -> Rec | None:
+        """Return the next record of a batch that has been begun; it stays the next."""
+        if self._next is None:
+            self._next = next(self._records, None)
+        return self._next
 
     def close(self) -> None:
         """Close the connection that it reads from."""
         self._reads.close()
 
-    def _load(self) -> bool:
+    def _load(self, end: int) -> bool:
         while self._batch is None and not self._ended:
-            read = next(self._reads, None)
+            try:
+                read = next(self._reads, None)
+            except Unreadable as damage:
+                # It may lie behind what is asked for, and so be nobody's business yet.
+                self._damage, read = damage, None
             if read is None:
                 self._ended = True
-            elif not read.aborted and read.batch.last_offset >= self._at:
+                break
+            self._read_to = read.batch.last_offset + 1
+            if not read.aborted and read.batch.last_offset >= self._at:
                 self._batch = read.batch
+        if self._batch is None and self._damage is not None and self._read_to < end:
+            raise self._damage
         return self._batch is not None
 
 

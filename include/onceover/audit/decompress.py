@@ -1,11 +1,14 @@
-"""Kafka's compression types, each by the name of the format that clients write."""
+"""Kafka's compression types, each by the name of the format that clients write.
+
+Invariant: a payload is expanded a piece at a time, however far: a few kilobytes can stand for gigabytes.
+"""
 
 from __future__ import annotations
 
-import gzip
 import struct
 import zlib
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import cramjam
 
@@ -15,42 +18,94 @@ NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
 _XERIAL: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER_BYTES: Final = 16
 _BLOCK = struct.Struct(">i")
+# Three bytes of snappy say "64 bytes from there" at most.
+_SNAPPY_FACTOR: Final = 22
+# zlib's way to say: the largest window, with gzip's own head and tail.
+_GZIP_BITS: Final = 31
+_PIECE_BYTES: Final = 4 << 20
+# Room for what nearly all batches expand to, tried first: it needs no stream.
+_USUAL_FACTOR: Final = 8
+_USUAL_BYTES: Final = 64 << 10
 
 
-def decompress(codec: int, payload: memoryview) -> bytes:
-    """Return a batch's records as they were before compression.
+class Inexpansible(Exception):
+    """The codec cannot give this payload in pieces, and as a whole it is larger than allowed."""
+
+
+def expand(codec: int, payload: memoryview, whole_bytes: int) -> Iterator[bytes]:
+    """Yield a batch's records as they were before compression, a few megabytes at a time.
 
     Args:
         codec: the lowest three bits of the batch's attributes.
+        whole_bytes: the most that may come at once where a codec cannot cut (a block of snappy).
 
     Raises:
-        ValueError: no valid payload of this codec.
+        ValueError: no valid payload of this codec; pieces before the damage were yielded.
+        Inexpansible: more than ``whole_bytes`` would have to come at once.
     """
     try:
-        return _decompress(codec, payload)
+        yield from _expand(codec, payload, whole_bytes)
     except (cramjam.DecompressionError, zlib.error, OSError, EOFError) as error:
         # The codec's own words stay out: they may quote what they could not read.
         raise ValueError(f"no payload of codec {codec}") from error
 
 
-def _decompress(codec: int, payload: memoryview) -> bytes:
+def _expand(codec: int, payload: memoryview, whole_bytes: int) -> Iterator[bytes]:
     if codec == NONE:
-        return bytes(payload)
-    if codec == GZIP:
-        return gzip.decompress(payload)
-    if codec == SNAPPY:
-        return _snappy(payload)
-    if codec == LZ4:
-        return bytes(cramjam.lz4.decompress(payload))
-    if codec == ZSTD:
-        return bytes(cramjam.zstd.decompress(payload))
-    raise ValueError(f"codec {codec} is none of Kafka's")
+        yield bytes(payload)
+    elif codec == GZIP:
+        yield from _gzip(bytes(payload))
+    elif codec == SNAPPY:
+        yield from _snappy(payload, whole_bytes)
+    elif codec == LZ4:
+        yield from _framed("lz4", cramjam.lz4.decompress_into, payload)
+    elif codec == ZSTD:
+        yield from _framed("zstd", cramjam.zstd.decompress_into, payload)
+    else:
+        raise ValueError(f"codec {codec} is none of Kafka's")
 
 
-def _snappy(payload: memoryview) -> bytes:
+def _gzip(payload: bytes) -> Iterator[bytes]:
+    if not payload:
+        raise EOFError
+    while payload:
+        member = zlib.decompressobj(_GZIP_BITS)
+        while not member.eof:
+            piece = member.decompress(payload, _PIECE_BYTES)
+            payload = member.unconsumed_tail
+            if not piece and not member.eof:
+                raise EOFError
+            yield piece
+        # Members may follow one another, and zeros may fill up the end.
+        payload = member.unused_data.lstrip(b"\0")
+
+
+def _framed(name: str, into: Callable[[memoryview, Any], int], payload: memoryview) -> Iterator[bytes]:
+    room = bytearray(min(_PIECE_BYTES, _USUAL_BYTES + _USUAL_FACTOR * len(payload)))
+    try:
+        size = into(payload, room)
+    except (cramjam.DecompressionError, OSError):
+        # Damaged, or larger than that: the stream tells which.
+        yield from _stream(name, payload)
+    else:
+        yield bytes(memoryview(room)[:size])
+
+
+def _stream(name: str, payload: memoryview) -> Iterator[bytes]:
+    # Arrow takes a quarter of a second to load.
+    import pyarrow as pa
+
+    if not payload:
+        raise EOFError
+    with pa.CompressedInputStream(pa.BufferReader(pa.py_buffer(payload)), name) as stream:
+        while piece := stream.read(_PIECE_BYTES):
+            yield piece
+
+
+def _snappy(payload: memoryview, whole_bytes: int) -> Iterator[bytes]:
     if bytes(payload[: len(_XERIAL)]) != _XERIAL:
-        return bytes(cramjam.snappy.decompress_raw(payload))
-    blocks = []
+        yield _snappy_block(payload, whole_bytes)
+        return
     at = _XERIAL_HEADER_BYTES
     while at < len(payload):
         if at + _BLOCK.size > len(payload):
@@ -59,6 +114,14 @@ def _snappy(payload: memoryview) -> bytes:
         at += _BLOCK.size
         if size < 0 or at + size > len(payload):
             raise ValueError("a snappy block that is cut off")
-        blocks.append(bytes(cramjam.snappy.decompress_raw(payload[at : at + size])))
+        yield _snappy_block(payload[at : at + size], whole_bytes)
         at += size
-    return b"".join(blocks)
+
+
+def _snappy_block(block: memoryview, whole_bytes: int) -> bytes:
+    stated = cramjam.snappy.decompress_raw_len(block)
+    if stated > _SNAPPY_FACTOR * len(block):
+        raise ValueError("a snappy block that cannot hold what it says")
+    if stated > whole_bytes:
+        raise Inexpansible
+    return bytes(cramjam.snappy.decompress_raw(block))

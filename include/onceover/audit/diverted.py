@@ -6,15 +6,19 @@ its partition and offset; that it was diverted is told as unverifiable, never as
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Final
 
-from onceover.audit.reader import Stretch, read_batches
+from onceover.audit.batches import Unreadable
+from onceover.audit.reader import Read, Stretch, read_batches
 from onceover.audit.record import Headers
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
+
+log = logging.getLogger(__name__)
 
 _FLOW: Final = b"onceover.flow"
 _TOPIC: Final = b"onceover.source.topic"
@@ -44,10 +48,27 @@ def _headers(target: Cluster, topic: str) -> Iterator[Headers]:
     starts = target.retry(lambda: target.list_offsets(tps, calls.EARLIEST))
     ends = target.retry(lambda: target.list_offsets(tps, calls.LATEST))
     for tp in tps:
-        with closing(read_batches(target, Stretch(tp, info.topic_id, starts[tp], ends[tp]))) as reads:
-            for read in reads:
-                if not read.aborted:
-                    yield from (rec.headers for rec in read.batch.decode())
+        yield from _of_partition(target, Stretch(tp, info.topic_id, starts[tp], ends[tp]))
+
+
+def _of_partition(target: Cluster, stretch: Stretch) -> Iterator[Headers]:
+    with closing(read_batches(target, stretch)) as reads:
+        yield from _readable(
+            stretch, (h for read in reads if not read.aborted for h in _of_batch(stretch, read))
+        )
+
+
+def _of_batch(stretch: Stretch, read: Read) -> Iterator[Headers]:
+    return _readable(stretch, (rec.headers for rec in read.batch.decode()))
+
+
+def _readable(stretch: Stretch, headers: Iterator[Headers]) -> Iterator[Headers]:
+    """Yield what can be read. That is not the end of the audit: records that only the rest names count as
+    missing, and to readers they are."""
+    try:
+        yield from headers
+    except Unreadable as error:
+        log.warning("dead-letter topic: %s cannot be read: %s", stretch.partition, error)
 
 
 def _place(headers: Sequence[tuple[bytes, bytes | None]], flow: str) -> tuple[TopicPartition, int] | None:

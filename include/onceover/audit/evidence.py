@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from onceover.audit.batches import Unreadable
 from onceover.audit.model import Side
 from onceover.audit.record import Rec
-from onceover.audit.result import Check
+from onceover.audit.result import Area, Check
 from onceover.model import TopicPartition
 
 
@@ -23,6 +24,7 @@ class Looks(Protocol):
 
         Raises:
             Retriable: the cluster is away.
+            Unreadable: it is in a batch that is damaged, or too large.
         """
 
     def last_before(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
@@ -30,6 +32,7 @@ class Looks(Protocol):
 
         Raises:
             Retriable: the cluster is away.
+            Unreadable: it is in a batch that is damaged, or too large.
         """
 
 
@@ -60,3 +63,19 @@ class Examined:
 
     checks: tuple[Check, ...] = ()
     commits: tuple[Commit, ...] = ()
+
+
+def not_readable(
+    area: Area,
+    name: str,
+    source: TopicPartition,
+    error: Unreadable,
+    *,
+    group: str | None = None,
+    offset: int | None = None,
+) -> Check:
+    """Return the check of a claim about a record that cannot be read: neither right nor wrong."""
+    detail = "; ".join(text for text in (error.message, error.where, error.expected, error.seen) if text)
+    return Check(
+        area, name, source, "a readable record", "none", None, group=group, offset=offset, detail=detail
+    )

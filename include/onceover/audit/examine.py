@@ -11,11 +11,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from onceover.audit.evidence import Examined, Looks
+from onceover.audit.batches import Unreadable
+from onceover.audit.evidence import Examined, Looks, not_readable
 from onceover.audit.groupcheck import NAME as GROUP_NAME
 from onceover.audit.groupcheck import Standing, check_group
 from onceover.audit.mapcheck import Scope, check_map, choose
 from onceover.audit.model import Mode, Side
+from onceover.audit.positions import NAME as POSITION_NAME
 from onceover.audit.positions import Position, check_position
 from onceover.audit.ranges import StoredPair
 from onceover.audit.receiptcheck import check_receipts, ledger
@@ -87,9 +89,11 @@ class _Work:
             return
         reached = self.ledger.reached
         pair = seen.source, seen.target
-        yield check_position(
-            Position(*pair, seen.start, seen.position, seen.target_end, reached, result.mode), look
-        )
+        position = Position(*pair, seen.start, seen.position, seen.target_end, reached, result.mode)
+        try:
+            yield check_position(position, look)
+        except Unreadable as error:
+            yield not_readable(Area.POSITIONS, POSITION_NAME, seen.source, error, offset=seen.position)
         yield from check_receipts(result, self.pair.records())
         if result.mode is not Mode.HANDLER:
             # A handler may change a record: that it was applied rightly is what comparing the content shows.
@@ -134,9 +138,16 @@ def _groups(flow: str, target: Cluster, work: Mapping[TopicPartition, _Work], lo
                 if isinstance(current, str):
                     yield _unread(group, work[tp].seen.source, current)
                 elif current in mine[tp].known:
-                    yield check_group(work[tp].standing(group, mine[tp], current, look))
+                    yield _stands(work[tp], group, mine[tp], current, look)
     finally:
         memory.close()
+
+
+def _stands(work: _Work, group: str, entry: Remembered, current: int, look: Looks) -> Check:
+    try:
+        return check_group(work.standing(group, entry, current, look))
+    except Unreadable as error:
+        return not_readable(Area.GROUPS, GROUP_NAME, work.seen.source, error, group=group, offset=entry.given)
 
 
 def _committed(target: Cluster, group: str, tps: list[TopicPartition]) -> dict[TopicPartition, int | str]:

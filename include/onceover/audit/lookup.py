@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Final, Self
 
-from onceover.audit.batches import Batch
+from onceover.audit.batches import LARGEST_RECORD_BYTES, Batch, Unreadable, too_large
 from onceover.audit.model import Side
 from onceover.audit.reader import Gone, Read, Stretch, read_batches
 from onceover.audit.record import Rec
@@ -26,6 +26,9 @@ _FETCH_BYTES: Final = 1 << 18
 _READ_ON_BYTES: Final = 4 << 20
 # Backwards there is no telling where a record is: markers and aborted records may be many.
 _FIRST_STEP: Final = 32
+# The records of a batch are kept together, each with this much beside its content.
+_REC_BYTES: Final = 400
+_HEADER_BYTES: Final = 80
 
 
 @dataclass
@@ -71,12 +74,17 @@ class Lookup:
     Args:
         clusters: of both sides; belong to the caller.
         untimed: source and target partitions whose timestamps the target makes itself: left out of hashes.
+        batch_bytes: the most that the records of a batch may take together.
     """
 
     def __init__(
-        self, clusters: Mapping[Side, Cluster], untimed: Collection[tuple[Side, TopicPartition]] = ()
+        self,
+        clusters: Mapping[Side, Cluster],
+        untimed: Collection[tuple[Side, TopicPartition]] = (),
+        batch_bytes: int = LARGEST_RECORD_BYTES,
     ) -> None:
         self._clusters = clusters
+        self._batch_bytes = batch_bytes
         self._untimed = frozenset(untimed)
         self._open: dict[tuple[Side, TopicPartition], _Reading] = {}
 
@@ -100,6 +108,7 @@ class Lookup:
 
         Raises:
             Retriable: the cluster is away.
+            Unreadable: it is in a batch that is damaged, or too large.
         """
         key = side, tp
         reading = self._open.get(key)
@@ -109,7 +118,12 @@ class Lookup:
             if reading is None:
                 return None
             self._open[key] = reading
-        found = self._advance(key, reading, offset)
+        try:
+            found = self._advance(key, reading, offset)
+        except Unreadable:
+            # What follows was not looked at: it must not count as "nothing there" the next time.
+            self._forget(key)
+            raise
         if found is None:
             # It was read to an end that has moved since; the next question begins anew.
             self._forget(key)
@@ -120,6 +134,7 @@ class Lookup:
 
         Raises:
             Retriable: the cluster is away.
+            Unreadable: it is in a batch that is damaged, or too large.
         """
         cluster = self._clusters[side]
         start = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
@@ -175,7 +190,16 @@ class Lookup:
         return self._decoded(*key, read) if read.batch.last_offset >= offset else None
 
     def _decoded(self, side: Side, tp: TopicPartition, read: Read) -> list[Rec]:
-        return list(read.batch.decode(timed=(side, tp) not in self._untimed))
+        timed, left, found = (side, tp) not in self._untimed, self._batch_bytes, []
+        for rec in read.batch.decode(timed=timed, record_bytes=self._batch_bytes):
+            found.append(rec)
+            left -= (
+                _REC_BYTES + len(rec.key or b"") + len(rec.value or b"") + _HEADER_BYTES * len(rec.headers)
+            )
+            if left < 0:
+                expected = f"records of {self._batch_bytes} bytes together"
+                raise too_large(read.batch.base_offset, expected, "more")
+        return found
 
     def _stretch(self, side: Side, tp: TopicPartition, begin: int, end: int) -> Stretch | None:
         cluster = self._clusters[side]

@@ -11,7 +11,8 @@ import random
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from onceover.audit.evidence import Looks
+from onceover.audit.batches import Unreadable
+from onceover.audit.evidence import Looks, not_readable
 from onceover.audit.model import Side
 from onceover.audit.record import Rec
 from onceover.audit.result import Area, Check
@@ -100,10 +101,15 @@ def check_map(
         Retriable: a cluster is away.
     """
     wrong: list[Check] = []
+    unread: list[Check] = []
     looked = 0
     for claim in claims:
-        here = look.first(Side.SOURCE, source, claim.source)
-        there = look.first(Side.TARGET, target, claim.target)
+        try:
+            here = look.first(Side.SOURCE, source, claim.source)
+            there = look.first(Side.TARGET, target, claim.target)
+        except Unreadable as error:
+            unread.append(not_readable(Area.MAP, NAME, source, error, offset=claim.source))
+            continue
         gone = not (_at(here, claim.source) and _at(there, claim.target))
         if gone and compacted:
             continue
@@ -114,7 +120,7 @@ def check_map(
     all_ = Check(
         Area.MAP, NAME, source, f"{looked} of {looked}", right, not wrong, detail="edges, and random offsets"
     )
-    return [all_, *wrong[:MAX_WRONG]]
+    return [all_, *wrong[:MAX_WRONG], *unread[:MAX_WRONG]]
 
 
 def _at(record: Rec | None, offset: int) -> bool:

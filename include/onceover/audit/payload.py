@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import Final
 
+from onceover.audit.batches import Unreadable
 from onceover.audit.evidence import Looks
 from onceover.audit.model import Finding, Side
 from onceover.audit.record import Rec
@@ -41,7 +42,10 @@ def with_payload(findings: Iterable[Finding], look: Looks) -> Iterator[Finding]:
 
 
 def _record(look: Looks, side: Side, tp: TopicPartition, offset: int) -> str:
-    rec = look.first(side, tp, offset)
+    try:
+        rec = look.first(side, tp, offset)
+    except Unreadable as error:
+        return f"not readable: {error.message}"
     return "not visible to readers" if rec is None or rec.offset != offset else _shown(rec)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from onceover.audit.batches import Batch, walk
+from onceover.audit.batches import Batch, Unreadable, walk
 from onceover.audit.fetch import Fetched, Wanted, decode_fetch, encode_fetch
 from onceover.audit.model import Reason
 from onceover.errors import OnceoverError, Retriable
@@ -65,6 +65,7 @@ def read_batches(cluster: Cluster, stretch: Stretch, *, fetch_bytes: int = FETCH
 
     Raises:
         Gone: retention or a person removed the beginning, or the topic, meanwhile.
+        Unreadable: a batch is damaged; what comes before it was yielded.
         Retriable: the broker is away for longer than a minute.
     """
     offset, backoff, deadline = stretch.start, Backoff(), Deadline(_PATIENCE_S)
@@ -78,6 +79,16 @@ def read_batches(cluster: Cluster, stretch: Stretch, *, fetch_bytes: int = FETCH
                 offset = max(offset, pump.offset)
         except Retriable as error:
             backoff.pause(deadline, error)
+
+
+def readable(records: memoryview) -> tuple[list[Batch], Unreadable | None]:
+    """Return the batches of an answer up to the first damaged one, and what is wrong with that."""
+    batches: list[Batch] = []
+    try:
+        batches.extend(walk(records))
+    except Unreadable as damage:
+        return batches, damage
+    return batches, None
 
 
 class _Pump:
@@ -107,10 +118,13 @@ class _Pump:
             answer: Fetched = self._connection.receive()
             self._check(answer)
             # Views into the buffer, which the next answer will overwrite: not before it is received.
-            batches = list(walk(answer.records))
+            batches, damage = readable(answer.records)
             before = self.offset
             if batches:
                 self.offset = max(before, batches[-1].last_offset + 1)
+            if damage is not None and self.offset < self._stretch.end:
+                yield from self._visible(batches, answer, before)
+                raise damage
             if self.offset == before and before < self._stretch.end:
                 raise Retriable(
                     f"{self._stretch.partition} cannot be read from offset {before} at the moment"
@@ -129,7 +143,7 @@ class _Pump:
             while waiting and waiting[-1][0] <= batch.last_offset:
                 aborted.add(waiting.pop()[1])
             if batch.is_control:
-                if batch.control_type() == _ABORT_MARKER:
+                if batch.records and batch.control_type() == _ABORT_MARKER:
                     aborted.discard(batch.producer_id)
             elif batch.records:
                 yield Read(batch, batch.is_transactional and batch.producer_id in aborted)

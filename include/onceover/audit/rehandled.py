@@ -11,7 +11,6 @@ quote a record and is never shown (G10).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
@@ -33,8 +32,9 @@ _SCHEMA: Final = pa.schema(
         ("source_offset", pa.int64()),
     ]
 )
-# Records of one call of a handler of columns: enough to make the call cheap.
+# Records of one call of a handler of columns: enough to make the call cheap. And their bytes: a record more.
 _TOGETHER: Final = 2_000
+_TOGETHER_BYTES: Final = 4 << 20
 
 
 class Expected(NamedTuple):
@@ -75,8 +75,7 @@ class Rehandling(NamedTuple):
             for record in records:
                 yield from self._single(record)
             return
-        rest = iter(records)
-        while together := list(islice(rest, _TOGETHER)):
+        for together in _calls(records):
             yield from self._columns(together)
 
     def _single(self, record: Rec) -> list[Outcome]:
@@ -138,3 +137,17 @@ class Rehandling(NamedTuple):
                 row["source_offset"], row["key"], row["value"], headers, row["timestamp"], timed=self.timed
             )
             yield self._placed(row["partition"], made)
+
+
+def _calls(records: Iterable[Rec]) -> Iterator[list[Rec]]:
+    """Yield the records in portions that a handler is given at once."""
+    together: list[Rec] = []
+    size = 0
+    for record in records:
+        together.append(record)
+        size += len(record.key or b"") + len(record.value or b"")
+        if len(together) == _TOGETHER or size >= _TOGETHER_BYTES:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together

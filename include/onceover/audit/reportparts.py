@@ -31,6 +31,7 @@ MEANING: Final[Mapping[str, str]] = {
     Reason.NOT_COPIED_YET: "The flow had not copied them when the audit began.",
     Reason.NOT_IN_MAP: "The offset map no longer reaches back that far.",
     Reason.UNREADABLE: "Their batch cannot be decoded.",
+    Reason.TOO_LARGE: "A record among them takes more memory than the audit may use.",
 }
 SUITE_NAMES: Final = {
     "topics": "Records",

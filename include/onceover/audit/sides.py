@@ -9,6 +9,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from onceover.audit.batches import LARGEST_RECORD_BYTES
 from onceover.audit.compare import Cursor
 from onceover.audit.model import Range, Side
 from onceover.audit.reader import Read, Stretch, read_batches
@@ -32,16 +33,23 @@ class Sides:
     Args:
         handler: the flow's, loaded in this process; None where it has none.
         max_findings: that are listed of one stretch; more are counted.
+        record_bytes: the largest record that is taken apart.
     """
 
     source: Cluster
     target: Cluster
     handler: Handler | None = None
     max_findings: int = MAX_FINDINGS
+    record_bytes: int = LARGEST_RECORD_BYTES
 
     def cursor(self, task: Task, side: Side, span: Range) -> Cursor:
         """Return one side's records of a span."""
-        return Cursor(self.reads(task, side, span), _stretch(task, side, span).start, timed=not task.untimed)
+        return Cursor(
+            self.reads(task, side, span),
+            _stretch(task, side, span).start,
+            timed=not task.untimed,
+            record_bytes=self.record_bytes,
+        )
 
     def records(self, task: Task, side: Side, span: Range) -> Iterator[Rec]:
         """Yield one side's visible records of a span."""
@@ -56,14 +64,17 @@ class Sides:
         """Yield the records of a span of the source whose transactions were aborted."""
         for read in self.reads(task, Side.SOURCE, span):
             if read.aborted:
-                yield from read.batch.decode(timed=not task.untimed)
+                yield from self._records(task, read)
 
     def everything(self, task: Task, span: Range) -> Iterator[tuple[Rec, bool]]:
         """Yield all records of a span of the source, and whether their transactions were aborted."""
         for read in self.reads(task, Side.SOURCE, span):
-            for rec in read.batch.decode(timed=not task.untimed):
+            for rec in self._records(task, read):
                 if span.source_from <= rec.offset < span.source_to:
                     yield rec, read.aborted
+
+    def _records(self, task: Task, read: Read) -> Iterator[Rec]:
+        return read.batch.decode(timed=not task.untimed, record_bytes=self.record_bytes)
 
     def reads(self, task: Task, side: Side, span: Range) -> Generator[Read]:
         """Yield one side's batches of a span."""

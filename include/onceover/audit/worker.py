@@ -33,7 +33,7 @@ def compare_task(task: Task, sides: Sides) -> Iterator[First]:
                 yield answer
                 left.pop(0)
         except (Gone, Unreadable) as error:
-            yield Lapsed(left.pop(0), _reason(error), error.message)
+            yield Lapsed(left.pop(0), error.reason, _text(error))
 
 
 def _compared(task: Task, sides: Sides) -> Iterator[Same | Opened]:
@@ -68,8 +68,9 @@ def _latest(task: Task, span: Range, sides: Sides) -> dict[Side, LatestValues]:
     return found
 
 
-def _reason(error: Gone | Unreadable) -> Reason:
-    return error.reason if isinstance(error, Gone) else Reason.UNREADABLE
+def _text(error: Gone | Unreadable) -> str:
+    """Say what cannot be compared, and where; what resolves it is the reason's affair."""
+    return "; ".join(text for text in (error.message, error.where, error.expected, error.seen) if text)
 
 
 # ---- opening
@@ -81,7 +82,7 @@ def open_task(task: Task, sides: Sides) -> Opened | Lapsed:
     try:
         return _opened(task, span, sides)
     except (Gone, Unreadable) as error:
-        return Lapsed(span, _reason(error), error.message)
+        return Lapsed(span, error.reason, _text(error))
 
 
 def _opened(task: Task, span: Range, sides: Sides) -> Opened | Lapsed:

@@ -50,7 +50,7 @@ _LEADERLESS_S = 5.0
 # re-encoding and the interpreter's own copies: six to eight of what is taken apart at once.
 _FETCH_SHARE = 8
 _PIECE_SHARE = 16
-_RECORD_SHARE = 4
+RECORD_SHARE = 4
 _PARTITION_MAX_BYTES = 2 << 20
 
 
@@ -141,7 +141,7 @@ class LaneSession:
             max_bytes=max(1 << 20, memory_bytes // _FETCH_SHARE),
             partition_max_bytes=min(_PARTITION_MAX_BYTES, max(1 << 18, memory_bytes // (4 * _FETCH_SHARE))),
         )
-        self._ceiling = Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // _RECORD_SHARE)
+        self._ceiling = Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // RECORD_SHARE)
         self._lag = LagReporter(task.source, names.lag_group(task.me.flow))
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
         self._until: Until | None = None

@@ -24,6 +24,7 @@ from onceover.config.flowfile import Flow
 from onceover.config.runsettings import RunSettings
 from onceover.logs import configure
 from onceover.spark.failures import carrying
+from onceover.wiring.audit import record_bytes
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.treatments import handler_of
 
@@ -72,7 +73,8 @@ class Job:
     def _work(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         source, target = open_clusters(self.flow)
         source.expected_id, target.expected_id = self.ids
-        sides = Sides(source, target, handler_of(self.flow, RunSettings.of(self.flow)))
+        handler = handler_of(self.flow, RunSettings.of(self.flow))
+        sides = Sides(source, target, handler, record_bytes=record_bytes(self.flow))
         with source, target:
             for batch in batches:
                 for text in batch.column(WORK).to_pylist():

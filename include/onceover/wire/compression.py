@@ -182,9 +182,17 @@ def _into(expand: Callable[[memoryview, Any], int], payload: memoryview, size: i
     if size <= _SMALL_BYTES:
         small = bytearray(size)
         return bytes(memoryview(small)[: expand(payload, small)])
-    # Fresh pages cost nothing until they are written to, however generous the room is.
-    with mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE) as room:
+    with _room(size) as room:
         return room[: expand(payload, room)]
+
+
+def _room(size: int) -> mmap.mmap:
+    """Return fresh pages, which cost nothing until they are written to, however many they are."""
+    try:
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE)
+    except OSError as error:
+        # Not to be taken for damage: this machine has no more.
+        raise MemoryError(f"no room for {size} bytes") from error
 
 
 def _plain_chunks(payload: memoryview, chunk_bytes: int) -> Iterator[bytes]:

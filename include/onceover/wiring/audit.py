@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from onceover.audit.batches import LARGEST_RECORD_BYTES
 from onceover.audit.bounds import not_taken_in
 from onceover.audit.conduct import Conducted, Plan, Workers, conduct, sample
 from onceover.audit.diverted import diverted
@@ -30,6 +31,7 @@ from onceover.audit.work import TASK_RANGES
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.config.patterns import compiled
+from onceover.engine.lane import RECORD_SHARE
 from onceover.engine.mapindex import MapIndex
 from onceover.engine.scope import explain
 from onceover.engine.verdicts import Answer
@@ -188,8 +190,13 @@ def examine_claims(flow: Flow, source: Cluster, target: Cluster, content: Conten
         if seen.untimed
         for pair in ((Side.SOURCE, seen.source), (Side.TARGET, seen.target))
     ]
-    with Lookup({Side.SOURCE: source, Side.TARGET: target}, untimed) as look:
+    with Lookup({Side.SOURCE: source, Side.TARGET: target}, untimed, record_bytes(flow)) as look:
         return examine(flow.flow, target, run_dir(flow), content.survey, content.partitions, look)
+
+
+def record_bytes(flow: Flow) -> int:
+    """Return the largest record that an audit takes apart: whatever a lane of the flow may, or 64 MiB."""
+    return max(LARGEST_RECORD_BYTES, flow.limits.memory_per_lane_bytes // RECORD_SHARE)
 
 
 def show_payload(source: Cluster, target: Cluster, content: Content) -> Content:

@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from onceover.audit import lookup
+from onceover.audit.batches import TooLarge, Unreadable
 from onceover.audit.lookup import Lookup
 from onceover.audit.model import Reason, Side
 from onceover.audit.reader import Gone, Read, Stretch
@@ -56,8 +57,8 @@ class Log:
 
 
 def _batch(base: int) -> Any:
-    def decode(*, timed: bool) -> Iterator[Rec]:
-        assert timed
+    def decode(*, timed: bool, record_bytes: int) -> Iterator[Rec]:
+        assert timed and record_bytes
         return (rec(offset, str(offset)) for offset in range(base, base + 10) if offset % 3)
 
     return SimpleNamespace(base_offset=base, last_offset=base + 9, size_bytes=1000, decode=decode)
@@ -115,3 +116,33 @@ def test_log_that_begins_later_has_nothing_to_show(log: Log) -> None:
         assert look.first(Side.SOURCE, at(0), 20) is None
         assert _offset(look.first(Side.SOURCE, at(0), 50)) == 50
         assert look.last_before(Side.SOURCE, at(0), 50) is None
+
+
+def test_what_cannot_be_read_is_no_answer_and_is_looked_at_again(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Damage must not look like "no record": the same question is refused each time, others are answered."""
+    read = log.read_batches
+
+    def damaged(cluster: Any, stretch: Stretch, *, fetch_bytes: int) -> Iterator[Read]:
+        for each in read(cluster, stretch, fetch_bytes=fetch_bytes):
+            if each.batch.base_offset == 50:
+                raise Unreadable("a record batch cannot be read")
+            yield each
+
+    monkeypatch.setattr(lookup, "read_batches", damaged)
+    look = Lookup({Side.SOURCE: log, Side.TARGET: log})  # type: ignore[dict-item]
+    before = look.first(Side.SOURCE, at(0), 44)
+    for _ in range(2):
+        with pytest.raises(Unreadable):
+            look.first(Side.SOURCE, at(0), 51)
+    behind = look.first(Side.SOURCE, at(0), 62)
+    assert before is not None and behind is not None
+    assert (before.offset, behind.offset) == (44, 62)
+
+
+def test_a_batch_whose_records_are_too_many_to_keep_is_refused(log: Log) -> None:
+    """They are kept together while they are looked at."""
+    look = Lookup({Side.SOURCE: log, Side.TARGET: log}, batch_bytes=2_000)  # type: ignore[dict-item]
+    with pytest.raises(TooLarge):
+        look.first(Side.SOURCE, at(0), 1)

@@ -6,10 +6,14 @@ import random
 
 import pytest
 
+from onceover.audit.batches import Unreadable
 from onceover.audit.mapcheck import MAX_WRONG, Claim, Scope, check_map, choose
+from onceover.audit.model import Side
+from onceover.audit.record import Rec
+from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord, Segment
 from tests.support.audits import at
-from tests.support.looks import Logs
+from tests.support.looks import Logs, rec
 
 _ALL = Scope(0, 1000, 0, 1000)
 
@@ -126,3 +130,22 @@ def test_wrong_claims_are_cut_and_counted() -> None:
 
     assert len(checks) == MAX_WRONG + 1
     assert checks[0].seen == f"0 of {len(claims)}"
+
+
+def test_a_claim_about_what_cannot_be_read_is_neither_right_nor_wrong() -> None:
+    """It is named; the others are looked at."""
+    logs = Logs({}, {})
+
+    class Damaged:
+        def first(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+            if offset == 3:
+                raise Unreadable("a record batch cannot be read", where="batch at offset 3")
+            return rec(offset, str(offset))
+
+        last_before = logs.last_before
+
+    claims = [Claim(offset, offset) for offset in range(5)]
+    right, unread = check_map(at(0), at(0), claims, Damaged(), compacted=False)
+    assert (right.ok, right.seen) == (True, "4 of 4")
+    assert (unread.ok, unread.offset) == (None, 3)
+    assert "batch at offset 3" in unread.detail

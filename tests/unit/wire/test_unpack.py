@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import struct
 
 import cramjam
@@ -15,7 +14,7 @@ from onceover.wire.compression import decompress, decompress_chunks
 from onceover.wire.records import Record, decode, decode_payload
 from onceover.wire.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.zstdframe import window_bytes
-from tests.support.hostile import bomb, compressed, seal, zstd_frame
+from tests.support.hostile import bomb, compressed, expanding, seal, zstd_frame
 from tests.support.memory import Peak
 from tests.support.rawkafka import Codec, RawRecord, encode_record, varint
 from tests.unit.wire.test_records import CODECS, compacted_batch, holed_records
@@ -54,26 +53,11 @@ def test_a_bomb_is_refused_and_never_expanded(codec: Codec) -> None:
 @pytest.mark.parametrize("codec", PACKED)
 def test_a_batch_that_expands_far_is_read_within_memory(codec: Codec) -> None:
     """Its records are honest and many: 200 MB of them, a few MB at a time."""
-    value = bytes(MIB)
-    records = b"".join(encode_record(RawRecord(None, value), delta, 0) for delta in range(200))
-    batch = seal(_squeezed(codec, records), codec=codec, count=200)
+    batch = expanding(codec, 200, MIB)
     with Peak() as peak:
         offsets = [r.offset for r in decode(parse_header(batch), batch, Ceiling(2 * MIB, 4 * MIB))]
     assert offsets == list(range(200))
     assert peak.grown_mib < 24
-
-
-def _squeezed(codec: Codec, data: bytes) -> bytes:
-    if codec is Codec.GZIP:
-        return gzip.compress(data, 1)
-    if codec is Codec.ZSTD:
-        return bytes(cramjam.zstd.compress(data))
-    if codec is Codec.LZ4:
-        return compressed(codec, data, 0)
-    blocks = (bytes(cramjam.snappy.compress_raw(data[at : at + 32768])) for at in range(0, len(data), 32768))
-    return (
-        b"\x82SNAPPY\0" + struct.pack(">ii", 1, 1) + b"".join(struct.pack(">i", len(b)) + b for b in blocks)
-    )
 
 
 @pytest.mark.parametrize("codec", CODECS)
