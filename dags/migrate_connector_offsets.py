@@ -40,8 +40,8 @@ with DAG(
     unless_failed = {"multiple_outputs": False, "trigger_rule": TriggerRule.NONE_FAILED, **retried}
     listed = task(task_id=connectors.LIST_TASK, multiple_outputs=False, **retried)(connectors.list_connectors)
     pick = connectors.PickConnectorsOperator(task_id=connectors.PICK_TASK, connect=name, **retried)
-    plan = task(task_id=connectors.PLAN_TASK, **unless_failed)(connectors.plan_migration)
-    approve = connectors.ApproveMigrationOperator(task_id="approve_migration", connect=name, **retried)
+    plan = task(task_id="plan_migration", **unless_failed)(connectors.plan_migration)
+    approve = connectors.ApproveMigrationOperator(task_id=connectors.APPROVE_TASK, connect=name, **retried)
     apply = task(task_id=connectors.APPLY_TASK, **unless_failed)(connectors.apply_migration)
     verify = task(
         task_id="verify_migration", outlets=[AssetAlias(connectors.MIGRATED_ALIAS)], **unless_failed

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, TriggerRule, task
+from airflow.sdk import DAG
 
 from onceover_airflow import flows, forms, repair
+from onceover_airflow.gated import gated, then
 from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
@@ -32,15 +33,6 @@ with DAG(
     doc_md=DOC,
     params={"flow": forms.flow_param(flows.flow_names()), **repair.repair_params()},
 ):
-    retried = retry_interrupted()
-    name = forms.value("flow")
-    plan = task(task_id=repair.PLAN_TASK, multiple_outputs=False, **retried)(repair.plan_repair)
-    approve = repair.ApproveRepairOperator(task_id="approve_repair", flow=name, **retried)
-    # Nothing to approve is no failure; rejected, or a failure before, does not reach the clusters.
-    apply = task(
-        task_id=repair.APPLY_TASK, multiple_outputs=False, trigger_rule=TriggerRule.NONE_FAILED, **retried
-    )(repair.apply_repair)
-    report = task(
-        task_id="report_repair", multiple_outputs=False, trigger_rule=TriggerRule.NONE_FAILED, **retried
-    )(repair.report_repair)
-    plan(name) >> approve >> apply(name) >> report(name)
+    name, retried = forms.value("flow"), retry_interrupted()
+    applied = gated(name, repair.plan_repair, repair.ApproveRepairOperator, repair.apply_repair, retried)
+    applied >> then(repair.report_repair, retried)(name)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, TriggerRule, task
+from airflow.sdk import DAG
 
 from onceover_airflow import flows, forms, seeding
+from onceover_airflow.gated import gated
 from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
@@ -31,12 +32,10 @@ with DAG(
     doc_md=DOC,
     params={"flow": forms.flow_param(flows.flow_names()), **seeding.seed_params()},
 ):
-    retried = retry_interrupted()
-    name = forms.value("flow")
-    plan = task(task_id=seeding.PLAN_TASK, multiple_outputs=False, **retried)(seeding.plan_progress)
-    approve = seeding.ApprovePositionsOperator(task_id="approve_progress", flow=name, **retried)
-    # Nothing to approve is no failure: what is refused is told by the last task.
-    apply = task(
-        task_id="apply_progress", multiple_outputs=False, trigger_rule=TriggerRule.NONE_FAILED, **retried
-    )(seeding.apply_progress)
-    plan(name) >> approve >> apply(name)
+    gated(
+        forms.value("flow"),
+        seeding.plan_progress,
+        seeding.ApprovePositionsOperator,
+        seeding.apply_progress,
+        retry_interrupted(),
+    )

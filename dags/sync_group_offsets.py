@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow.sdk import DAG, AssetAlias, TriggerRule, task
+from airflow.sdk import DAG, AssetAlias
 
 from onceover_airflow import flows, forms, groups
+from onceover_airflow.gated import gated
 from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
@@ -41,18 +42,14 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], *, until: str, ap
         params={"flow": forms.flow_param(names), **forms.group_params(until=until, approve=approve)},
     ):
         retried = retry_interrupted(patient=kind["schedule"] is not None)
-        name = forms.value("flow")
-        plan = task(task_id=groups.PLAN_TASK, multiple_outputs=False, **retried)(groups.plan_groups)
-        confirm = groups.ApproveMovesOperator(task_id="approve_moves", flow=name, **retried)
-        # Not asked is as good as approved: what is risky is checked against the answer again.
-        apply = task(
-            task_id="apply_groups",
-            multiple_outputs=False,
-            trigger_rule=TriggerRule.NONE_FAILED,
-            outlets=[AssetAlias(groups.SYNCED_ALIAS)],
-            **retried,
-        )(groups.apply_groups)
-        plan(name) >> confirm >> apply(name)
+        gated(
+            forms.value("flow"),
+            groups.plan_groups,
+            groups.ApproveMovesOperator,
+            groups.apply_groups,
+            retried,
+            [AssetAlias(groups.SYNCED_ALIAS)],
+        )
 
 
 build("sync_group_offsets", forms.by_hand(), flows.flow_names(), until=groups.ONCE, approve=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, AssetAlias, TriggerRule, task
+from airflow.sdk import DAG, AssetAlias
 
 from onceover_airflow import flows, forms, topics
-from onceover_airflow.approval import ApprovePlanOperator
+from onceover_airflow.gated import gated, then
 from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
@@ -36,19 +36,7 @@ with DAG(
         "apply": forms.apply_param(),
     },
 ):
-    retried = retry_interrupted()
-    flow = forms.value("flow")
-    plan = task(task_id=topics.PLAN_TASK, multiple_outputs=False, **retried)(topics.plan_topics)
-    approve = ApprovePlanOperator(task_id="approve_changes", flow=flow, **retried)
-    # Not asked is as good as approved; rejected, or a failure before, is not.
-    apply = task(
-        task_id="apply_topics", multiple_outputs=False, trigger_rule=TriggerRule.NONE_FAILED, **retried
-    )(topics.apply_topics)
-    report = task(
-        task_id="report_topics",
-        multiple_outputs=False,
-        trigger_rule=TriggerRule.NONE_FAILED,
-        outlets=[AssetAlias(topics.SYNCED_ALIAS)],
-        **retried,
-    )(topics.report_topics)
-    plan(flow) >> approve >> apply(flow) >> report(flow)
+    name, retried = forms.value("flow"), retry_interrupted()
+    # Not asked, nothing that costs records is approved; the rest is done all the same.
+    applied = gated(name, topics.plan_topics, topics.ApproveChangesOperator, topics.apply_topics, retried)
+    applied >> then(topics.report_topics, retried, [AssetAlias(topics.SYNCED_ALIAS)])(name)

@@ -12,14 +12,21 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
+from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Asset, AssetAlias, Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.config.connectfile import find_connect_files
 from onceover.logs import quiet_libraries
 from onceover_airflow import forms
-from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED, table
+from onceover_airflow.approval import (
+    ANSWER_WITHIN,
+    MAX_LISTED,
+    PlanApprovalOperator,
+    Question,
+    approved,
+    table,
+)
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours, log_text
 from onceover_airflow.markdown import code, plain
@@ -38,7 +45,7 @@ log = logging.getLogger(__name__)
 MIGRATED_ALIAS: Final = "onceover_connectors_migrated"
 LIST_TASK: Final = "list_connectors"
 PICK_TASK: Final = "pick_connectors"
-PLAN_TASK: Final = "plan_migration"
+APPROVE_TASK: Final = "approve_migration"
 APPLY_TASK: Final = "apply_migration"
 _UNASKED: Final = "connectors are listed when the question is put"
 _TEMPORARY: Final = 5
@@ -106,7 +113,7 @@ def plan_migration(connect: str) -> dict[str, Any]:
         "connect": connect,
         "connectors": list(wish.connectors),
         "plan_id": planned.plan_id,
-        "changes": changes_of(planned),
+        "changes": len(planned.changes),
         "refused": refused,
     }
 
@@ -131,18 +138,17 @@ def apply_migration(connect: str) -> dict[str, Any]:
     from onceover.wiring import connectors as runs
 
     context = get_current_context()
-    approved = context["ti"].xcom_pull(task_ids=PLAN_TASK)
     if not context["params"]["apply"]:
         raise AirflowSkipException("only a plan was asked for")
-    if not approved["changes"]:
-        raise AirflowSkipException("nothing to do")
+    approval = approved(context, APPROVE_TASK)
+    if not approval.items:
+        raise AirflowSkipException("nothing was approved")
 
-    def check(planned: MigrationPlan) -> None:
+    def show(planned: MigrationPlan) -> None:
         log_text(log, planned.describe())
-        check_approved(planned, approved["changes"])
 
     with connect_at_hand(connect) as file:
-        report = runs.apply_connectors(file, _wish(context), check, log.info)
+        report = runs.apply_connectors(file, _wish(context), show, log.info, approval)
     return _judged(report)
 
 
@@ -172,27 +178,6 @@ def verify_migration(connect: str) -> dict[str, Any]:
 def migrated_uri(connect: str, connector: str) -> str:
     """Return the asset of a connector's offsets: whatever it is called, nobody else's."""
     return f"kafka://{connect}/{quote(connector, safe='')}.offsets"
-
-
-def changes_of(planned: MigrationPlan) -> list[str]:
-    """Name what a person approves: what is changed, at which risk. Offsets move on meanwhile."""
-    return [f"{change.what} {change.object} ({change.risk})" for change in planned.changes]
-
-
-def check_approved(planned: MigrationPlan, approved: Sequence[str]) -> None:
-    """Refuse a plan with other changes than those that were approved.
-
-    Fewer are right: a try that was interrupted has done some of them.
-
-    Raises:
-        AirflowFailException: there are others.
-    """
-    others = [change for change in changes_of(planned) if change not in approved]
-    if others:
-        raise AirflowFailException(
-            "the Connect cluster has changed since the plan was made; expected: the approved changes; "
-            f"seen: also {'; '.join(others[:MAX_LISTED])}; to resolve: start the DAG again"
-        )
 
 
 @contextmanager
@@ -288,7 +273,7 @@ class PickConnectorsOperator(HITLOperator):
         """Leave the comparison to the API, which knows the options that were really offered."""
 
 
-class ApproveMigrationOperator(ApprovalOperator):
+class ApproveMigrationOperator(PlanApprovalOperator):
     """Wait until a person approves the plan; skipped where there is nothing to do.
 
     Always asked: connectors are stopped for a while. Rejected, or not answered in time, nothing is changed.
@@ -299,31 +284,17 @@ class ApproveMigrationOperator(ApprovalOperator):
     template_fields = ("connect", "subject")
 
     def __init__(self, *, connect: str, **kwargs: Any) -> None:
-        super().__init__(
-            subject="Connect cluster {{ params.connect }}: offsets to be moved",
-            defaults=self.REJECT,
-            response_timeout=ANSWER_WITHIN,
-            **kwargs,
-        )
+        super().__init__(subject="Connect cluster {{ params.connect }}: offsets to be moved", **kwargs)
         self.connect = connect
 
-    def execute(self, context: Context) -> Any:
-        """Put the question, or skip it.
-
-        Raises:
-            AirflowSkipException: there is nothing to ask.
-            JobInterrupted: no worker, or no broker, answers; tried again.
-            AirflowFailException: the plan has changed since it was made.
-        """
-        planned = context["ti"].xcom_pull(task_ids=PLAN_TASK)
+    def ask(self, context: Context) -> Question:
+        """Return the question; skipped where there is nothing to do."""
         if not context["params"]["apply"]:
             raise AirflowSkipException("only a plan was asked for")
-        if not planned["changes"]:
+        planned = read_plan(self.connect, _wish(context))
+        if not planned.changes:
             raise AirflowSkipException("nothing to do")
-        now = read_plan(self.connect, _wish(context))
-        check_approved(now, planned["changes"])
-        self.body = question(now)
-        return super().execute(context)
+        return Question(planned.items, question(planned), planned.describe())
 
 
 def question(planned: MigrationPlan) -> str:
@@ -331,7 +302,7 @@ def question(planned: MigrationPlan) -> str:
     rows = [
         (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(c.reason)) for c in planned.changes
     ]
-    lines = table(("change", "of", "from", "to", "why"), rows, PLAN_TASK)
+    lines = table(("change", "of", "from", "to", "why"), rows)
     lines += _listed("Refused", [f"{code(r.object)}: {plain(r.message)}" for r in planned.refused])
     warnings = [f"{code(plan.name)}: {plain(text)}" for plan in planned.connectors for text in plan.warnings]
     lines += _listed("Look at", warnings)

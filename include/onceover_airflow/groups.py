@@ -1,7 +1,8 @@
 """The tasks of the DAG ``sync_group_offsets``. Plain functions over the code that ``onceover groups`` runs.
 
 Invariant: a group is moved back, or over somebody else's commits, only where a person was shown exactly that
-group and partition and approved it; whatever else has come meanwhile is left alone and reported.
+move, from where the group stands, and approved it; whatever else has come meanwhile is left alone and
+reported.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, table
+from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, Question, approved, table
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.markdown import code, plain
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 # Outlet under which the flows' groups are announced: which flow it is, is known at run time only.
 SYNCED_ALIAS: Final = "onceover_groups_synced"
-PLAN_TASK: Final = "plan_groups"
+APPROVE_TASK: Final = "approve_moves"
 ONCE: Final = "once"
 FOLLOW_INTERVAL_S: Final = 10.0
 _DONE, _TEMPORARY = 0, 5
@@ -50,7 +51,7 @@ def plan_groups(flow: str) -> dict[str, Any]:
         "plan_id": planned.plan_id,
         "changes": len(planned.changes),
         "refused": len(planned.refused),
-        "risky": [row.object for row in planned.risky],
+        "risky": len(planned.risky),
     }
 
 
@@ -75,8 +76,8 @@ def apply_groups(flow: str) -> dict[str, Any]:
     params = context["params"]
     if not params["apply"]:
         raise AirflowSkipException("only a plan was asked for")
-    approved = frozenset(context["ti"].xcom_pull(task_ids=PLAN_TASK)["risky"]) if params["approve"] else ()
-    counts, refused, code = _write(flow, params, lambda row: row.object in approved)
+    shown = approved(context, APPROVE_TASK)
+    counts, refused, code = _write(flow, params, lambda row: shown.covers(row.item))
     for refusal in refused:
         log.warning("left alone: %s: %s; %s", refusal.object, refusal.message, refusal.resolve)
     if code == _TEMPORARY:
@@ -172,23 +173,19 @@ class ApproveMovesOperator(FlowApprovalOperator):
     Rejected, or not answered in time, nothing is written.
     """
 
+    own_task = APPROVE_TASK
     about = "groups that would skip or repeat records"
 
-    def execute(self, context: Context) -> Any:
-        """Put the question, or skip it.
-
-        Raises:
-            AirflowSkipException: there is nothing to ask, or nobody is to be asked.
-        """
+    def ask(self, context: Context) -> Question:
+        """Return the question; skipped where nothing is risky, or nobody is to be asked."""
         params = context["params"]
-        planned = set(context["ti"].xcom_pull(task_ids=PLAN_TASK)["risky"])
-        if not params["apply"] or not params["approve"] or not planned:
+        if not params["apply"] or not params["approve"]:
+            raise AirflowSkipException("nobody is to be asked")
+        planned = read_plan(self.flow, params)
+        if not planned.risky:
             raise AirflowSkipException("nothing to approve")
-        risky = [row for row in read_plan(self.flow, params).risky if row.object in planned]
-        if not risky:
-            raise AirflowSkipException("what was risky is so no more")
-        self.body = question(risky)
-        return super().execute(context)
+        items = [row.item for row in planned.risky]
+        return Question(items, question(planned.risky), planned.describe())
 
 
 def question(risky: Collection[Row]) -> str:
@@ -198,7 +195,7 @@ def question(risky: Collection[Row]) -> str:
         (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(f"{c.risk} {_count(c.records)}"))
         for c in changes
     ]
-    lines = table(("change", "of", "from", "to", "offsets"), rows, PLAN_TASK)
+    lines = table(("change", "of", "from", "to", "offsets"), rows)
     lines.append("Offsets are as of now; groups move. **Reject** writes nothing at all, for no group.")
     return "\n".join(lines)
 

@@ -1,7 +1,8 @@
 """The tasks of the DAG ``repair_partition``. Plain functions over the code of ``onceover partition``.
 
-Invariant: nothing is done that a person has not approved: the same partitions at the same risks, and under
-``skip-to`` the same offset. How many records a risk concerns may have changed by then where the flow, or its
+Invariant: nothing is done that a person has not approved: the same partitions, stopped for the same
+reason, at the same risks, and under ``skip-to`` the same offset; while nobody else has changed their progress
+by hand, and one time. How many records a risk concerns may have changed by then where the flow, or its
 source, goes on.
 """
 
@@ -15,7 +16,7 @@ from airflow.sdk import Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover_airflow import forms
-from onceover_airflow.approval import FlowApprovalOperator, table
+from onceover_airflow.approval import FlowApprovalOperator, Question, approved, table
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.markdown import code, plain
 from onceover_airflow.report import status_table
@@ -29,8 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PLAN_TASK: Final = "plan_repair"
-APPLY_TASK: Final = "apply_repair"
+APPROVE_TASK: Final = "approve_repair"
 RESUME: Final = "resume"
 SKIP: Final = "skip-to"
 RESEED: Final = "reseed"
@@ -75,7 +75,6 @@ def plan_repair(flow: str) -> dict[str, Any]:
         "operation": planned.operation,
         "partitions": len(planned.sources),
         "changes": len(planned.changes),
-        "approval_id": planned.approval_id,
     }
 
 
@@ -99,19 +98,20 @@ def apply_repair(flow: str) -> dict[str, Any]:
 
     context = get_current_context()
     params = context["params"]
-    approved = context["ti"].xcom_pull(task_ids=PLAN_TASK)
     if not params["apply"]:
         raise AirflowSkipException("only a plan was asked for")
-    if not approved["changes"]:
-        raise AirflowSkipException("nothing to do")
 
-    def check(planned: Repair) -> None:
+    def show(planned: Repair) -> None:
         log_text(log, planned.describe())
         refuse_refused(planned)
-        check_approved(planned, approved["approval_id"])
 
+    approval = approved(context, APPROVE_TASK)
+    if not approval.items:
+        raise AirflowSkipException("nothing was approved")
     with flow_at_hand(flow) as loaded:
-        done = repairs.apply_repair(loaded, _wish(params), check)
+        done = repairs.apply_repair(loaded, _wish(params), show, approval)
+    if done.earlier:
+        log.info("done already, by an earlier try of what was approved; nothing was changed now")
     if done.generation is not None:
         log.info("a running copy of the flow is fenced: start the DAG replicate for flow %s", flow)
     return {
@@ -156,20 +156,6 @@ def refuse_refused(planned: Repair) -> None:
         raise AirflowFailException(f"flow {planned.flow}: {planned.operation} is not possible: {shown}")
 
 
-def check_approved(planned: Repair, approved: str) -> None:
-    """Refuse a plan with other partitions or risks than those that were approved.
-
-    Raises:
-        AirflowFailException: there are others.
-    """
-    if planned.changes and planned.approval_id != approved:
-        raise AirflowFailException(
-            "the flow has changed since the plan was made, and now other partitions would be changed, or at "
-            f"other risks; expected: {approved}; seen: {planned.approval_id}; to resolve: start the DAG "
-            "again"
-        )
-
-
 def _wish(params: Mapping[str, Any]) -> RepairWish:
     """Return what the form asks for; what makes no sense is refused with the plan.
 
@@ -196,25 +182,18 @@ class ApproveRepairOperator(FlowApprovalOperator):
     Rejected, or not answered in time, nothing is changed and nothing is fenced.
     """
 
+    own_task = APPROVE_TASK
     about = "partitions to be repaired"
 
-    def execute(self, context: Context) -> Any:
-        """Put the question, or skip it.
-
-        Raises:
-            AirflowSkipException: there is nothing to ask.
-            AirflowFailException: the plan has changed since it was made.
-        """
-        params, planned = context["params"], context["ti"].xcom_pull(task_ids=PLAN_TASK)
-        if not params["apply"]:
+    def ask(self, context: Context) -> Question:
+        """Return the question; skipped where there is nothing to do."""
+        if not context["params"]["apply"]:
             raise AirflowSkipException("only a plan was asked for")
-        if not planned["changes"]:
+        planned = read_plan(self.flow, context["params"])
+        refuse_refused(planned)
+        if not planned.changes:
             raise AirflowSkipException("nothing to do")
-        now = read_plan(self.flow, params)
-        refuse_refused(now)
-        check_approved(now, planned["approval_id"])
-        self.body = question(now)
-        return super().execute(context)
+        return Question(planned.items, question(planned), planned.describe())
 
 
 def question(planned: Repair) -> str:
@@ -223,7 +202,7 @@ def question(planned: Repair) -> str:
         (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(_risk(c)), plain(c.reason))
         for c in planned.changes
     ]
-    lines = table(("change", "of", "from", "to", "records", "why"), rows, PLAN_TASK)
+    lines = table(("change", "of", "from", "to", "records", "why"), rows)
     if planned.is_start:
         lines.append("A running copy of the flow is fenced and has to be started again.")
     else:

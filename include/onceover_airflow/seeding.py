@@ -1,15 +1,14 @@
 """The tasks of the DAG ``seed_progress``. Plain functions over the code of ``onceover seed`` and ``adopt``.
 
 Invariant: positions are written only after a person has approved them: the same partitions with the same
-risks. How many offsets a risk concerns may have changed by then where the flow, or the origin, goes on.
+risks, while nobody else has changed their progress by hand, and one time. How many offsets a risk concerns
+may have changed by then where the flow, or the origin, goes on.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -17,7 +16,7 @@ from airflow.sdk import Param, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover_airflow import forms
-from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, table
+from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, Question, approved, table
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.markdown import code, plain
 
@@ -25,13 +24,14 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from onceover.config.flowfile import Flow
+    from onceover.engine.approval import Approval
     from onceover.engine.plan import Change
     from onceover.engine.seed import SeedPlan
     from onceover.engine.seedapply import Seeded
 
 log = logging.getLogger(__name__)
 
-PLAN_TASK: Final = "plan_progress"
+APPROVE_TASK: Final = "approve_progress"
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
 _OTHER_FLOW: Final = "flow:"
@@ -92,7 +92,6 @@ def plan_progress(flow: str) -> dict[str, Any]:
         "flow": flow,
         "plan_id": planned.plan_id,
         "positions": len(planned.positions),
-        "approval_id": approval_id(planned),
         "refused": len(planned.refused),
     }
 
@@ -120,13 +119,7 @@ def apply_progress(flow: str) -> dict[str, Any]:
     params = context["params"]
     if not params["apply"]:
         raise AirflowSkipException("only a plan was asked for")
-    approved = context["ti"].xcom_pull(task_ids=PLAN_TASK)
-
-    def check(planned: SeedPlan) -> None:
-        log_text(log, planned.describe())
-        check_approved(planned, approved["approval_id"])
-
-    seeded = _apply(flow, params, check)
+    seeded = _apply(flow, params, approved(context, APPROVE_TASK))
     log_text(log, seeded.describe())
     if seeded.exit_code:
         waiting = [refusal for refusal in seeded.plan.refused if refusal.blocks]
@@ -137,34 +130,17 @@ def apply_progress(flow: str) -> dict[str, Any]:
     return {"flow": flow, "written": seeded.written, "generation": seeded.generation}
 
 
-def approval_id(planned: SeedPlan) -> str:
-    """Name what a person approves: which objects are changed, at which risk."""
-    what = [(change.what, change.object, change.risk) for change in planned.changes]
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:16]
-
-
-def check_approved(planned: SeedPlan, approved: str) -> None:
-    """Refuse a plan with other partitions or risks than those that were approved.
-
-    Raises:
-        AirflowFailException: there are others.
-    """
-    if planned.positions and approval_id(planned) != approved:
-        raise AirflowFailException(
-            "the clusters have changed since the plan was made, and now other positions would be written, or "
-            f"at other risks; expected: {approved}; seen: {approval_id(planned)}; to resolve: start the DAG "
-            "again"
-        )
-
-
-def _apply(flow: str, params: Mapping[str, Any], check: Callable[[SeedPlan], None]) -> Seeded:
+def _apply(flow: str, params: Mapping[str, Any], approval: Approval) -> Seeded:
     from onceover.wiring import seeding as seed_runs
+
+    def show(planned: SeedPlan) -> None:
+        log_text(log, planned.describe())
 
     with _flow(flow, params) as loaded:
         if params["kind"] == ADOPT:
-            return seed_runs.apply_adoption(loaded, _adoption(params), check)
-        topics = params["topic"] or None
-        return seed_runs.apply_seed(loaded, params["origin"], _choice(params), check, topics)
+            return seed_runs.apply_adoption(loaded, _adoption(params), show, approval)
+        origin, topics = params["origin"], params["topic"] or None
+        return seed_runs.apply_seed(loaded, origin, _choice(params), show, topics, approval)
 
 
 @contextmanager
@@ -200,22 +176,17 @@ class ApprovePositionsOperator(FlowApprovalOperator):
     written and nothing is fenced.
     """
 
+    own_task = APPROVE_TASK
     about = "progress to be written"
 
-    def execute(self, context: Context) -> Any:
-        """Put the question, or skip it.
-
-        Raises:
-            AirflowSkipException: there is nothing to ask.
-            AirflowFailException: the plan has changed since it was made.
-        """
-        params, planned = context["params"], context["ti"].xcom_pull(task_ids=PLAN_TASK)
-        if not params["apply"] or not planned["positions"]:
+    def ask(self, context: Context) -> Question:
+        """Return the question; skipped where there is nothing to write."""
+        if not context["params"]["apply"]:
+            raise AirflowSkipException("only a plan was asked for")
+        planned = read_plan(self.flow, context["params"])
+        if not planned.positions:
             raise AirflowSkipException("nothing to approve")
-        now = read_plan(self.flow, params)
-        check_approved(now, planned["approval_id"])
-        self.body = question(now)
-        return super().execute(context)
+        return Question(planned.items, question(planned), planned.describe())
 
 
 def question(planned: SeedPlan) -> str:
@@ -224,7 +195,7 @@ def question(planned: SeedPlan) -> str:
         (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(_risk(c)), plain(c.reason))
         for c in planned.changes
     ]
-    lines = table(("change", "of", "from", "to", "offsets", "why"), rows, PLAN_TASK)
+    lines = table(("change", "of", "from", "to", "offsets", "why"), rows)
     lines += [f"**Refused** {code(r.object)}: {plain(r.message)}" for r in planned.refused[:MAX_LISTED]]
     lines.append(
         "A running copy of the flow is fenced and has to be started again. **Reject** changes nothing at all."

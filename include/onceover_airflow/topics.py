@@ -1,7 +1,7 @@
 """The tasks of the DAG ``sync_topics``. Plain functions over the code that ``onceover topics`` runs.
 
-Invariant: a change that may cost records is made only when exactly the risky changes that were shown to a
-person were approved; anything else that has come meanwhile is shown in a new run.
+Invariant: a change that may cost records is made only when it was shown to a person, as it is, and approved;
+anything else that has come meanwhile is shown in a new run.
 """
 
 from __future__ import annotations
@@ -12,16 +12,20 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from onceover_airflow.approval import FlowApprovalOperator, Question, approved, table
 from onceover_airflow.flowcontext import flow_at_hand, log_text
+from onceover_airflow.markdown import Inline, code, plain
 
 if TYPE_CHECKING:
+    from airflow.sdk import Context
+
     from onceover.engine.topicsync import SyncPlan
 
 log = logging.getLogger(__name__)
 
 # Outlet under which the flows' topics are announced: which flow it is, is known at run time only.
 SYNCED_ALIAS: Final = "onceover_synced"
-PLAN_TASK: Final = "plan_topics"
+APPROVE_TASK: Final = "approve_changes"
 
 
 def plan_topics(flow: str) -> dict[str, Any]:
@@ -52,7 +56,6 @@ def count_plan(planned: SyncPlan) -> dict[str, Any]:
         "plan_id": plan.plan_id,
         "changes": len(plan.changes),
         "risky": len(risky.changes),
-        "risk_id": risky.plan_id,
         "refused": len(plan.refused),
     }
 
@@ -76,30 +79,10 @@ def apply_topics(flow: str) -> dict[str, Any]:
     context = get_current_context()
     if not context["params"]["apply"]:
         raise AirflowSkipException("only a plan was asked for")
-    approved = context["ti"].xcom_pull(task_ids=PLAN_TASK)
-
-    def check(planned: SyncPlan) -> None:
-        show(planned)
-        check_approved(planned, approved["risk_id"])
-
     with flow_at_hand(flow) as loaded:
-        applied = topic_runs.apply_topics(loaded, check)
+        applied = topic_runs.apply_topics(loaded, show, approved(context, APPROVE_TASK))
     log_text(log, applied.describe())
     return {"flow": flow, "plan_id": applied.first.plan.plan_id, "changes_made": applied.changes}
-
-
-def check_approved(planned: SyncPlan, risk_id: str) -> None:
-    """Refuse a plan whose risky changes are not the ones that were approved.
-
-    Raises:
-        AirflowFailException: there are others.
-    """
-    risky = planned.risky
-    if risky.changes and risky.plan_id != risk_id:
-        raise AirflowFailException(
-            "the clusters have changed since the plan was made, and now other changes may cost records; "
-            f"expected: plan {risk_id}; seen: plan {risky.plan_id}; to resolve: start the DAG again"
-        )
 
 
 def report_topics(flow: str) -> dict[str, Any]:
@@ -131,3 +114,38 @@ def synced_uri(flow: str) -> str:
     """Return the asset of a flow's topics; flow names hold no dot, so it is nobody's caught-up asset."""
     with flow_at_hand(flow) as loaded:
         return f"kafka://{loaded.target.alias}/{loaded.flow}.topics"
+
+
+class ApproveChangesOperator(FlowApprovalOperator):
+    """Wait until a person approves the changes that may cost records; skipped where there are none.
+
+    Rejected, or not answered in time, the task downstream is skipped and nothing is changed.
+    """
+
+    own_task = APPROVE_TASK
+    about = "changes that may cost records"
+
+    def ask(self, context: Context) -> Question:
+        """Return the question; skipped where there is nothing to ask."""
+        if not context["params"]["apply"]:
+            raise AirflowSkipException("only a plan was asked for")
+        planned = read_plan(self.flow)
+        if not planned.items:
+            raise AirflowSkipException("no change of the plan can cost records")
+        return Question(planned.items, question(planned), planned.describe())
+
+
+def question(planned: SyncPlan) -> str:
+    """Return the changes that may cost records, as Markdown."""
+    changes = planned.risky.changes
+    rows = [
+        (plain(c.what), code(c.object), _setting(c.from_), _setting(c.to), plain(c.risk)) for c in changes
+    ]
+    others = len(planned.plan.changes) - len(changes)
+    lines = table(("change", "of", "from", "to", "risk"), rows)
+    lines.append(f"{others} other changes cost nothing. **Reject** changes nothing at all.")
+    return "\n".join(lines)
+
+
+def _setting(value: str | int | None) -> Inline:
+    return plain("not set") if value is None else code(value)

@@ -34,6 +34,7 @@ from onceover.connectors.settings import ConnectSettings, DowngradeMode, Wish
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.verify import judge
 from onceover.connectors.view import ConnectorView, refusal_of
+from onceover.engine.approval import Approval, items_of
 from onceover.engine.journal import Journal
 from onceover.engine.plan import Change
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
@@ -82,12 +83,16 @@ class Migration:
         context = self._context(wish, _silent)
         return self._plan_of(context, MIGRATION, self._migration)
 
-    def apply(self, wish: Wish, announce: Announce, tell: Tell) -> Report:
+    def apply(self, wish: Wish, announce: Announce, tell: Tell, approval: Approval | None = None) -> Report:
         """Move the connectors' offsets.
 
         Args:
             announce: shown the plan before anything is done.
             tell: hears of progress.
+            approval: what somebody has said yes to; None for what ``announce`` is shown.
+
+        Raises:
+            NeedsOperator: PLAN_CHANGED, it would be something else than was approved.
         """
 
         def go(context: Context, planned: Planned, done: Done) -> ConnectorOutcome:
@@ -96,7 +101,8 @@ class Migration:
                 return judge(view, found)
             return MigrationRun(context, view, migration_manifest(view, found), done).go()
 
-        return self._apply(MIGRATION, self._context(wish, tell), self._migration, announce, go)
+        context = self._context(wish, tell)
+        return self._apply(MIGRATION, context, self._migration, announce, go, approval)
 
     def verify(self, wish: Wish) -> Report:
         """Judge the connectors' own topics, and whether they go on. Changes nothing."""
@@ -201,12 +207,16 @@ class Migration:
         planner: Callable[[Context, str], Planned],
         announce: Announce,
         go: Callable[[Context, Planned, Done], ConnectorOutcome],
+        approval: Approval | None = None,
     ) -> Report:
         reached(StepName.PRECHECK)
-        announce(self._plan_of(context, operation, planner))
+        first = self._plan_of(context, operation, planner)
+        announce(first)
+        approved = approval or Approval.of(first.items)
+        approved.check(first.items, operation)
         outcomes = []
         for name in context.wish.connectors:
-            outcomes.append(self._one(operation, context, name, planner, go))
+            outcomes.append(self._one(operation, context, name, planner, go, approved))
         return Report(operation, self._settings.name, tuple(outcomes))
 
     def _one(
@@ -216,6 +226,7 @@ class Migration:
         name: str,
         planner: Callable[[Context, str], Planned],
         go: Callable[[Context, Planned, Done], ConnectorOutcome],
+        approved: Approval,
     ) -> ConnectorOutcome:
         """Do one connector; whatever ends it leaves the others alone."""
         # Looked at again: it may have been minutes since the plan, while others were moved.
@@ -225,6 +236,10 @@ class Migration:
             return outcome_of(name, error)
         if planned is None or plan.blocked:
             return _refused(plan)
+        try:
+            approved.check(items_of(plan.changes), f"{operation} of {name}")
+        except NeedsOperator as error:
+            return outcome_of(name, error)
         with Journal(context.journal_path(name)) as journal:
             journal.planned(MigrationPlan.of(operation, self._settings.name, context.facts, (plan,)))
             try:

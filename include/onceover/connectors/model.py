@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
+from onceover.engine.approval import Item, items_of
 from onceover.engine.plan import Change, Plan, Refusal
 
 OFFSETS_TOPIC_KEY: Final = "offsets.storage.topic"
@@ -246,6 +247,11 @@ class MigrationPlan(Plan):
     def exit_code(self) -> int:
         """3 when a connector is refused, otherwise 0."""
         return 3 if any(plan.blocked for plan in self.connectors) else 0
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What a person approves: what is changed, at which risk. Offsets move on meanwhile."""
+        return items_of(self.changes)
 
     @property
     def title(self) -> str:

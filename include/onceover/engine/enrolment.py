@@ -33,6 +33,7 @@ class Enrolment:
         active: False when the topic has left the filter: it is not copied, and keeps its progress.
         since: generation of a partition's ``reseed`` into or from another topic of the same name: what
             older generations wrote into the offset map is about topics that are gone.
+        changed: id of the approval under which a partition's progress was written by hand the last time.
     """
 
     source: str
@@ -43,6 +44,7 @@ class Enrolment:
     at_ms: int
     active: bool = True
     since: Mapping[int, int] = field(default_factory=dict)
+    changed: Mapping[int, str] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``topic/<target>``."""
@@ -57,6 +59,7 @@ class Enrolment:
             "at_ms": self.at_ms,
             "active": self.active,
             "since": {str(p): generation for p, generation in sorted(self.since.items())},
+            "changed": {str(p): approval for p, approval in sorted(self.changed.items())},
         }
 
     @classmethod
@@ -84,6 +87,7 @@ class Enrolment:
                 whole_number(value["at_ms"]),
                 bool(value.get("active", True)),
                 {int(p): whole_number(generation) for p, generation in value.get("since", {}).items()},
+                {int(p): text(approval) for p, approval in value.get("changed", {}).items()},
             )
         except MALFORMED as error:
             raise unreadable(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from onceover.engine.approval import Item, Standing, items_of
 from onceover.engine.groups import UNREADABLE, Allowed, Decision, Direction, Facts, Kind, decide
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
@@ -93,6 +94,12 @@ class Row:
         d = self.decision
         to = None if d.kind is Kind.DELETE else d.to
         return Change(f"{d.kind} group", self.object, self.facts.current, to, d.reason, d.risk, d.records)
+
+    @property
+    def item(self) -> Item:
+        """What a person approves: this move, from where the group stands now."""
+        standing = {self.object: Standing(f"at {self.facts.current}")}
+        return items_of([self.change], standing)[0]
 
     @property
     def refusal(self) -> Refusal:

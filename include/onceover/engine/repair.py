@@ -6,12 +6,12 @@ from live state and change nothing.
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from onceover.engine import commands, names
+from onceover.engine.approval import Item, Standing, items_of
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import FlowState, read_flow_state
 from onceover.engine.leader import now_ms
@@ -56,6 +56,7 @@ class Repair(Plan):
         moves: progress to write, by source partition.
         steps: the target topic to create or to extend before.
         again: stops that their lane is to look at again, by target partition.
+        standing: how the partitions stand, by the names of source and target.
     """
 
     sources: tuple[TopicPartition, ...]
@@ -63,6 +64,7 @@ class Repair(Plan):
     moves: Mapping[TopicPartition, Move] = field(default_factory=dict)
     steps: tuple[TopicStep, ...] = ()
     again: Mapping[TopicPartition, Stop] = field(default_factory=dict)
+    standing: Mapping[str, Standing] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -80,18 +82,9 @@ class Repair(Plan):
         return 3 if self.refused else 0
 
     @property
-    def risks(self) -> list[tuple[str, str, str, str | int | None]]:
-        """What a person approves: which objects are changed, at which risk, and where a skip ends.
-
-        How many records a risk concerns is not in it: that changes while the flow, or its source, goes on.
-        """
-        exact = self.operation == SKIP
-        return [(c.what, c.object, c.risk, c.to if exact else None) for c in self.changes]
-
-    @property
-    def approval_id(self) -> str:
-        """Name of what a person approves."""
-        return hashlib.sha256(json.dumps([self.operation, self.risks]).encode()).hexdigest()[:16]
+    def items(self) -> tuple[Item, ...]:
+        """What a person approves: which objects are changed, at which risk, and where a skip ends."""
+        return items_of(self.changes, self.standing, exact=self.operation == SKIP)
 
 
 @dataclass(frozen=True)
@@ -131,21 +124,23 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
         UsageError: the flow was never started, or does not copy one of them.
     """
     state = flow_state(flow, target) if sources else target.retry(lambda: read_flow_state(target, flow))
-    stops = _stops(state)
+    stops = stops_of(state)
     wanted = tuple(sources) or tuple(sorted(stops))
     run = run_of(state.layout, state.others.get(names.HEARTBEAT), now_ms())
     somebody = run.state in (RunState.STARTING, RunState.RUNNING)
     asked = "checked anew" if somebody else "checked anew when the flow is started"
     changes, again, refused = [], {}, []
+    standing: dict[str, Standing] = {}
     for tp in wanted:
-        target_tp = enrolment_of(flow, state, tp).target_of(tp)
+        enrolment = enrolment_of(flow, state, tp)
         stop = stops.get(tp)
         if stop is None:
             message, fix = "the partition is not stopped", f"nothing to do; {_status(flow)} shows how it is"
             refused.append(Refusal(str(tp), "NOT_STOPPED", message, fix))
             continue
         changes.append(Change("look again", str(tp), "stopped", asked, stop.message, "none"))
-        again[target_tp] = stop
+        again[enrolment.target_of(tp)] = stop
+        standing |= standing_of(stops, enrolment, [tp], enrolment.source_id)
     return Repair(
         operation=RESUME,
         flow=flow,
@@ -153,6 +148,7 @@ def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = 
         changes=tuple(changes),
         refused=tuple(refused),
         again=again,
+        standing=standing,
     )
 
 
@@ -164,8 +160,12 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
     """
     situation = read_situation(flow, target, tp)
     enrolment = situation.enrolment
-    if missing := _missing(flow, source, target, tp, enrolment):
-        return refusing(SKIP, flow, tp, missing)
+    here = topic_of(source, tp.topic)
+    missing = _missing("source", flow, tp, tp, here)
+    there = enrolment.target_of(tp)
+    missing = missing or _missing("target", flow, tp, there, topic_of(target, there.topic))
+    if here is None or missing is not None:
+        return refusing(SKIP, flow, tp, *([missing] if missing else []))
     start, end = log_of(source, [tp])[tp]
     if not start <= offset <= end:
         message = f"offset {offset} is not in the source's log"
@@ -185,6 +185,7 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
         changes=(change, restart()),
         enrolment=enrolment,
         moves={tp: Move(offset, end, anew)},
+        standing=standing_of(stops_of(situation.state), enrolment, [tp], here.topic_id),
     )
 
 
@@ -220,7 +221,7 @@ def read_situation(flow: str, target: Cluster, tp: TopicPartition) -> Situation:
     return Situation(
         state,
         enrolment,
-        _stops(state).get(tp),
+        stops_of(state).get(tp),
         None if committed is None else committed.offset,
         None if committed is None else _readable(committed),
     )
@@ -281,19 +282,16 @@ def restart() -> Change:
 
 
 def _missing(
-    flow: str, source: Cluster, target: Cluster, tp: TopicPartition, enrolment: Enrolment
+    side: str, flow: str, tp: TopicPartition, one: TopicPartition, info: TopicInfo | None
 ) -> Refusal | None:
     """Return why a partition cannot go on where it is: one of its sides is not there."""
-    for cluster, side, one in ((source, "source", tp), (target, "target", enrolment.target_of(tp))):
-        info = topic_of(cluster, one.topic)
-        if info is None or one.partition not in info.partitions:
-            what = f"{side} topic {one.topic}" if info is None else f"{side} partition {one}"
-            message = f"{what} does not exist"
-            return Refusal(str(tp), f"{side.upper()}_MISSING", message, commands.reseed(flow, tp))
-    return None
+    if info is not None and one.partition in info.partitions:
+        return None
+    what = f"{side} topic {one.topic}" if info is None else f"{side} partition {one}"
+    return Refusal(str(tp), f"{side.upper()}_MISSING", f"{what} does not exist", commands.reseed(flow, tp))
 
 
-def _stops(state: FlowState) -> dict[TopicPartition, Stop]:
+def stops_of(state: FlowState) -> dict[TopicPartition, Stop]:
     """Return the stopped partitions of topics that are in the filter, by source partition."""
     found = {}
     for enrolment in state.enrolled.values():
@@ -301,6 +299,30 @@ def _stops(state: FlowState) -> dict[TopicPartition, Stop]:
             value = state.others.get(names.stop_key(*enrolment.target_of(tp)))
             if value is not None:
                 found[tp] = Stop.from_json(value)
+    return found
+
+
+def standing_of(
+    stops: Mapping[TopicPartition, Stop],
+    enrolment: Enrolment | None,
+    sources: Iterable[TopicPartition],
+    source_id: UUID,
+) -> dict[str, Standing]:
+    """Return how partitions of a topic stand, for what is approved about them.
+
+    Args:
+        stops: of the flow.
+        enrolment: the topic's record, None while there is none.
+        source_id: of the source topic as it is now.
+    """
+    found: dict[str, Standing] = {}
+    for tp in sources:
+        stop = stops.get(tp)
+        told = f"{stop.code if stop else 'not stopped'}, source topic {source_id}"
+        changed = "" if enrolment is None else enrolment.changed.get(tp.partition, "")
+        found[str(tp)] = Standing(told, changed)
+        if enrolment is not None:
+            found[str(enrolment.target_of(tp))] = found[str(tp)]
     return found
 
 

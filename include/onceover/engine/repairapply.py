@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
 
 from onceover.engine import commands, names
+from onceover.engine.approval import Approval
 from onceover.engine.enroller import wait_for_topics
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import read_flow_state
@@ -34,15 +34,20 @@ from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
 
-_NAMED: Final = 5
-
 
 @dataclass(frozen=True)
 class Repaired:
-    """What was done: the last plan, and the generation that was announced for it (None: none was needed)."""
+    """What was done.
+
+    Args:
+        plan: the last plan.
+        generation: announced for it; None where none was needed.
+        earlier: nothing is done now: an earlier try under the same approval has done it all.
+    """
 
     plan: Repair
     generation: int | None
+    earlier: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,27 +65,36 @@ class Repairer:
     target: Cluster
     plan: Callable[[], Repair]
 
-    def apply(self, journal: Journal, announce: Callable[[Repair], None]) -> Repaired:
+    def apply(
+        self, journal: Journal, announce: Callable[[Repair], None], approval: Approval | None = None
+    ) -> Repaired:
         """Do what a plan computed now says; may be run again. Nothing is done where something is refused.
 
         Args:
             journal: everything is written down there.
             announce: shown the plan before anything is done, and again if it is another one by the time
                 that nobody copies any more; raises to leave the progress as it is.
+            approval: what somebody has said yes to; None for what ``announce`` is shown first.
 
         Raises:
             Fenced: another start was newer.
-            NeedsOperator: with everybody fenced it would be other partitions, or other risks, than were
-                shown; or the target does not take the topic.
+            NeedsOperator: it would be something else than was approved, or becomes that by the time that
+                everybody is fenced; or the target does not take the topic.
             Others as ``plan``.
         """
         first = self.plan()
         announce(first)
         if first.refused or not first.changes:
             return Repaired(first, None)
+        approved = approval or Approval.of(first.items)
+        if approved.is_spent(first.items):
+            return Repaired(first, None, earlier=True)
+        approved.check(first.items, first.title)
         journal.planned(first)
         try:
-            done = self._seize(first, journal, announce) if first.is_start else Repaired(first, None)
+            done = (
+                self._seize(first, approved, journal, announce) if first.is_start else Repaired(first, None)
+            )
             for partition, stop in done.plan.again.items():
                 request_resume(self.target, done.plan.flow, partition, stop)
         except OnceoverError as error:
@@ -89,55 +103,54 @@ class Repairer:
         journal.done(*done.plan.changes[len(done.plan.steps) :])
         return done
 
-    def _seize(self, first: Repair, journal: Journal, announce: Callable[[Repair], None]) -> Repaired:
+    def _seize(
+        self, first: Repair, approved: Approval, journal: Journal, announce: Callable[[Repair], None]
+    ) -> Repaired:
         leader = Leader(self.identity, self.source, self.target)
         try:
             layout = leader.seize()
             # Until now a running copy, or another repair, has written to what is written below.
             plan = self.plan()
             if plan.plan_id != first.plan_id or plan.refused:
-                _check_same(first, plan)
+                _check_possible(plan)
+                approved.check(plan.items, plan.title, fenced=True)
                 announce(plan)
                 journal.planned(plan)
-            self._write(leader, layout, plan, journal)
+            self._write(leader, layout, plan, approved, journal)
             return Repaired(plan, layout.generation)
         finally:
             leader.close()
 
-    def _write(self, leader: Leader, layout: Layout, plan: Repair, journal: Journal) -> None:
+    def _write(
+        self, leader: Leader, layout: Layout, plan: Repair, approved: Approval, journal: Journal
+    ) -> None:
         if plan.enrolment is None:
             return
         enrolment = _made_whole(self.target, plan, plan.enrolment, journal)
         anew = [tp.partition for tp, move in plan.moves.items() if move.anew]
-        enrolment = replace(enrolment, since={**enrolment.since, **dict.fromkeys(anew, layout.generation)})
+        written = [tp.partition for tp in plan.sources]
+        enrolment = replace(
+            enrolment,
+            since={**enrolment.since, **dict.fromkeys(anew, layout.generation)},
+            changed={**enrolment.changed, **dict.fromkeys(written, approved.id)},
+        )
         leader.enrol([enrolment], _progress(plan, enrolment, layout))
 
 
-def _check_same(shown: Repair, now: Repair) -> None:
-    """Refuse to do what nobody was shown.
+def _check_possible(plan: Repair) -> None:
+    """Refuse what cannot be done any more.
 
     Raises:
-        NeedsOperator: other partitions would be changed, or at other risks, or it is not possible any more.
+        NeedsOperator: the plan refuses something by now.
     """
-    if not now.refused and now.approval_id == shown.approval_id:
-        return
-    raise NeedsOperator(
-        f"the running copy is fenced and no progress was written: {now.operation} would be something else by "
-        "now than what was shown",
-        code="PLAN_CHANGED",
-        where=", ".join(map(str, shown.sources[:_NAMED])),
-        expected=_told(shown, now),
-        seen="; ".join(f"{r.object}: {r.message}" for r in now.refused[:_NAMED]) or _told(now, shown),
-        resolve=f"run it again to see and do the new plan, or only {commands.replicate(shown.flow)} to go on",
-    )
-
-
-def _told(plan: Repair, other: Repair) -> str:
-    """Return what a plan does and another one does not."""
-    own = [risk for risk in plan.risks if risk not in other.risks]
-    told = ", ".join(f"{what} {name} ({risk})" for what, name, risk, _ in own[:_NAMED])
-    more = len(own) - _NAMED
-    return f"{told}{f' and {more} more' if more > 0 else ''}" or "nothing beside the other plan"
+    if plan.refused:
+        raise NeedsOperator(
+            f"the running copy is fenced and no progress was written: {plan.operation} is not possible now",
+            code="PLAN_CHANGED",
+            where=plan.title,
+            seen="; ".join(f"{r.object}: {r.message}" for r in plan.refused),
+            resolve=f"plan again to see what can be done, or only {commands.replicate(plan.flow)} to go on",
+        )
 
 
 def _made_whole(target: Cluster, plan: Repair, enrolment: Enrolment, journal: Journal) -> Enrolment:

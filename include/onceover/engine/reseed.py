@@ -27,6 +27,8 @@ from onceover.engine.repair import (
     read_situation,
     refusing,
     restart,
+    standing_of,
+    stops_of,
     topic_of,
 )
 from onceover.engine.scope import Rules
@@ -120,6 +122,7 @@ def _copied_anew(
         enrolment=enrolment,
         moves={each: Move(logs[each][0], held.get(old.target_of(each), 0), anew) for each in wanted},
         steps=steps,
+        standing=standing_of(stops_of(situation.state), old, wanted, sides.source.topic_id),
     )
 
 
@@ -150,6 +153,7 @@ def _take_out(flow: str, tp: TopicPartition, situation: Situation, source: Topic
         sources=(tp,),
         changes=(change, restart()),
         enrolment=replace(old, start={p: at for p, at in old.start.items() if p != tp.partition}),
+        standing=standing_of(stops_of(situation.state), old, [tp], source.topic_id),
     )
 
 

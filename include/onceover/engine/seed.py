@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from onceover.engine import commands
+from onceover.engine.approval import Item, Standing, items_of
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.engine.topicplan import TopicPlan
@@ -129,12 +130,19 @@ class SeedPlan(Plan):
         positions: the progress to write, by source partition.
         topic_plan: target topics to create or to extend before.
         untouched: topics in scope that the origin does not name; the flow itself decides about them.
+        standing: how the partitions stand, by the names of source partitions.
     """
 
     topics: tuple[SeatedTopic, ...] = ()
     positions: Mapping[TopicPartition, Position] = field(default_factory=dict)
     topic_plan: TopicPlan | None = None
     untouched: tuple[str, ...] = ()
+    standing: Mapping[str, Standing] = field(default_factory=dict)
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What a person approves: which objects are changed, at which risk."""
+        return items_of(self.changes, self.standing)
 
     @property
     def exit_code(self) -> int:

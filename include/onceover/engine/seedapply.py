@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.engine import names
+from onceover.engine.approval import Approval, Standing
 from onceover.engine.claims import Claims
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import FlowState, read_flow_state
@@ -24,6 +25,7 @@ from onceover.engine.journal import Journal
 from onceover.engine.layout import Layout, check_clusters, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
 from onceover.engine.managed import read_managed
+from onceover.engine.repair import standing_of, stops_of
 from onceover.engine.scope import Rules
 from onceover.engine.seed import Choice, Position, Seat, SeatedTopic, SeedPlan, plan_seed
 from onceover.engine.seedorigin import Origin, Place
@@ -76,12 +78,14 @@ class Seeded:
     Args:
         plan: the last plan, which was carried out.
         generation: the new generation, None when nothing had to be done.
+        earlier: nothing is done now: an earlier try under the same approval has done it all.
         written: positions that were written.
     """
 
     plan: SeedPlan
     generation: int | None = None
     written: int = 0
+    earlier: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -99,6 +103,8 @@ class Seeded:
 
     def describe(self) -> str:
         """Return the outcome as text."""
+        if self.earlier:
+            return "written by an earlier try; nothing was changed now"
         if self.generation is None:
             return "nothing was changed"
         return f"{self.written} positions written, generation {self.generation}; start the flow again"
@@ -146,7 +152,7 @@ class Seeder:
         topic_plan = plan_topics(view)
         topics = self._seated(view)
         offers = self.origin.read(self._place, topics)
-        return plan_seed(
+        planned = plan_seed(
             self.wish.operation,
             self._place.flow,
             topics,
@@ -155,6 +161,7 @@ class Seeder:
             self.wish.choice,
             extra=self.origin.changes(),
         )
+        return replace(planned, standing=_standing(state, topics))
 
     def _view(self, state: FlowState) -> View:
         reader = TopicReader(self._place.flow, self.source, self.target)
@@ -222,30 +229,41 @@ class Seeder:
 
     # ---- apply
 
-    def apply(self, journal: Journal, announce: Callable[[SeedPlan], None]) -> Seeded:
+    def apply(
+        self, journal: Journal, announce: Callable[[SeedPlan], None], approval: Approval | None = None
+    ) -> Seeded:
         """Do what a plan computed now says.
 
         Args:
             journal: everything is written down there.
             announce: shown the plan before anything is done, and again if it has changed by the time that
                 nobody copies any more; raises to leave the progress as it is.
+            approval: what somebody has said yes to; None for what ``announce`` is shown first.
 
         Raises:
             Fenced: another start was newer.
+            NeedsOperator: it would be something else than was approved, or becomes that by the time that
+                everybody is fenced.
             Others as ``plan``; run it again, it goes on from there.
         """
         first = self.plan()
         announce(first)
         if not first.positions:
             return Seeded(first)
+        approved = approval or Approval.of(first.items)
+        if approved.is_spent(first.items):
+            return Seeded(first, earlier=True)
+        approved.check(first.items, first.title)
         journal.planned(first)
         try:
-            return self._seize(first, journal, announce)
+            return self._seize(first, approved, journal, announce)
         except OnceoverError as error:
             journal.failed(error)
             raise
 
-    def _seize(self, first: SeedPlan, journal: Journal, announce: Callable[[SeedPlan], None]) -> Seeded:
+    def _seize(
+        self, first: SeedPlan, approved: Approval, journal: Journal, announce: Callable[[SeedPlan], None]
+    ) -> Seeded:
         create_flow_topics(Admin(self.target.config), self.target, self._place.flow, self.wish.state)
         leader = Leader(self.identity, self.source, self.target)
         try:
@@ -254,10 +272,11 @@ class Seeder:
             self.origin.prepare(self._place)
             plan = self.plan()
             if plan.plan_id != first.plan_id:
+                approved.check(plan.items, plan.title, fenced=True)
                 announce(plan)
                 journal.planned(plan)
             journal.done(*prepared)
-            self._write(leader, layout, plan, journal)
+            self._write(leader, layout, plan, approved, journal)
             return Seeded(plan, layout.generation, len(plan.positions))
         finally:
             leader.close()
@@ -273,14 +292,19 @@ class Seeder:
                 lost[0].message, code=lost[0].code, where=lost[0].object, resolve=lost[0].resolve
             )
 
-    def _write(self, leader: Leader, layout: Layout, plan: SeedPlan, journal: Journal) -> None:
+    def _write(
+        self, leader: Leader, layout: Layout, plan: SeedPlan, approved: Approval, journal: Journal
+    ) -> None:
         self._claim(leader, plan)
         self._create(plan, journal)
         copies = self.target.retry(lambda: self._copies(plan))
         journal.refused(plan.refused)
         by_position = {c.object: c for c in plan.changes if c.what == "position"}
         for batch in _batches(plan.topics, plan.positions):
-            enrolments = [_enrolment(topic, copies[topic.target], plan, layout) for topic in batch]
+            enrolments = [
+                _changed(_enrolment(topic, copies[topic.target], plan, layout), topic, plan, approved)
+                for topic in batch
+            ]
             progress: dict[TopicPartition, OffsetToCommit] = {}
             for enrolment in enrolments:
                 progress.update(_progress(enrolment, plan, layout))
@@ -340,6 +364,21 @@ def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layo
         active=True,
         since={**old.since, **dict.fromkeys(anew, layout.generation)},
     )
+
+
+def _changed(enrolment: Enrolment, topic: SeatedTopic, plan: SeedPlan, approved: Approval) -> Enrolment:
+    """Return the record with the approval under which its partitions are written."""
+    written = [tp.partition for tp in _written(topic, plan)]
+    return replace(enrolment, changed={**enrolment.changed, **dict.fromkeys(written, approved.id)})
+
+
+def _standing(state: FlowState, topics: Sequence[SeatedTopic]) -> dict[str, Standing]:
+    stops = stops_of(state)
+    found: dict[str, Standing] = {}
+    for topic in topics:
+        sources = [seat.source for seat in topic.seats]
+        found |= standing_of(stops, topic.enrolment, sources, topic.source.topic_id)
+    return found
 
 
 def _between(progress: CommittedOffset | None) -> tuple[str, str] | None:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from onceover.engine import names
 from onceover.engine.acls import AclPlan, plan_acls
 from onceover.engine.aclsync import apply_acls, own_principal, read_view, unavailable
+from onceover.engine.approval import Approval, Item, Standing, items_of
 from onceover.engine.enrolment import read_enrolments
 from onceover.engine.flowtopics import StateSettings, create_flow_topics
 from onceover.engine.journal import Journal
@@ -82,9 +83,15 @@ class SyncPlan:
 
     @property
     def risky(self) -> Plan:
-        """Those changes alone that may cost records; its id is what somebody approves."""
+        """Those changes alone that may cost records."""
         plan = self.plan
         return replace(plan, changes=tuple(change for change in plan.changes if change.risk != "none"))
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What a person approves: the changes that may cost records, from which value to which."""
+        changes = self.risky.changes
+        return items_of(changes, {c.object: Standing(f"from {c.from_}") for c in changes}, exact=True)
 
     @property
     def exit_code(self) -> int:
@@ -236,25 +243,32 @@ class TopicSync:
 
     # ---- apply
 
-    def apply(self, journal: Journal, announce: Callable[[SyncPlan], None]) -> Applied:
+    def apply(
+        self, journal: Journal, announce: Callable[[SyncPlan], None], approval: Approval | None = None
+    ) -> Applied:
         """Do what a plan computed now says, then plan again to verify.
 
         Args:
             journal: everything is written down there.
             announce: shown each plan before anything of it is done; raises to leave it undone. There is more
                 than one plan when something else changed the topics meanwhile.
+            approval: the changes that may cost records which somebody has said yes to; None for those that
+                ``announce`` is shown first.
 
         Raises:
+            NeedsOperator: PLAN_CHANGED, others would cost records by now.
             As ``plan``; what was done until then is in the journal, and running again goes on from there.
         """
         first = self.plan()
         applied = Applied(first, first)
         announce(first)
+        approved = approval or Approval.of(first.items)
         for number in range(_ROUNDS):
             if applied.left.is_empty or applied.refused:
                 break
             if number:
                 announce(applied.left)
+            approved.check(applied.left.items, applied.left.plan.title)
             done = self._do(applied, journal)
             applied.left = self._settled(applied.left, done)
         return applied

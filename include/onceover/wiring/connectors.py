@@ -27,6 +27,7 @@ from onceover.connectors.planning import default_topic
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.run import HARD, Tell
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, Wish
+from onceover.engine.approval import Approval
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings
 
@@ -125,15 +126,18 @@ def plan_connectors(file: ConnectFile, wish: Wish) -> MigrationPlan:
         return migration.plan(wish)
 
 
-def apply_connectors(file: ConnectFile, wish: Wish, announce: Announce, tell: Tell) -> Report:
+def apply_connectors(
+    file: ConnectFile, wish: Wish, announce: Announce, tell: Tell, approval: Approval | None = None
+) -> Report:
     """Move the connectors' offsets to topics of their own, one connector after the other.
 
     Args:
         announce: shown the plan before anything is done.
         tell: hears of progress, a line at a time.
+        approval: what somebody has said yes to; None for what ``announce`` is shown.
     """
     with Migration(connect_settings(file)) as migration:
-        return migration.apply(wish, announce, tell)
+        return migration.apply(wish, announce, tell, approval)
 
 
 def verify_connectors(file: ConnectFile, wish: Wish) -> Report:

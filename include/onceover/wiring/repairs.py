@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.config.runsettings import RunSettings
+from onceover.engine.approval import Approval
 from onceover.engine.journal import Journal
 from onceover.engine.repair import RESEED, RESUME, SKIP, Repair, plan_resume, plan_skip
 from onceover.engine.repairapply import Repaired, Repairer
@@ -65,16 +66,19 @@ def plan_repair(flow: Flow, wish: RepairWish) -> Repair:
         return _plan(flow, source, target, wish)
 
 
-def apply_repair(flow: Flow, wish: RepairWish, announce: Callable[[Repair], None]) -> Repaired:
+def apply_repair(
+    flow: Flow, wish: RepairWish, announce: Callable[[Repair], None], approval: Approval | None = None
+) -> Repaired:
     """Plan and do it; nothing is done where something is refused.
 
     Args:
         announce: shown the plan before anything is done, and again if it is another one by the time that
             nobody copies any more; raises to leave the progress as it is.
+        approval: what somebody has said yes to; None for what ``announce`` is shown first.
 
     Raises:
         Fenced: another start was newer.
-        NeedsOperator: with everybody fenced it would be another repair than was shown.
+        NeedsOperator: it would be another repair than was approved.
         Others as ``plan_repair``.
     """
     check_wish(wish)
@@ -82,7 +86,7 @@ def apply_repair(flow: Flow, wish: RepairWish, announce: Callable[[Repair], None
     journal = Journal(run_dir(flow) / "journal" / "partition.jsonl")
     with source, target, journal:
         repairer = Repairer(identity(flow), source, target, lambda: _plan(flow, source, target, wish))
-        return repairer.apply(journal, announce)
+        return repairer.apply(journal, announce, approval)
 
 
 def making(flow: Flow) -> Making:

@@ -13,6 +13,7 @@ from onceover.config.load import load_flow, run_dir
 from onceover.config.patterns import compiled
 from onceover.engine import seedspec
 from onceover.engine.adopt import MirrorMaker, MirrorMakerOrigin
+from onceover.engine.approval import Approval
 from onceover.engine.flowtopics import StateSettings
 from onceover.engine.journal import Journal
 from onceover.engine.seamsearch import DEFAULT_LIMIT
@@ -66,7 +67,12 @@ def plan_seed(flow: Flow, origin: str, choice: Choice, topics: str | None = None
 
 
 def apply_seed(
-    flow: Flow, origin: str, choice: Choice, announce: Announce, topics: str | None = None
+    flow: Flow,
+    origin: str,
+    choice: Choice,
+    announce: Announce,
+    topics: str | None = None,
+    approval: Approval | None = None,
 ) -> Seeded:
     """Seed the flow's progress.
 
@@ -74,9 +80,10 @@ def apply_seed(
         origin: the value of ``--from``.
         announce: shown the plan before anything is done.
         topics: regular expression over source topics, None for all in scope.
+        approval: what somebody has said yes to; None for what ``announce`` is shown first.
     """
     with _seeder(flow, origin, choice, topics) as seeder, _journal(flow, SEED) as journal:
-        return seeder.apply(journal, announce)
+        return seeder.apply(journal, announce, approval)
 
 
 def plan_adoption(flow: Flow, wish: Adoption) -> SeedPlan:
@@ -85,14 +92,17 @@ def plan_adoption(flow: Flow, wish: Adoption) -> SeedPlan:
         return seeder.plan()
 
 
-def apply_adoption(flow: Flow, wish: Adoption, announce: Announce) -> Seeded:
+def apply_adoption(
+    flow: Flow, wish: Adoption, announce: Announce, approval: Approval | None = None
+) -> Seeded:
     """Take over a MirrorMaker 2 flow that was stopped.
 
     Args:
         announce: shown the plan before anything is done.
+        approval: what somebody has said yes to; None for what ``announce`` is shown first.
     """
     with _adopter(flow, wish) as seeder, _journal(flow, ADOPT) as journal:
-        return seeder.apply(journal, announce)
+        return seeder.apply(journal, announce, approval)
 
 
 def _adopter(flow: Flow, wish: Adoption) -> AbstractContextManager[Seeder]:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.config.runsettings import RunSettings
+from onceover.engine.approval import Approval
 from onceover.engine.flowtopics import StateSettings
 from onceover.engine.journal import Journal
 from onceover.engine.topicsync import Applied, SyncPlan, TopicSync, Wish
@@ -30,13 +31,17 @@ def plan_topics(flow: Flow) -> SyncPlan:
         return sync.plan()
 
 
-def apply_topics(flow: Flow, announce: Callable[[SyncPlan], None]) -> Applied:
+def apply_topics(
+    flow: Flow, announce: Callable[[SyncPlan], None], approval: Approval | None = None
+) -> Applied:
     """Bring the flow's topics, configuration and ACLs in line.
 
     Args:
         announce: shown the plan before anything is done.
+        approval: the changes that may cost records which somebody has said yes to; None for those that
+            ``announce`` is shown first.
     """
     source, target = open_clusters(flow)
     journal = Journal(run_dir(flow) / "journal" / "topics.jsonl")
     with source, target, journal, topic_sync(flow, source, target) as sync:
-        return sync.apply(journal, announce)
+        return sync.apply(journal, announce, approval)

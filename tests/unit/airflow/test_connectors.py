@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.standard.operators.hitl import ApprovalOperator, HITLOperator
+from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
@@ -24,13 +24,18 @@ from onceover.connectors.model import (
     WorkerFacts,
 )
 from onceover.connectors.settings import Wish
+from onceover.engine.approval import Approval
 from onceover.engine.plan import Change, Refusal
 from onceover.errors import Retriable, UsageError
 from onceover.wiring import connectors as runs
 from onceover_airflow import connections, connectors
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flowcontext import errors_of_ours
+from tests.unit.airflow import asking
+from tests.unit.airflow.asking import RETURNED, Exchange
 
 CONNECT = "flights"
+PLAN_TASK = "plan_migration"
 SECRET = "hunter2-planted"
 FACTS = WorkerFacts("4.3.0", "k", "g", "connect-offsets", "connect-configs", True, ("http://w:1",))
 PARAMS = {"connect": CONNECT, "connectors": [], "topic": "", "apply": True}
@@ -81,9 +86,17 @@ class Live:
         return self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
 
     def apply_connectors(
-        self, file: object, wish: Wish, announce: Callable[[MigrationPlan], None], _tell: object
+        self,
+        file: object,
+        wish: Wish,
+        announce: Callable[[MigrationPlan], None],
+        _tell: object,
+        approval: Approval,
     ) -> Report:
-        announce(self.plan_connectors(file, wish))
+        now = self.plan_connectors(file, wish)
+        announce(now)
+        with errors_of_ours():
+            approval.check(now.items, CONNECT)
         self.applied += 1
         return self.verify_connectors(file, wish)
 
@@ -96,16 +109,17 @@ class Context:
     """A run's context: params, what tasks returned, what was announced."""
 
     def __init__(self, **params: Any) -> None:
-        self.returned: dict[str, Any] = {}
+        self.exchange = Exchange()
         self.assets: list[tuple[str, Mapping[str, Any]]] = []
         self.values: dict[str, Any] = {
             "params": {**PARAMS, **params},
-            "ti": self,
+            "ti": self.exchange,
             "outlet_events": {alias: self for alias in (AssetAlias(connectors.MIGRATED_ALIAS),)},
         }
 
-    def xcom_pull(self, *, task_ids: str) -> Any:
-        return self.returned.get(task_ids)
+    def returned(self, task: str) -> Any:
+        """Return what a task has returned."""
+        return self.exchange.xcom_pull(task_ids=task)
 
     def add(self, asset: Any, extra: Mapping[str, Any]) -> None:
         self.assets.append((asset.uri, extra))
@@ -114,16 +128,21 @@ class Context:
         """Run tasks, one after the other, and keep what they return."""
         ids: dict[Callable[[str], Any], str] = {
             connectors.list_connectors: connectors.LIST_TASK,
-            connectors.plan_migration: connectors.PLAN_TASK,
+            connectors.plan_migration: PLAN_TASK,
             connectors.apply_migration: connectors.APPLY_TASK,
         }
         for task in tasks:
-            self.returned[ids[task]] = task(CONNECT)
+            self.exchange.kept[ids[task], RETURNED] = task(CONNECT)
+        return self
+
+    def approved(self) -> Context:
+        """Put the plan before a person, who says yes."""
+        ask(self)
         return self
 
     def picked(self, *names: str) -> Context:
         """Answer the question for connectors."""
-        self.returned[connectors.PICK_TASK] = {"chosen_options": list(names)}
+        self.exchange.kept[connectors.PICK_TASK, RETURNED] = {"chosen_options": list(names)}
         return self
 
 
@@ -169,9 +188,9 @@ LIST, PLAN, APPLY = connectors.list_connectors, connectors.plan_migration, conne
 
 def test_connectors_that_the_form_names_are_migrated(begin: Begin, live: Live) -> None:
     """In the form's order; names and verdicts go into the XComs, and each is announced."""
-    context = begin(connectors=["b", "a"], topic="mine").after(LIST, PLAN, APPLY)
+    context = begin(connectors=["b", "a"], topic="mine").after(LIST, PLAN).approved().after(APPLY)
     assert live.asked[-1] == Wish(connectors=("b", "a"), topic="mine")
-    assert context.returned[connectors.PLAN_TASK]["connectors"] == ["b", "a"]
+    assert context.returned(PLAN_TASK)["connectors"] == ["b", "a"]
     assert connectors.verify_migration(CONNECT)["outcomes"] == ["done", "done"]
     assert [uri for uri, _ in context.assets] == ["kafka://flights/b.offsets", "kafka://flights/a.offsets"]
 
@@ -234,7 +253,7 @@ def test_a_plan_alone_changes_nothing(begin: Begin, live: Live) -> None:
     """Neither asked nor applied."""
     context = begin(connectors=["a"], apply=False).after(LIST, PLAN)
     with pytest.raises(AirflowSkipException):
-        put(connectors.ApproveMigrationOperator, ApprovalOperator, context)
+        ask(context)
     with pytest.raises(AirflowSkipException):
         connectors.apply_migration(CONNECT)
     assert live.applied == 0
@@ -246,12 +265,13 @@ def test_the_question_shows_the_plan(begin: Begin, live: Live) -> None:
     """Every change, what is refused, what deserves a look; silence means no."""
     live.plans = [plan_of(planned("a"), planned("b", refused=True))]
     context = begin(connectors=["a", "b"]).after(LIST, PLAN)
-    assert context.returned[connectors.PLAN_TASK]["refused"] == ["b"]
-    _, question = put(connectors.ApproveMigrationOperator, ApprovalOperator, context)
-    assert "| stop | `a` | RUNNING | STOPPED | no task may write meanwhile |" in question["body"]
-    assert "**Refused** `b`: its cleanup.policy is delete" in question["body"]
-    assert "**Look at** `a`: GET offsets shows something else" in question["body"]
-    assert question["defaults"] == ["Reject"]
+    assert context.returned(PLAN_TASK)["refused"] == ["b"]
+    operator = ask(context)
+    body = str(operator.body)
+    assert "| stop | `a` | RUNNING | STOPPED | no task may write meanwhile |" in body
+    assert "**Refused** `b`: its cleanup.policy is delete" in body
+    assert "**Look at** `a`: GET offsets shows something else" in body
+    assert operator.defaults == ["Reject"]
 
 
 def test_nothing_to_do_asks_nobody(begin: Begin, live: Live) -> None:
@@ -260,8 +280,8 @@ def test_nothing_to_do_asks_nobody(begin: Begin, live: Live) -> None:
     live.plans = [plan_of(done)]
     context = begin(connectors=["a"]).after(LIST, PLAN)
     with pytest.raises(AirflowSkipException, match="nothing to do"):
-        put(connectors.ApproveMigrationOperator, ApprovalOperator, context)
-    with pytest.raises(AirflowSkipException, match="nothing to do"):
+        ask(context)
+    with pytest.raises(AirflowSkipException, match="nothing was approved"):
         connectors.apply_migration(CONNECT)
 
 
@@ -279,20 +299,18 @@ OTHER = Change("remove stale offsets", "connect-offsets-a", 3, 0, "not in the gl
 
 
 def test_other_changes_than_the_approved_ones_are_not_made(begin: Begin, live: Live) -> None:
-    """Neither asked about nor done: what was approved is what was seen."""
-    live.plans = [plan_of(planned("a")), plan_of(planned("a", OTHER))]
-    context = begin(connectors=["a"]).after(LIST, PLAN)
-    with pytest.raises(AirflowFailException, match="also remove stale offsets connect-offsets-a"):
-        put(connectors.ApproveMigrationOperator, ApprovalOperator, context)
-    with pytest.raises(AirflowFailException, match="start the DAG again"):
+    """What was approved is what was seen."""
+    live.plans = [plan_of(planned("a")), plan_of(planned("a")), plan_of(planned("a", OTHER))]
+    begin(connectors=["a"]).after(LIST, PLAN).approved()
+    with pytest.raises(AirflowFailException, match="remove stale offsets connect-offsets-a"):
         connectors.apply_migration(CONNECT)
     assert live.applied == 0
 
 
 def test_a_try_after_an_interruption_finds_less_to_do(begin: Begin, live: Live) -> None:
     """What is done already is no longer in the plan; the rest was approved."""
-    live.plans = [plan_of(planned("a", OTHER)), plan_of(planned("a"))]
-    begin(connectors=["a"]).after(LIST, PLAN, APPLY)
+    live.plans = [plan_of(planned("a", OTHER)), plan_of(planned("a", OTHER)), plan_of(planned("a"))]
+    begin(connectors=["a"]).after(LIST, PLAN).approved().after(APPLY)
     assert live.applied == 1
 
 
@@ -310,7 +328,7 @@ def test_what_did_not_end_well_fails_the_task(
 ) -> None:
     """With every connector's verdict; only what is temporary is tried again."""
     live.outcome = outcome
-    begin(connectors=["a"]).after(LIST, PLAN)
+    begin(connectors=["a"]).after(LIST, PLAN).approved()
     with pytest.raises(error, match=f"a: {outcome.label}: seen"):
         connectors.apply_migration(CONNECT)
 
@@ -333,6 +351,13 @@ def test_no_secret_of_the_connect_file_is_shown(
     with connectors.connect_at_hand(CONNECT) as file:
         assert SECRET not in repr(file)
     assert {SECRET, "jaas-secret"} <= set(masked)
+
+
+def ask(context: Context) -> connectors.ApproveMigrationOperator:
+    """Put the plan before a person, who says yes; return the operator as it asked."""
+    operator = connectors.ApproveMigrationOperator(task_id=connectors.APPROVE_TASK, connect=CONNECT)
+    asking.ask(operator, context.values)
+    return operator
 
 
 def put(kind: type[Any], base: type[Any], context: Context) -> tuple[Any, dict[str, Any]]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.config.flowfile import Flow
@@ -17,6 +16,8 @@ from onceover.wiring import groups as group_runs
 from onceover.wiring.groups import GroupWish
 from onceover_airflow import groups
 from onceover_airflow.errors import JobInterrupted
+from tests.unit.airflow import asking
+from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
 from tests.unit.engine.groupworld import SHIFT, Lines, World
 
@@ -30,18 +31,13 @@ def flow(spark: FakeSpark) -> None:
 
 
 class Context:
-    """A task's context: params, what the plan's task returned, outlets."""
+    """A task's context: params, what tasks keep for each other, outlets."""
 
-    def __init__(self, risky: list[str], **params: Any) -> None:
-        self._planned = {"risky": risky}
+    def __init__(self, **params: Any) -> None:
         common = {"direction": "failover", "group": "", "allow_rewind": False, "until": "once"}
         params = {**common, "apply": True, "approve": True, **params}
-        self.values = {"params": params, "ti": self, "outlet_events": self}
+        self.values: Any = {"params": params, "ti": Exchange(), "outlet_events": self}
         self.assets: list[tuple[str, Mapping[str, Any]]] = []
-
-    def xcom_pull(self, *, task_ids: str) -> Mapping[str, Any]:
-        assert task_ids == "plan_groups"
-        return self._planned
 
     def __getitem__(self, alias: Any) -> Context:
         assert alias.name == groups.SYNCED_ALIAS
@@ -79,54 +75,91 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 def within(monkeypatch: pytest.MonkeyPatch) -> Within:
     """Be in a task with this context."""
 
-    def enter(*risky: str, **params: Any) -> Context:
-        context = Context(list(risky), **params)
+    def enter(**params: Any) -> Context:
+        context = Context(**params)
         monkeypatch.setattr(groups, "get_current_context", lambda: context.values)
         return context
 
     return enter
 
 
-def asked(monkeypatch: pytest.MonkeyPatch, context: Context) -> str:
-    """Return the body of the question."""
-    monkeypatch.setattr(ApprovalOperator, "execute", lambda self, _: self.body)
-    operator = groups.ApproveMovesOperator(task_id="approve_moves", flow=FLOW)
-    return str(operator.execute(cast(Any, context.values)))
+@pytest.fixture
+def approved(within: Within) -> Within:
+    """Be in the task after the question, which was answered with yes."""
+
+    def enter(**params: Any) -> Context:
+        context = within(**params)
+        asked(context)
+        return context
+
+    return enter
 
 
-def test_the_plan_names_what_is_risky_and_changes_nothing(world: World, within: Within) -> None:
+def asked(context: Context) -> str:
+    """Put the question and say yes; return its body."""
+    operator = groups.ApproveMovesOperator(task_id=groups.APPROVE_TASK, flow=FLOW)
+    return str(asking.ask(operator, context.values).body)
+
+
+def test_the_plan_counts_what_is_risky_and_changes_nothing(world: World, within: Within) -> None:
     within()
     planned = groups.plan_groups(FLOW)
-    assert (planned["changes"], planned["risky"]) == (2, [FOREIGN])
+    assert (planned["changes"], planned["risky"]) == (2, 1)
     assert world.log == []
 
 
-def test_a_person_is_shown_the_risky_moves_only(
-    world: World, within: Within, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    body = asked(monkeypatch, within(FOREIGN))
+def test_a_person_is_shown_the_risky_moves_only(world: World, within: Within) -> None:
+    body = asked(within())
     assert f"| move group | `{FOREIGN}` | 101 | {7 + SHIFT} | skip 6 |" in body
     assert "new" not in body
 
 
 @pytest.mark.parametrize("params", [{"approve": False}, {"apply": False}])
 def test_nobody_is_asked_when_that_is_not_wanted(
-    world: World, within: Within, monkeypatch: pytest.MonkeyPatch, params: dict[str, bool]
+    world: World, within: Within, params: dict[str, bool]
 ) -> None:
     with pytest.raises(AirflowSkipException):
-        asked(monkeypatch, within(FOREIGN, **params))
+        asked(within(**params))
 
 
-def test_a_risk_that_is_gone_is_not_asked_about(
-    world: World, within: Within, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_risk_that_nobody_was_asked_about_is_not_taken(world: World, within: Within) -> None:
+    """It was gone when the question would have been put, which was skipped, and has come back."""
+    context = within()
+    assert groups.plan_groups(FLOW)["risky"] == 1
     world.there["foreign"] = 7 + SHIFT
     with pytest.raises(AirflowSkipException):
-        asked(monkeypatch, within(FOREIGN))
+        asked(context)
+    world.there["foreign"] = 101
+    with pytest.raises(AirflowFailException, match="nobody has approved"):
+        groups.apply_groups(FLOW)
+    assert world.there["foreign"] == 101
 
 
-def test_what_was_approved_is_written_and_announced(world: World, within: Within) -> None:
-    context = within(FOREIGN)
+def test_another_move_than_the_one_that_was_shown_is_left_alone(world: World, approved: Within) -> None:
+    """Somebody has consumed on since, and more would be thrown away than was said; then less."""
+    for there in (103, 99):
+        world.there["foreign"] = 101
+        approved()
+        world.there["foreign"] = there
+        with pytest.raises(AirflowFailException, match="nobody has approved"):
+            groups.apply_groups(FLOW)
+        assert world.there["foreign"] == there
+
+
+def test_what_was_approved_is_done_once(world: World, approved: Within) -> None:
+    """Somebody clears the task after the group has gone on: it is not moved back again."""
+    world.there["foreign"] = 200
+    approved(allow_rewind=True)
+    groups.apply_groups(FLOW)
+    assert world.there["foreign"] == 7 + SHIFT
+    world.there["foreign"] = 300
+    with pytest.raises(AirflowFailException, match="nobody has approved"):
+        groups.apply_groups(FLOW)
+    assert world.there["foreign"] == 300
+
+
+def test_what_was_approved_is_written_and_announced(world: World, approved: Within) -> None:
+    context = approved()
     counts = groups.apply_groups(FLOW)
     assert world.there == {"new": 4 + SHIFT, "foreign": 7 + SHIFT}
     assert context.assets == [("kafka://west/flights.groups", counts)]
@@ -150,15 +183,15 @@ def test_misspelt_group_fails(world: World, within: Within) -> None:
     assert context.assets == []
 
 
-def test_some_groups_do_not_stand_for_all(world: World, within: Within) -> None:
+def test_some_groups_do_not_stand_for_all(world: World, approved: Within) -> None:
     """The asset is the flow's."""
-    context = within(FOREIGN, group="new|foreign")
+    context = approved(group="new|foreign")
     assert groups.apply_groups(FLOW)["positions"] == 2
     assert context.assets == []
 
 
-def test_the_asset_of_a_failback_is_the_sources(world: World, within: Within) -> None:
-    context = within(FOREIGN, direction="failback")
+def test_the_asset_of_a_failback_is_the_sources(world: World, approved: Within) -> None:
+    context = approved(direction="failback")
     groups.apply_groups(FLOW)
     assert context.assets[0][0] == "kafka://east/flights.groups"
 
@@ -167,8 +200,8 @@ def test_the_asset_of_a_failback_is_the_sources(world: World, within: Within) ->
 def test_what_nobody_approved_is_left_alone_and_told(
     world: World, within: Within, params: dict[str, bool]
 ) -> None:
-    """Risky only since the plan, or in a scheduled run; the others are put in place all the same."""
-    context = within(*([FOREIGN] if params else []), **params)
+    """No answer yet, or a scheduled run; the others are put in place all the same."""
+    context = within(**params)
     with pytest.raises(AirflowFailException, match="nobody has approved"):
         groups.apply_groups(FLOW)
     assert world.there == {"new": 4 + SHIFT, "foreign": 101}
@@ -176,21 +209,21 @@ def test_what_nobody_approved_is_left_alone_and_told(
 
 
 def test_only_a_plan_writes_nothing(world: World, within: Within) -> None:
-    within(FOREIGN, apply=False)
+    within(apply=False)
     with pytest.raises(AirflowSkipException):
         groups.apply_groups(FLOW)
     assert world.log == []
 
 
-def test_following_ends_after_its_time(world: World, within: Within) -> None:
-    context = within(FOREIGN, until="500ms")
+def test_following_ends_after_its_time(world: World, approved: Within) -> None:
+    context = approved(until="500ms")
     assert groups.apply_groups(FLOW)["changes_made"] == 2
     assert context.assets[0][0] == "kafka://west/flights.groups"
 
 
 def test_what_may_be_over_soon_is_tried_again(world: World, within: Within) -> None:
     world.broken["new"] = Retriable("its coordinator is away")
-    within(FOREIGN)
+    within()
     with pytest.raises(JobInterrupted):
         groups.apply_groups(FLOW)
 
@@ -200,6 +233,6 @@ def test_faults_of_the_flow_fail_at_once(within: Within, monkeypatch: pytest.Mon
         raise UsageError("no such login")
 
     monkeypatch.setattr("onceover_airflow.connections.connection_environment", fail)
-    within(FOREIGN)
+    within()
     with pytest.raises(AirflowFailException, match="no such login"):
         groups.apply_groups(FLOW)

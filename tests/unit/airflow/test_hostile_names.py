@@ -19,7 +19,7 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.repair import Repair
 from onceover.engine.seed import SeedPlan
-from onceover_airflow import approval, connectors, groups, repair, seeding
+from onceover_airflow import connectors, groups, repair, seeding, topics
 from onceover_airflow.markdown import code, plain
 
 HOSTILE = [
@@ -70,7 +70,7 @@ def refusal(name: str) -> Refusal:
 
 def of_topics(name: str) -> str:
     plan = SeedPlan(operation="topics", flow="f", changes=(change(name),))
-    return approval.question(cast(Any, type("Planned", (), {"plan": plan, "risky": plan})))
+    return topics.question(cast(Any, type("Planned", (), {"plan": plan, "risky": plan})))
 
 
 def of_groups(name: str) -> str:

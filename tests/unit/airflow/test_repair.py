@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
 import pytest
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ParamValidationError
 
+from onceover.engine.approval import Approval, Standing
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.repair import Repair
@@ -20,7 +24,11 @@ from onceover.model import TopicPartition
 from onceover.wiring import repairs
 from onceover.wiring.repairs import RepairWish
 from onceover_airflow import repair
+from onceover_airflow.approval import SHOWN_KEY
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flowcontext import errors_of_ours
+from tests.unit.airflow import asking
+from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
 
 FLOW = "flights"
@@ -40,6 +48,7 @@ def plan_of(
     )
 
 
+CREATE = Change("create topic", "orders", None, "1 partitions", "copy of orders")
 NOTHING = Repair(operation="resume", flow=FLOW, sources=())
 
 
@@ -47,7 +56,7 @@ class Clusters:
     """What the use case would find: plans in their order, the last one again and again."""
 
     def __init__(self, *plans: Repair) -> None:
-        self._plans = list(plans)
+        self.plans = list(plans)
         self.asked: list[RepairWish] = []
         self.applied = 0
         self.problem: Exception | None = None
@@ -56,25 +65,26 @@ class Clusters:
         if self.problem is not None:
             raise self.problem
         self.asked.append(wish)
-        return self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]
+        return self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
 
-    def apply_repair(self, flow: object, wish: RepairWish, announce: Callable[[Repair], None]) -> Repaired:
+    def apply_repair(
+        self, flow: object, wish: RepairWish, announce: Callable[[Repair], None], approval: Approval
+    ) -> Repaired:
         planned = self.plan_repair(flow, wish)
         announce(planned)
+        if approval.is_spent(planned.items):
+            return Repaired(planned, None, earlier=True)
+        with errors_of_ours():
+            approval.check(planned.items, planned.title)
         self.applied += 1
         return Repaired(planned, 4)
 
 
 class Context:
-    """A task's context: params, and what the plan's task returned."""
+    """A task's context: params, and what tasks keep for each other."""
 
     def __init__(self, **params: Any) -> None:
-        self.planned: Mapping[str, Any] | None = None
-        self.values: Any = {"params": {**PARAMS, **params, "flow": FLOW}, "ti": self}
-
-    def xcom_pull(self, *, task_ids: str) -> Mapping[str, Any] | None:
-        assert task_ids == "plan_repair"
-        return self.planned
+        self.values: Any = {"params": {**PARAMS, **params, "flow": FLOW}, "ti": Exchange()}
 
 
 Live = Callable[..., tuple[Context, Clusters]]
@@ -89,33 +99,37 @@ def live(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Live:
             monkeypatch.setattr(repairs, name, getattr(clusters, name))
         monkeypatch.setattr(repair, "get_current_context", lambda: context.values)
         monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
-        context.planned = repair.plan_repair(FLOW)
+        repair.plan_repair(FLOW)
         return context, clusters
 
     return begin
 
 
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What a person is shown; nobody is asked for real."""
-    bodies: list[str] = []
-    monkeypatch.setattr(ApprovalOperator, "execute", lambda self, context: bodies.append(self.body))
-    return bodies
+def ask(context: Context, answer: str | None = "Approve") -> str:
+    """Put the question and answer it; return what a person is shown."""
+    operator = repair.ApproveRepairOperator(task_id=repair.APPROVE_TASK, flow=FLOW)
+    return str(asking.ask(operator, context.values, answer).body)
 
 
-def ask(context: Context) -> None:
-    repair.ApproveRepairOperator(task_id="a", flow=FLOW).execute(context.values)
-
-
-def test_what_was_approved_is_done(live: Live, asked: list[str]) -> None:
-    """The person sees what is skipped, in records, and why; the XCom gets names and counts only."""
+def test_what_was_approved_is_done(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+    """The person sees what is skipped, in records, and why; all of it is in the log of the task that asks."""
     context, clusters = live(plan_of(), **SKIP)
     assert clusters.asked == [RepairWish("skip-to", TP, 8)]
-    ask(context)
-    assert "| position | `orders:3` | 5 | 8 | skip up to 3 | a &#124; b |" in asked[0]
-    assert "fenced" in asked[0]
+    caplog.clear()
+    with caplog.at_level(logging.INFO):
+        body = ask(context)
+    assert "| position | `orders:3` | 5 | 8 | skip up to 3 | a &#124; b |" in body
+    assert "fenced" in body
+    assert "position orders:3: 5 -> 8" in caplog.text
     expected = {"flow": FLOW, "operation": "skip-to", "partitions": 1, "generation": 4}
     assert repair.apply_repair(FLOW) == expected
+
+
+def standing(plan: Repair, state: str = "RECORD_REFUSED", changed: str = "") -> Repair:
+    return replace(plan, standing={str(TP): Standing(state, changed)})
+
+
+RESEED = standing(plan_of(0, "repeat", 10, "reseed"))
 
 
 @pytest.mark.parametrize(
@@ -124,25 +138,72 @@ def test_what_was_approved_is_done(live: Live, asked: list[str]) -> None:
         (plan_of(records=3), plan_of(records=2), True),
         (plan_of(to=8), plan_of(to=9), False),
         (plan_of(risk="skip"), plan_of(risk="repeat"), False),
-        (plan_of(0, "repeat", 9, "reseed"), plan_of(2, "repeat", 9, "reseed"), True),
+        (RESEED, standing(plan_of(2, "repeat", 9, "reseed")), True),
+        (RESEED, standing(plan_of(0, "repeat", 1_000_000, "reseed")), False),
+        (RESEED, standing(RESEED, "not stopped"), False),
+        (RESEED, standing(RESEED, changed="other"), False),
+        (replace(RESEED, changes=(CREATE, *RESEED.changes)), RESEED, True),
+        (RESEED, replace(RESEED, changes=(CREATE, *RESEED.changes)), False),
     ],
-    ids=["flow went on", "other offset", "other risk", "retention passed"],
+    ids=[
+        "flow went on",
+        "other offset",
+        "other risk",
+        "retention passed",
+        "a million since",
+        "well again",
+        "repaired by another run",
+        "topic created by an interrupted try",
+        "topic gone, too",
+    ],
 )
-def test_the_same_risks_are_approved_and_no_others(
-    live: Live, asked: list[str], before: Repair, after: Repair, same: bool
+def test_what_was_shown_is_approved_and_nothing_else(
+    live: Live, before: Repair, after: Repair, same: bool
 ) -> None:
-    """Between plan, question and apply it may have become something else."""
-    context, clusters = live(before, after, **SKIP)
-    for step in (lambda: ask(context), lambda: repair.apply_repair(FLOW)):
-        if same:
-            step()
-        else:
-            with pytest.raises(AirflowFailException, match="start the DAG again"):
-                step()
-    assert (len(asked), clusters.applied) == ((1, 1) if same else (0, 0))
+    """Between question and answer it may have become something else."""
+    context, clusters = live(before, before, after, **SKIP)
+    ask(context)
+    if same:
+        repair.apply_repair(FLOW)
+    else:
+        with pytest.raises(AirflowFailException, match="something else by now"):
+            repair.apply_repair(FLOW)
+    assert clusters.applied == (1 if same else 0)
 
 
-def test_nothing_stopped_asks_nobody_and_is_no_failure(live: Live, asked: list[str]) -> None:
+def test_an_approval_is_good_for_one_time(live: Live) -> None:
+    """Somebody clears the task that does it, days after it did it: nothing is copied twice."""
+    context, clusters = live(RESEED, RESEED, RESEED, **SKIP)
+    ask(context)
+    repair.apply_repair(FLOW)
+    given = context.values["ti"].xcom_pull(task_ids=repair.APPROVE_TASK, key=SHOWN_KEY)["id"]
+    clusters.plans = [standing(plan_of(0, "repeat", 1_000_000, "reseed"), "not stopped", given)]
+    assert repair.apply_repair(FLOW)["generation"] is None
+    assert clusters.applied == 1
+
+
+@pytest.mark.parametrize("answer", ["Reject", None])
+def test_what_nobody_said_yes_to_is_not_done(live: Live, answer: str | None) -> None:
+    """Whoever clears the last task of a run that was rejected has not approved it."""
+    context, clusters = live(plan_of(), **SKIP)
+    ask(context, answer)
+    with pytest.raises(AirflowSkipException, match="nothing was approved"):
+        repair.apply_repair(FLOW)
+    assert clusters.applied == 0
+
+
+def test_what_was_shown_too_long_ago_is_asked_again(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three days for the answer and one for the tries."""
+    context, clusters = live(plan_of(), **SKIP)
+    ask(context)
+    later_s = time.time() + timedelta(days=4, minutes=1).total_seconds()
+    monkeypatch.setattr("onceover_airflow.approval.time.time", lambda: later_s)
+    with pytest.raises(AirflowFailException, match=r"shown 4 days ago.*start the DAG again"):
+        repair.apply_repair(FLOW)
+    assert clusters.applied == 0
+
+
+def test_nothing_stopped_asks_nobody_and_is_no_failure(live: Live) -> None:
     """The form submitted untouched, on a flow that is well."""
     context, clusters = live(NOTHING)
     assert clusters.asked == [RepairWish("resume")]
@@ -150,17 +211,17 @@ def test_nothing_stopped_asks_nobody_and_is_no_failure(live: Live, asked: list[s
         ask(context)
     with pytest.raises(AirflowSkipException):
         repair.apply_repair(FLOW)
-    assert (asked, clusters.applied) == ([], 0)
+    assert clusters.applied == 0
 
 
-def test_only_a_plan_is_only_a_plan(live: Live, asked: list[str]) -> None:
+def test_only_a_plan_is_only_a_plan(live: Live) -> None:
     """Neither asked nor applied."""
     context, clusters = live(plan_of(), apply=False, **SKIP)
     with pytest.raises(AirflowSkipException):
         ask(context)
     with pytest.raises(AirflowSkipException):
         repair.apply_repair(FLOW)
-    assert (asked, clusters.applied) == ([], 0)
+    assert clusters.applied == 0
 
 
 def test_what_is_not_possible_fails_with_the_way_out(live: Live) -> None:

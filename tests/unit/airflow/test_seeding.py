@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from onceover.engine.approval import Approval, Standing
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.seed import Choice, Position, Seat, SeedPlan
 from onceover.engine.seedapply import Seeded
@@ -18,6 +18,9 @@ from onceover.model import TopicPartition
 from onceover.wiring import seeding as seed_runs
 from onceover_airflow import seeding
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flowcontext import errors_of_ours
+from tests.unit.airflow import asking
+from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
 
 FLOW = "flights"
@@ -31,6 +34,7 @@ def plan_of(risk: str = "skip", to: int = 5, refused: tuple[Refusal, ...] = ()) 
     return SeedPlan(operation="seed", flow=FLOW, changes=(change,), positions=positions, refused=refused)
 
 
+CREATE = Change("create topic", "orders", None, "1 partitions", "copy of orders")
 EMPTY = SeedPlan(operation="seed", flow=FLOW)
 PARAMS = {name: param.value for name, param in seeding.seed_params().items()} | {"origin": "group:g"}
 
@@ -53,10 +57,18 @@ class Clusters:
         return self.next()
 
     def apply_seed(
-        self, _: object, origin: str, choice: Choice, announce: Callable[[SeedPlan], None], topics: str | None
+        self,
+        _: object,
+        origin: str,
+        choice: Choice,
+        announce: Callable[[SeedPlan], None],
+        topics: str | None,
+        approval: Approval,
     ) -> Seeded:
         planned = self.next()
         announce(planned)
+        with errors_of_ours():
+            approval.check(planned.items, planned.title)
         return Seeded(planned, 3, len(planned.positions))
 
     def plan_adoption(self, _: object, wish: seed_runs.Adoption) -> SeedPlan:
@@ -65,15 +77,10 @@ class Clusters:
 
 
 class Context:
-    """A task's context: params, and what the plan's task returned."""
+    """A task's context: params, and what tasks keep for each other."""
 
-    def __init__(self, planned: Mapping[str, Any] | None = None, **params: Any) -> None:
-        self.planned = planned
-        self.values = {"params": {**PARAMS, **params, "flow": FLOW}, "ti": self}
-
-    def xcom_pull(self, *, task_ids: str) -> Mapping[str, Any] | None:
-        assert task_ids == "plan_progress"
-        return self.planned
+    def __init__(self, **params: Any) -> None:
+        self.values: Any = {"params": {**PARAMS, **params, "flow": FLOW}, "ti": Exchange()}
 
 
 Live = Callable[..., Clusters]
@@ -92,35 +99,68 @@ def live(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Live:
     return begin
 
 
-def planned_by(live: Live, *plans: SeedPlan, **params: Any) -> tuple[Context, Clusters]:
-    """Run the plan's task; return the context of those after it."""
+def planned_by(live: Live, *plans: SeedPlan, **params: Any) -> tuple[Context, Clusters, Mapping[str, Any]]:
+    """Run the plan's task; return the context of those after it, and what it has returned."""
     context = Context(**params)
     clusters = live(context, *plans)
-    context.planned = seeding.plan_progress(FLOW)
-    return context, clusters
+    return context, clusters, seeding.plan_progress(FLOW)
+
+
+def ask(context: Context) -> str:
+    """Put the question and say yes; return what a person is shown."""
+    operator = seeding.ApprovePositionsOperator(task_id=seeding.APPROVE_TASK, flow=FLOW)
+    return str(asking.ask(operator, context.values).body)
 
 
 def test_what_was_approved_is_written(live: Live) -> None:
-    """Ids and counts go into the XCom, nothing else."""
-    context, clusters = planned_by(live, plan_of())
-    assert context.planned is not None
-    assert (context.planned["positions"], context.planned["refused"]) == (1, 0)
+    """Ids and counts go into the plan's XCom, nothing else."""
+    context, clusters, planned = planned_by(live, plan_of())
+    assert (planned["positions"], planned["refused"]) == (1, 0)
     assert clusters.asked == [("group:g", Choice(), None)]
+    ask(context)
     assert seeding.apply_progress(FLOW) == {"flow": FLOW, "written": 1, "generation": 3}
 
 
-def test_offsets_may_move_but_risks_may_not(live: Live) -> None:
-    """The origin goes on meanwhile; a repeat instead of a skip is another question."""
-    planned_by(live, plan_of(to=5), plan_of(to=6))
-    assert seeding.apply_progress(FLOW)["written"] == 1
-    planned_by(live, plan_of(), plan_of(risk="repeat"))
-    with pytest.raises(AirflowFailException, match="start the DAG again"):
-        seeding.apply_progress(FLOW)
+def standing(state: str = "PROGRESS_MISSING", changed: str = "") -> SeedPlan:
+    return replace(plan_of(), standing={str(_TP): Standing(state, changed)})
+
+
+@pytest.mark.parametrize(
+    ("shown", "now", "same"),
+    [
+        (plan_of(to=5), plan_of(to=6), True),
+        (plan_of(), plan_of(risk="repeat"), False),
+        (standing(), standing("not stopped"), False),
+        (standing(), standing(changed="other"), False),
+        (replace(plan_of(), changes=(CREATE, *plan_of().changes)), plan_of(), True),
+    ],
+    ids=[
+        "origin went on",
+        "other risk",
+        "well again",
+        "repaired by another run",
+        "an earlier try did a part",
+    ],
+)
+def test_what_was_shown_is_approved_and_nothing_else(
+    live: Live, shown: SeedPlan, now: SeedPlan, same: bool
+) -> None:
+    """Between question and answer it may have become something else."""
+    context, _, _ = planned_by(live, shown, shown, now)
+    ask(context)
+    if same:
+        assert seeding.apply_progress(FLOW)["written"] == 1
+    else:
+        with pytest.raises(AirflowFailException, match="something else by now"):
+            seeding.apply_progress(FLOW)
 
 
 def test_a_refused_partition_fails_the_run_and_says_what_resolves_it(live: Live) -> None:
     """The others are written."""
-    planned_by(live, plan_of(refused=(Refusal("orders:1", "GAP", "two are missing", "decide"),)))
+    context, _, _ = planned_by(
+        live, plan_of(refused=(Refusal("orders:1", "GAP", "two are missing", "decide"),))
+    )
+    ask(context)
     with pytest.raises(
         AirflowFailException, match=r"1 positions written, 1 refused.*two are missing.*decide"
     ):
@@ -129,11 +169,11 @@ def test_a_refused_partition_fails_the_run_and_says_what_resolves_it(live: Live)
 
 def test_only_a_plan_is_only_a_plan(live: Live) -> None:
     """Neither asked nor applied."""
-    context, _ = planned_by(live, plan_of(), apply=False)
+    context, _, _ = planned_by(live, plan_of(), apply=False)
     with pytest.raises(AirflowSkipException):
         seeding.apply_progress(FLOW)
     with pytest.raises(AirflowSkipException):
-        seeding.ApprovePositionsOperator(task_id="a", flow=FLOW).execute(context.values)  # type: ignore[arg-type]
+        ask(context)
 
 
 @pytest.mark.parametrize(
@@ -150,21 +190,19 @@ def test_only_a_temporary_failure_is_tried_again(
         seeding.plan_progress(FLOW)
 
 
-def test_a_person_sees_every_position_with_its_risk(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_person_sees_every_position_with_its_risk(live: Live) -> None:
     """And why it is the right one; nothing to write asks nobody."""
     shown = plan_of(refused=(Refusal("orders:1", "GAP", "two are missing", "decide"),))
-    context, _ = planned_by(live, shown)
-    asked: list[str] = []
-    monkeypatch.setattr(ApprovalOperator, "execute", lambda self, context: asked.append(self.body))
-    seeding.ApprovePositionsOperator(task_id="a", flow=FLOW).execute(context.values)  # type: ignore[arg-type]
-    assert "| position | `orders:0` | - | 5 | skip 5 | said so |" in asked[0]
-    assert "**Refused** `orders:1`: two are missing" in asked[0]
-    context, _ = planned_by(live, EMPTY)
+    context, _, _ = planned_by(live, shown)
+    body = ask(context)
+    assert "| position | `orders:0` | - | 5 | skip 5 | said so |" in body
+    assert "**Refused** `orders:1`: two are missing" in body
+    context, _, _ = planned_by(live, EMPTY)
     with pytest.raises(AirflowSkipException):
-        seeding.ApprovePositionsOperator(task_id="a", flow=FLOW).execute(context.values)  # type: ignore[arg-type]
+        ask(context)
 
 
 def test_an_adoption_hands_on_what_the_form_says(live: Live) -> None:
     """Empty fields mean what the flow file implies."""
-    _, clusters = planned_by(live, replace(EMPTY, operation="adopt"), kind="adopt", mm2_source="primary")
+    _, clusters, _ = planned_by(live, replace(EMPTY, operation="adopt"), kind="adopt", mm2_source="primary")
     assert clusters.asked == [seed_runs.Adoption(source="primary")]

@@ -12,6 +12,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.engine.acls import AclPlan
+from onceover.engine.approval import Approval
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.scopecheck import NOTHING_IN_SCOPE
 from onceover.engine.topicplan import TopicPlan
@@ -21,6 +22,9 @@ from onceover.errors import Retriable, UsageError
 from onceover.wiring import topics as topic_runs
 from onceover_airflow import approval, topics
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flowcontext import errors_of_ours
+from tests.unit.airflow import asking
+from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
 
 FLOW = "flights"
@@ -53,24 +57,25 @@ class Clusters:
             raise self.problem
         return self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]
 
-    def apply(self, flow: object, announce: Callable[[SyncPlan], None]) -> Applied:
+    def apply(self, flow: object, announce: Callable[[SyncPlan], None], approval: Approval) -> Applied:
         first = self.plan(flow)
         announce(first)
+        with errors_of_ours():
+            approval.check(first.items, FLOW)
         self.applied += first.plan.changes
         return Applied(first, EMPTY, [], len(first.plan.changes))
 
 
 class Context:
-    """A task's context: params, what the plan's task returned, outlets."""
+    """A task's context: params, what tasks keep for each other, outlets."""
 
-    def __init__(self, planned: Mapping[str, Any] | None, *, apply: bool = True) -> None:
-        self.planned = planned
-        self.values = {"params": {"apply": apply, "flow": FLOW}, "ti": self, "outlet_events": self}
+    def __init__(self, *, apply: bool = True) -> None:
+        self.values: Any = {
+            "params": {"apply": apply, "flow": FLOW},
+            "ti": Exchange(),
+            "outlet_events": self,
+        }
         self.assets: list[tuple[str, Mapping[str, Any]]] = []
-
-    def xcom_pull(self, *, task_ids: str) -> Mapping[str, Any] | None:
-        assert task_ids == "plan_topics"
-        return self.planned
 
     def __getitem__(self, alias: Any) -> Context:
         assert alias.name == topics.SYNCED_ALIAS
@@ -118,7 +123,6 @@ def test_plan_returns_ids_and_counts_and_shows_the_plan(live: Live, caplog: pyte
         "plan_id": planned.plan.plan_id,
         "changes": 2,
         "risky": 1,
-        "risk_id": planned.risky.plan_id,
         "refused": 0,
     }
     assert "orders retention.ms: 9000 -> 1000" in caplog.text
@@ -139,26 +143,46 @@ def test_only_a_cluster_that_is_away_is_tried_again(
 
 def test_approved_changes_are_made(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """And those that cost nothing, whether they were in the plan or came later."""
-    clusters = live(plan_of(HARMLESS, SHORTER))
-    within(monkeypatch, Context(topics.count_plan(plan_of(SHORTER))))
+    clusters = live(plan_of(SHORTER), plan_of(HARMLESS, SHORTER))
+    asked(within(monkeypatch, Context()))
     assert topics.apply_topics(FLOW)["changes_made"] == 2
     assert len(clusters.applied) == 2
 
 
-def test_a_risk_that_nobody_approved_is_not_taken(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The clusters changed between the approval and now."""
-    clusters = live(plan_of(SHORTEST))
-    within(monkeypatch, Context(topics.count_plan(plan_of(SHORTER))))
-    with pytest.raises(AirflowFailException, match="start the DAG again"):
+@pytest.mark.parametrize(
+    "now", [SHORTEST, ConfigDiff("retention.ms", "5000", "1000"), ConfigDiff("retention.bytes", "-1", "1000")]
+)
+def test_a_risk_that_nobody_approved_is_not_taken(
+    live: Live, monkeypatch: pytest.MonkeyPatch, now: ConfigDiff
+) -> None:
+    """The clusters changed between the approval and now: other values, or another setting."""
+    clusters = live(plan_of(SHORTER), plan_of(SHORTER, now))
+    asked(within(monkeypatch, Context()))
+    with pytest.raises(AirflowFailException, match="something else by now"):
         topics.apply_topics(FLOW)
     assert clusters.applied == []
 
 
-def test_a_risk_that_is_gone_needs_no_approval(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The approved change was made by hand meanwhile."""
-    live(EMPTY)
-    within(monkeypatch, Context(topics.count_plan(plan_of(SHORTER))))
-    assert topics.apply_topics(FLOW)["changes_made"] == 0
+def test_a_try_after_an_interruption_finds_less_to_do(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of two risky changes is made already; the other one was approved with it."""
+    smaller = ConfigDiff("retention.bytes", "9000", "1000")
+    clusters = live(plan_of(SHORTER, smaller), plan_of(smaller))
+    asked(within(monkeypatch, Context()))
+    topics.apply_topics(FLOW)
+    assert len(clusters.applied) == 1
+
+
+def test_not_asked_only_what_costs_nothing_is_done(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The question was skipped: what has become risky since is nobody's wish."""
+    clusters = live(plan_of(HARMLESS))
+    context = within(monkeypatch, Context())
+    with pytest.raises(AirflowSkipException):
+        asked(context)
+    assert topics.apply_topics(FLOW)["changes_made"] == 1
+    live(plan_of(HARMLESS, SHORTER))
+    with pytest.raises(AirflowFailException, match="something else by now"):
+        topics.apply_topics(FLOW)
+    assert len(clusters.applied) == 1
 
 
 def test_with_apply_off_nothing_is_asked_and_nothing_done(
@@ -166,7 +190,7 @@ def test_with_apply_off_nothing_is_asked_and_nothing_done(
 ) -> None:
     """A plan only."""
     clusters = live(plan_of(SHORTER))
-    context = within(monkeypatch, Context(topics.count_plan(plan_of(SHORTER)), apply=False))
+    context = within(monkeypatch, Context(apply=False))
     with pytest.raises(AirflowSkipException):
         topics.apply_topics(FLOW)
     with pytest.raises(AirflowSkipException):
@@ -177,7 +201,7 @@ def test_with_apply_off_nothing_is_asked_and_nothing_done(
 def test_report_announces_the_asset_when_nothing_is_left(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not the asset of a flow that caught up."""
     live(EMPTY)
-    context = within(monkeypatch, Context(None))
+    context = within(monkeypatch, Context())
     counts = topics.report_topics(FLOW)
     assert context.assets == [("kafka://west/flights.topics", counts)]
 
@@ -186,7 +210,7 @@ def test_flow_without_topics_fails_and_announces_nothing(live: Live, monkeypatch
     """Nothing is left to do where nothing is in scope, and that is no success."""
     nothing = Refusal("topics.include", NOTHING_IN_SCOPE, "no topic is in scope", "correct it", blocks=False)
     live(plan_of(refused=(nothing,)))
-    context = within(monkeypatch, Context(None))
+    context = within(monkeypatch, Context())
     with pytest.raises(AirflowFailException, match="no topic is in scope; correct it"):
         topics.report_topics(FLOW)
     assert context.assets == []
@@ -195,7 +219,7 @@ def test_flow_without_topics_fails_and_announces_nothing(live: Live, monkeypatch
 def test_report_after_a_rejection_announces_nothing(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """The change is still there, and that is what the person wanted."""
     live(plan_of(SHORTER))
-    context = within(monkeypatch, Context(None))
+    context = within(monkeypatch, Context())
     assert topics.report_topics(FLOW)["changes"] == 1
     assert context.assets == []
 
@@ -204,7 +228,7 @@ def test_report_fails_when_somebody_has_to_decide(live: Live, monkeypatch: pytes
     """With the way out; a remark alone fails nothing."""
     blocked = Refusal("orders", "TARGET_NOT_EMPTY", "it holds records", "delete it")
     live(plan_of(refused=(blocked,)))
-    context = within(monkeypatch, Context(None))
+    context = within(monkeypatch, Context())
     with pytest.raises(AirflowFailException, match="orders: it holds records; to resolve: delete it"):
         topics.report_topics(FLOW)
     live(plan_of(refused=(Refusal("orders", "KEY_UNKNOWN", "no such key", "nothing", blocks=False),)))
@@ -215,52 +239,37 @@ def test_report_fails_when_somebody_has_to_decide(live: Live, monkeypatch: pytes
 # ---- the approval
 
 
-def asked(context: Context) -> tuple[approval.ApprovePlanOperator, dict[str, Any]]:
-    """Execute the approval with the framework's part replaced; return what it would have asked."""
-    operator = approval.ApprovePlanOperator(task_id="approve_changes", flow=FLOW)
-    question: dict[str, Any] = {}
-
-    def put(self: Any, _: Any) -> None:
-        question.update(body=self.body, options=self.options, defaults=self.defaults)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ApprovalOperator, "execute", put)
-        values: Any = context.values
-        operator.execute(values)
-    return operator, question
+def asked(context: Context) -> topics.ApproveChangesOperator:
+    """Put the question and say yes; return the operator as it asked."""
+    operator = topics.ApproveChangesOperator(task_id=topics.APPROVE_TASK, flow=FLOW)
+    asking.ask(operator, context.values)
+    return operator
 
 
 def test_only_changes_that_may_cost_records_are_asked_about(live: Live) -> None:
     """The body shows each of them; silence means no."""
-    planned = plan_of(HARMLESS, SHORTER)
-    live(planned)
-    _, question = asked(Context(topics.count_plan(planned)))
-    assert "| set config | `orders retention.ms` | `9000` | `1000` | destructive |" in question["body"]
-    assert "segment.ms" not in question["body"]
-    assert "1 other changes" in question["body"]
-    assert (question["options"], question["defaults"]) == (["Approve", "Reject"], ["Reject"])
+    live(plan_of(HARMLESS, SHORTER))
+    operator = asked(Context())
+    body = str(operator.body)
+    assert "| set config | `orders retention.ms` | `9000` | `1000` | destructive |" in body
+    assert "segment.ms" not in body
+    assert "1 other changes" in body
+    assert (operator.options, operator.defaults) == (["Approve", "Reject"], ["Reject"])
 
 
 def test_a_harmless_plan_is_not_asked_about(live: Live) -> None:
     """Nobody is woken for a new topic."""
     live(plan_of(HARMLESS))
     with pytest.raises(AirflowSkipException, match="no change of the plan can cost records"):
-        asked(Context(topics.count_plan(plan_of(HARMLESS))))
-
-
-def test_a_plan_that_changed_before_the_question_is_not_asked_about(live: Live) -> None:
-    """What a person approves has to be what they saw."""
-    live(plan_of(SHORTEST))
-    with pytest.raises(AirflowFailException, match="start the DAG again"):
-        asked(Context(topics.count_plan(plan_of(SHORTER))))
+        asked(Context())
 
 
 def test_a_long_list_is_cut_and_says_where_the_rest_is() -> None:
     """A person decides by the first page, and knows that there is more."""
     diffs = [ConfigDiff("retention.ms", str(9000 + n), "1") for n in range(40)]
-    body = approval.question(plan_of(*diffs))
+    body = topics.question(plan_of(*diffs))
     assert body.count("destructive") == approval.MAX_LISTED
-    assert "and 10 more: see the log of `plan_topics`" in body
+    assert "and 10 more: see the log of this task" in body
 
 
 @pytest.mark.parametrize(("answer", "skipped"), [("Approve", False), ("Reject", True)])
@@ -273,7 +282,7 @@ def test_the_answer_decides_about_the_task_downstream(
     skips: list[str] = []
     monkeypatch.setattr(ApprovalOperator, "skip", lambda _, ti, tasks: skips.extend(t.task_id for t in tasks))
     with DAG("d"):
-        operator = approval.ApprovePlanOperator(task_id="approve_changes", flow=FLOW)
+        operator = topics.ApproveChangesOperator(task_id="approve_changes", flow=FLOW)
         operator >> task(task_id="apply_topics", trigger_rule="none_failed")(lambda: None)()
     event = {
         "chosen_options": [answer],

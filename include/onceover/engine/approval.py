@@ -1,0 +1,173 @@
+"""What somebody was shown and said yes to, and whether a plan is still that. Pure.
+
+Invariant: an approval covers the changes that were shown, each in the state of things that it was shown for,
+and nothing else. Fewer are right: an interrupted try has made some of them. The same change is another one
+as soon as somebody has changed its object by hand, so an approval is good for one time, however often it is
+tried; what it has done already is told by its id, which is written down with the change itself.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onceover.engine.plan import Change
+from onceover.errors import NeedsOperator
+
+# A flow that runs, or its source, goes on while somebody reads. What would be repeated or skipped beyond
+# twice of what was shown is another matter; below so many offsets it is not worth asking again.
+_GROWN: Final = 2
+_FEW: Final = 10_000
+_NAMED: Final = 5
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How the object of a change stands.
+
+    Args:
+        state: what the change was planned for, as people read it; it has to be the same.
+        changed: approval under which the object was changed by hand the last time; empty for never, None
+            where that is not kept.
+    """
+
+    state: str = ""
+    changed: str | None = None
+
+
+@dataclass(frozen=True)
+class Item:
+    """One change, as far as it is approved.
+
+    Args:
+        what: kind of change and its object; where it leads to only where that was approved, too.
+        risk: as in ``Change``; ``records`` likewise.
+    """
+
+    what: str
+    risk: str = "none"
+    records: int | None = None
+    standing: Standing = Standing()
+
+    def __str__(self) -> str:
+        return self.what if self.risk == "none" else f"{self.what} ({self.risk})"
+
+
+@dataclass(frozen=True)
+class Approval:
+    """What was shown, by ``Item.what``; ``id`` tells it from every other."""
+
+    id: str
+    items: Mapping[str, Item]
+
+    @classmethod
+    def of(cls, items: Iterable[Item]) -> Approval:
+        """Return an approval of what is shown now."""
+        return cls(secrets.token_hex(6), {item.what: item for item in items})
+
+    def covers(self, item: Item) -> bool:
+        """Tell whether a change was shown as it is now."""
+        return self._why_not(item) is None
+
+    def is_spent(self, items: Sequence[Item]) -> bool:
+        """Tell whether everything that a plan would write was written under this very approval."""
+        kept = [item.standing.changed for item in items if item.standing.changed is not None]
+        return bool(kept) and set(kept) == {self.id}
+
+    def check(self, items: Iterable[Item], where: str, *, fenced: bool = False) -> None:
+        """Refuse to do what nobody was shown.
+
+        Args:
+            items: what would be done now.
+            where: what the plan is about.
+            fenced: True a moment after the plan was shown, when nobody copies any more.
+
+        Raises:
+            NeedsOperator: PLAN_CHANGED.
+        """
+        others = [why for item in items if (why := self._why_not(item, fenced=fenced)) is not None]
+        if not others:
+            return
+        done = (
+            "the running copy is fenced and no progress was written: it" if fenced else "nothing was done: it"
+        )
+        raise NeedsOperator(
+            f"{done} would be something else by now than what was shown",
+            code="PLAN_CHANGED",
+            where=where,
+            expected=_named([str(item) for item in self.items.values()]),
+            seen=_named(others),
+            resolve="plan again to see what would be done now, and decide about that",
+        )
+
+    def _why_not(self, item: Item, *, fenced: bool = False) -> str | None:
+        shown = self.items.get(item.what)
+        if shown is None or item.risk not in (shown.risk, "none"):
+            return f"{item}, which was not shown"
+        if item.standing.changed != shown.standing.changed:
+            who = "an earlier try of this" if item.standing.changed == self.id else "somebody"
+            return f"{item}, which {who} has changed since"
+        if item.standing.state != shown.standing.state:
+            return f"{item}: {item.standing.state}, not {shown.standing.state}"
+        if item.risk != "none" and not fenced and _has_grown(shown.records, item.records):
+            return f"{item} of {_count(item.records)} offsets, not {shown.records}"
+        return None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as it is kept between question and answer."""
+        items = [
+            [i.what, i.risk, i.records, i.standing.state, i.standing.changed] for i in self.items.values()
+        ]
+        return {"id": self.id, "items": items}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Approval:
+        """Read what ``to_json`` wrote."""
+        items = (
+            Item(what, risk, records, Standing(state, changed))
+            for what, risk, records, state, changed in value["items"]
+        )
+        return cls(value["id"], {item.what: item for item in items})
+
+
+# Nobody was asked.
+NOTHING: Final = Approval("", {})
+
+
+def items_of(
+    changes: Iterable[Change], standing: Mapping[str, Standing] | None = None, *, exact: bool = False
+) -> tuple[Item, ...]:
+    """Return a plan's changes as they are approved.
+
+    Args:
+        standing: how the objects stand, by ``Change.object``.
+        exact: where a change leads to is approved with it; otherwise it may move while the flow goes on.
+    """
+    known = standing or {}
+    return tuple(
+        Item(
+            f"{change.what} {change.object}{f' -> {change.to}' if exact else ''}",
+            change.risk,
+            change.records,
+            known.get(change.object, Standing()),
+        )
+        for change in changes
+    )
+
+
+def _has_grown(shown: int | None, now: int | None) -> bool:
+    if shown is None:
+        return False
+    return now is None or now > max(_GROWN * shown, shown + _FEW)
+
+
+def _count(records: int | None) -> str:
+    return "an unknown number" if records is None else str(records)
+
+
+def _named(texts: Sequence[str]) -> str:
+    more = len(texts) - _NAMED
+    shown = "; ".join(texts[:_NAMED]) or "nothing"
+    return f"{shown}; and {more} more" if more > 0 else shown
