@@ -214,7 +214,7 @@ def test_target_topics_and_progress_that_are_lost_are_seen_at_once(replica: Repl
 
 def test_a_driver_that_is_gone_is_no_copying_one(replica: Replica, capsys: Capture) -> None:
     """Running, gone, fenced, failed and ended are five words; only those that need nobody end with 0."""
-    topic = copied(replica)
+    topic = copied(replica, partitions=2)
     flow = replica.flow
     with flow.running() as (lead, layout):
         code, entry = status(replica, capsys)
@@ -225,10 +225,13 @@ def test_a_driver_that_is_gone_is_no_copying_one(replica: Replica, capsys: Captu
         assert needs(entry) == ["DRIVER_GONE"]
         assert f"`onceover replicate {replica.name}`" in entry["needs"][0]["resolve"]
         note(replica, names.HEARTBEAT, _beat(layout.run, now_ms()))
-        arguments = ("partition", "skip-to", str(flow.path), f"{topic}:0", "10", "--apply")
-        assert replica.command(capsys, *arguments)[0] == 0
-        code, entry = status(replica, capsys)
-        assert (code, entry["state"], needs(entry)) == (3, "fenced", ["FENCED"])
+        for number in (0, 1):
+            arguments = ("partition", "skip-to", str(flow.path), f"{topic}:{number}", "10", "--apply")
+            assert replica.command(capsys, *arguments)[0] == 0
+            # Long ago, by whichever clock: what was fenced is in the layout.
+            note(replica, names.HEARTBEAT, _beat(layout.run, now_ms() - 600_000))
+            code, entry = status(replica, capsys)
+            assert (code, entry["state"], needs(entry)) == (3, "fenced", ["FENCED"])
     with flow.running() as (lead, _):
         lead.end(FAILED, "the Spark JVM is gone")
     code, entry = status(replica, capsys)
@@ -237,6 +240,8 @@ def test_a_driver_that_is_gone_is_no_copying_one(replica: Replica, capsys: Captu
     replica.copy()
     code, entry = status(replica, capsys)
     assert (code, entry["run"]["state"], entry["run"]["ended"]) == (0, "ended", "done")
+    assert replica.command(capsys, *arguments)[0] == 0
+    assert status(replica, capsys)[0] == 0, "nobody copied, nobody was fenced"
 
 
 def _beat(run: str, at_ms: int) -> dict[str, Any]:

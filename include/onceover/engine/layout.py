@@ -35,6 +35,8 @@ class Layout:
         ended_at_ms: when the run ended by itself, None while it runs or when it was killed.
         delivery: the run's delivery mode; records older than the field are of exactly_once.
         seized: made by an operator's change of progress: nobody copies until the next start.
+        interrupted: of a seized one: the last run before all changes by hand had not ended in order, so that
+            somebody has to start the flow again.
         ended_why: ``done``, ``asked`` or ``failed``; None while it runs, and of older records.
         ended_error: what it failed with.
     """
@@ -52,6 +54,7 @@ class Layout:
     ended_at_ms: int | None = None
     delivery: str = "exactly_once"
     seized: bool = False
+    interrupted: bool = False
     ended_why: str | None = None
     ended_error: str | None = None
 
@@ -101,6 +104,19 @@ def fence_bound(previous: Layout | None) -> int:
     if previous is None:
         return 0
     return previous.lanes if previous.ready else previous.fence_up_to
+
+
+def leaves_unfinished(previous: Layout | None) -> bool:
+    """Tell whether a change by hand after ``previous`` leaves a copy that has to be started again.
+
+    Decided by the record alone, when the flow is seized: signs of life are another machine's times, and the
+    second change by hand follows the first one's layout and no run's.
+    """
+    if previous is None:
+        return False
+    if previous.ended_at_ms is not None:
+        return previous.ended_why == FAILED
+    return previous.interrupted if previous.seized else True
 
 
 def check_clusters(previous: Layout | None, source_id: str, target_id: str) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
-from onceover.engine.layout import DONE, Layout, check_clusters, check_mine, fence_bound
+from onceover.engine.layout import DONE, Layout, check_clusters, check_mine, fence_bound, leaves_unfinished
 from onceover.engine.ownership import Flow
 from onceover.engine.rounds import OWN_BATCH_BYTES, pieces
 from onceover.engine.statelog import StateLog
@@ -148,6 +148,7 @@ class Leader:
             host=socket.gethostname(),
             delivery=self._flow.delivery,
             seized=seized,
+            interrupted=seized and leaves_unfinished(previous),
         )
         self._wanted = wanted
         reached(Step.LAYOUT_BEGIN)

@@ -48,7 +48,7 @@ class Run:
         host: where; ``pid`` of its driver, where that is known.
         ended: ``done``, ``asked`` or ``failed``; None while it has not ended, or when it did not say.
         error: what it failed with.
-        interrupted: of a fenced one, whether a copy was running that has to be started again.
+        interrupted: of a fenced one, whether there is a copy that has to be started again.
     """
 
     state: RunState
@@ -87,13 +87,11 @@ def run_of(layout: Layout | None, heartbeat: Mapping[str, Any] | None, now_ms: f
     own = heartbeat if heartbeat is not None and heartbeat["run"] == layout.run else None
     since_ms = layout.started_at_ms if own is None else own["at_ms"]
     ended = layout.ended_at_ms is not None
-    interrupted = False
     if layout.ended_at_ms is not None:
         state = RunState.FAILED if layout.ended_why == FAILED else RunState.ENDED
         since_ms = layout.ended_at_ms
     elif layout.seized:
         state = RunState.FENCED
-        interrupted = heartbeat is not None and heartbeat["at_ms"] > layout.started_at_ms - SILENT_AFTER_MS
     elif own is None or not layout.ready:
         state = RunState.STARTING if now_ms - since_ms < _STARTING_MS else RunState.GONE
     else:
@@ -106,7 +104,7 @@ def run_of(layout: Layout | None, heartbeat: Mapping[str, Any] | None, now_ms: f
         pid=None if own is None or ended else own["pid"],
         ended=layout.ended_why,
         error=layout.ended_error,
-        interrupted=interrupted,
+        interrupted=state is RunState.FENCED and layout.interrupted,
     )
 
 
@@ -140,7 +138,7 @@ def run_need(flow: str, run: Run, now_ms: float) -> dict[str, Any] | None:
         message = f"its run on {run.host} failed {ago} ago: {run.error or 'it did not say why'}"
         return {"code": "RUN_FAILED", "message": message, "resolve": f"correct the cause, then {start}"}
     if run.state is RunState.FENCED and run.interrupted:
-        message = f"a change of its progress fenced the running copy {ago} ago, and nobody copies since"
+        message = f"a change of its progress {ago} ago fenced a copy that had not ended, and nobody copies"
         return {"code": "FENCED", "message": message, "resolve": start}
     return None
 

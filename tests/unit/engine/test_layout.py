@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.engine.layout import Layout, check_clusters, check_mine, fence_bound
+from onceover.engine.layout import (
+    ASKED,
+    DONE,
+    FAILED,
+    Layout,
+    check_clusters,
+    check_mine,
+    fence_bound,
+    leaves_unfinished,
+)
 from onceover.errors import Fenced, NeedsOperator
 
 LAYOUT = Layout(
@@ -59,6 +68,34 @@ def test_every_id_that_may_have_run_is_fenced_before_a_generation_is_ready(
             assert unfenced <= set(range(wanted.ids_to_fence))
             unfenced = set(range(lanes))
         previous = replace(wanted, ready=becomes_ready)
+
+
+SEIZED = replace(LAYOUT, ready=False, seized=True)
+
+
+@pytest.mark.parametrize(
+    ("previous", "unfinished"),
+    [
+        (None, False),
+        (LAYOUT, True),
+        (replace(LAYOUT, ready=False), True),
+        (LAYOUT.as_ended(9, DONE), False),
+        (LAYOUT.as_ended(9, ASKED), False),
+        (replace(LAYOUT, ended_at_ms=9), False),
+        (LAYOUT.as_ended(9, FAILED, "boom"), True),
+        (SEIZED, False),
+        (replace(SEIZED, interrupted=True), True),
+    ],
+    ids=["never", "runs", "starts", "done", "asked", "ended", "failed", "seized", "seized a running one"],
+)
+def test_change_by_hand_leaves_a_copy_to_be_started_unless_it_had_ended_in_order(
+    previous: Layout | None, unfinished: bool
+) -> None:
+    """Running, gone and failed ones have to be started again, however many changes come after each other."""
+    assert leaves_unfinished(previous) is unfinished
+    for _ in range(3):
+        previous = replace(SEIZED, interrupted=leaves_unfinished(previous))
+        assert leaves_unfinished(previous) is unfinished
 
 
 def test_own_ready_layout_is_mine() -> None:

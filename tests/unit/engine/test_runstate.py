@@ -69,12 +69,18 @@ def test_a_driver_that_is_gone_is_told_with_the_command_that_helps() -> None:
     assert "`onceover replicate orders`" in need["resolve"]
 
 
-@pytest.mark.parametrize(("silent_ms", "needed"), [(6_000, True), (3_600_000, False)])
-def test_a_change_by_hand_needs_a_start_only_where_a_copy_was_running(silent_ms: int, needed: bool) -> None:
-    """Whoever seeds a flow that does not run yet has fenced nobody."""
-    run = run_of(replace(NEW, seized=True), beat(silent_ms, run="older"), NOW_MS)
+@pytest.mark.parametrize("silent_ms", [6_000, 3_600_000, -3_600_000, None])
+@pytest.mark.parametrize("interrupted", [True, False])
+def test_a_change_by_hand_needs_a_start_only_where_a_copy_was_running(
+    silent_ms: int | None, interrupted: bool
+) -> None:
+    """Whoever seeds a flow that does not run yet has fenced nobody; no machine's clock decides about it."""
+    layout = replace(NEW, ready=False, seized=True, interrupted=interrupted)
+    run = run_of(layout, None if silent_ms is None else beat(silent_ms, run="older"), NOW_MS)
 
-    assert (run_need("orders", run, NOW_MS) is not None) is needed
+    need = run_need("orders", run, NOW_MS)
+    assert (need is not None) is interrupted
+    assert need is None or need["code"] == "FENCED"
 
 
 @pytest.mark.parametrize(
