@@ -24,6 +24,7 @@ from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.rawkafka import RawConnection
 from tests.support.repeats import count_repeats
 from tests.support.replica import Live, Replica
+from tests.support.replicate import Replicate
 from tests.support.wait import wait_until
 
 _TIMEOUT_S = 60.0
@@ -276,6 +277,38 @@ def test_the_flows_bandwidth_limit_is_kept(replica: Replica) -> None:
 
 
 @pytest.mark.soak
+def test_partition_without_a_leader_is_said_when_all_others_are_copied(
+    start_cluster: ClusterFactory, tmp_path: Path, unique_name: str, target_cluster: SharedCluster
+) -> None:
+    """A run up to "caught up", as people start it: exit code 5 and the partition's name, but only at its end.
+
+    The next run, with the broker back, copies what is left.
+    """
+    source = start_cluster("leaderless", brokers=3, heap_mb=_HEAP_MB)
+    topic = f"{unique_name}.a"
+    create_replicated(source, topic, 3, 1)
+    with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
+        replica.copy()
+        for number in range(3):
+            write(source, topic, b"later", 10, number)
+        (lost,) = [node for node in source.nodes if node.node_id == leaders(source, topic)[1]]
+        lost.kill()
+        wait_until(lambda: leaders(source, topic).keys() == {0, 2}, _TIMEOUT_S, "nobody leads it")
+
+        run = Replicate(replica.flow.path, tmp_path, "--until", "caught-up")
+        assert run.wait(240.0) == 5, run.text()
+        error = run.document()["error"]
+        assert error["code"] == "NO_LEADER"
+        assert f"{topic}:1" in error["message"] and f"{topic}:0" not in error["message"]
+        assert [len(replica.target_records(topic, number)) for number in range(3)] == [10, 0, 10]
+
+        lost.start()
+        wait_until(lambda: len(leaders(source, topic)) == 3, _TIMEOUT_S, "it leads again")
+        assert Replicate(replica.flow.path, tmp_path, "--until", "caught-up").wait(240.0) == 0
+        replica.assert_same(topic)
+
+
+@pytest.mark.soak
 def test_an_unclean_election_is_noticed(
     start_cluster: ClusterFactory, tmp_path: Path, unique_name: str, target_cluster: SharedCluster
 ) -> None:
@@ -309,9 +342,9 @@ def replicas_of(cluster: KafkaCluster, topic: str) -> tuple[KafkaNode, KafkaNode
     return nodes[leader], nodes[other]
 
 
-def write(cluster: KafkaCluster, topic: str, value: bytes, count: int) -> None:
+def write(cluster: KafkaCluster, topic: str, value: bytes, count: int, partition: int = 0) -> None:
     """Write records one by one."""
     producer = Producer({**cluster.client, "acks": "all", "enable.idempotence": True})
     for number in range(count):
-        producer.produce(topic, value + b"-%d" % number, partition=0)
+        producer.produce(topic, value + b"-%d" % number, partition=partition)
     assert producer.flush(_TIMEOUT_S) == 0

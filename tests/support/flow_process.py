@@ -14,7 +14,6 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -73,7 +72,7 @@ class Lanes(threading.Thread):
             planner.close()
 
     def _rounds(self, planner: Planner) -> None:
-        ends: Mapping[TopicPartition, int] | None = None if self._forever else planner.ends()
+        ends: dict[TopicPartition, int] | None = None if self._forever else planner.ends()
         token = 0
         while time.monotonic() < self._over_s and not planner.stop_requested():
             if ends is not None and planner.reached(ends):

@@ -1,20 +1,33 @@
-"""What the Spark planner asks of the target: is there something left to do? Reads only, decides nothing
-about positions."""
+"""What the Spark planner asks of the clusters: is there something left to do? Reads only, decides nothing
+about positions.
+
+Invariant: a partition that nobody leads holds up no other one; and a run that had to leave one out says so.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.resume import is_leaderless
 from onceover.engine.statelog import StateLog
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 
+log = logging.getLogger(__name__)
+
 _TIMEOUT_S = 60.0
+# Elections are over by then; a broker that was restarted often is not, and the next run looks for it.
+LEADERLESS_S = 30.0
+_LOOK_AGAIN_S = 0.5
+_NAMED = 3
+NO_LEADER = "NO_LEADER"
 
 
 class Planner:
@@ -32,6 +45,7 @@ class Planner:
         self.task_length_s = task_length_s
         self._clusters: tuple[Cluster, Cluster] | None = None
         self._requests: StateLog | None = None
+        self._left_out: set[TopicPartition] = set()
 
     def open(self, source: Cluster, target: Cluster) -> None:
         """Take over both clusters; ``close`` closes them."""
@@ -56,23 +70,85 @@ class Planner:
         return request is not None and request["run"] == self._run
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Return the source's LSO of every enrolled partition that exists."""
+        """Return the source's LSO of every enrolled partition that exists and has a leader."""
         source, _ = self._both()
-        return source.retry(lambda: source.list_offsets(self._enrolled(), calls.LATEST), Deadline(_TIMEOUT_S))
+        return source.retry(self._ends, Deadline(_TIMEOUT_S))
 
-    def reached(self, ends: Mapping[TopicPartition, int]) -> bool:
-        """Tell whether everything up to ``ends`` is committed, stopped partitions aside."""
-        _, target = self._both()
-        return target.retry(lambda: self._reached(ends), Deadline(_TIMEOUT_S))
+    def _ends(self) -> dict[TopicPartition, int]:
+        source, _ = self._both()
+        wanted, led = self._read_leaders()
+        self._left_out = wanted - led
+        if self._left_out:
+            log.warning("without a leader, left out for now: %s", _listed(self._left_out))
+        return source.list_offsets(led, calls.LATEST)
 
-    def _reached(self, ends: Mapping[TopicPartition, int]) -> bool:
+    def reached(self, ends: dict[TopicPartition, int]) -> bool:
+        """Tell whether everything up to ``ends`` is committed, stopped partitions aside.
+
+        Args:
+            ends: what ``ends`` returned; a partition that was left out is added once it has a leader.
+
+        Raises:
+            Retriable: NO_LEADER, nothing is left but partitions that have had no leader for some time.
+        """
+        source, target = self._both()
+        deadline = Deadline(LEADERLESS_S)
+        while True:
+            ends.update(source.retry(self._late_ends, Deadline(_TIMEOUT_S)))
+            left = target.retry(lambda: self._left(ends), Deadline(_TIMEOUT_S))
+            if not left:
+                return True
+            waiting = self._leaderless(left)
+            if left - waiting or self.stop_requested():
+                return False
+            if deadline.passed:
+                raise self._incomplete(waiting)
+            time.sleep(_LOOK_AGAIN_S)
+
+    def _late_ends(self) -> dict[TopicPartition, int]:
+        """Return the LSO of partitions that were left out and have a leader now."""
+        if not self._left_out:
+            return {}
+        source, _ = self._both()
+        wanted, led = self._read_leaders()
+        found = source.list_offsets(self._left_out & led, calls.LATEST)
+        self._left_out = (self._left_out & wanted) - led
+        return found
+
+    def _left(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+        """Return the source partitions that are not copied up to their end, or have none yet."""
         _, target = self._both()
         targets = {e.target_of(tp): tp for e in self._read().values() for tp in e.sources()}
         committed = target.committed(names.progress_group(self._flow), targets) if targets else {}
         stopped = self._stopped()
-        return all(
-            tp in stopped or tp not in committed or committed[tp].offset >= ends.get(source, 0)
+        behind = {
+            source
             for tp, source in targets.items()
+            if tp in committed and committed[tp].offset < ends.get(source, 0)
+        }
+        left_out = self._left_out & set(targets.values())
+        return (behind | left_out) - {targets[tp] for tp in stopped & targets.keys()}
+
+    def _leaderless(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
+        """Return those that nobody leads on one of the sides."""
+        source, target = self._both()
+        owners = {tp: e for e in self._read().values() for tp in e.sources() if tp in partitions}
+        here = source.retry(lambda: source.topics(sorted({tp.topic for tp in owners})))
+        there = target.retry(lambda: target.topics(sorted({e.target for e in owners.values()})))
+        return {
+            tp
+            for tp, enrolment in owners.items()
+            if is_leaderless(here, tp) or is_leaderless(there, enrolment.target_of(tp))
+        }
+
+    def _incomplete(self, waiting: Collection[TopicPartition]) -> Retriable:
+        source, target = self._both()
+        return Retriable(
+            f"everything is copied but what partitions without a leader hold: {_listed(waiting)}",
+            code=NO_LEADER,
+            expected="a leader on both sides",
+            seen=f"none on {source.alias} or {target.alias} for {LEADERLESS_S:.0f} s",
+            resolve="bring the brokers back that hold them, then run again",
         )
 
     def _stopped(self) -> set[TopicPartition]:
@@ -96,13 +172,21 @@ class Planner:
             state.close()
         return {target: enrolment for target, enrolment in found.items() if enrolment.active}
 
-    def _enrolled(self) -> list[TopicPartition]:
+    def _read_leaders(self) -> tuple[set[TopicPartition], set[TopicPartition]]:
+        """Return the enrolled source partitions that exist, and those of them that have a leader."""
         source, _ = self._both()
-        wanted = [tp for e in self._read().values() for tp in e.sources()]
-        topics = source.topics(sorted({tp.topic for tp in wanted}))
-        return [tp for tp in wanted if tp.topic in topics and tp.partition in topics[tp.topic].partitions]
+        enrolled = [tp for e in self._read().values() for tp in e.sources()]
+        topics = source.topics(sorted({tp.topic for tp in enrolled}))
+        there = {tp for tp in enrolled if tp.topic in topics and tp.partition in topics[tp.topic].partitions}
+        return there, {tp for tp in there if not is_leaderless(topics, tp)}
 
     def _both(self) -> tuple[Cluster, Cluster]:
         if self._clusters is None:
             raise NeedsOperator("the planner is not open", code="NOT_OPEN")
         return self._clusters
+
+
+def _listed(partitions: Collection[TopicPartition]) -> str:
+    shown = [str(tp) for tp in sorted(partitions)]
+    more = f" and {len(shown) - _NAMED} more" if len(shown) > _NAMED else ""
+    return f"{', '.join(shown[:_NAMED])}{more}"

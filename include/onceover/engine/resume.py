@@ -116,7 +116,7 @@ def _look(
     target_topics = target.topics(sorted({e.target for e in owned.values()}))
     evidence: dict[TopicPartition, Evidence] = {}
     for tp, enrolment in owned.items():
-        if _leaderless(source_topics, tp) or _leaderless(target_topics, enrolment.target_of(tp)):
+        if is_leaderless(source_topics, tp) or is_leaderless(target_topics, enrolment.target_of(tp)):
             continue
         committed = progress.get(tp)
         evidence[tp] = Evidence(
@@ -137,7 +137,7 @@ def _look(
     return evidence, source_topics
 
 
-def _leaderless(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
+def is_leaderless(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
     """Tell whether the partition exists but nobody leads it at the moment."""
     partition = topics[tp.topic].partitions.get(tp.partition) if tp.topic in topics else None
     return partition is not None and partition.leader < 0

@@ -1,0 +1,196 @@
+"""When a run up to "caught up" is done: what nobody leads holds up no other partition, and is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+
+from onceover.engine import planner as module
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.planner import Planner
+from onceover.errors import Retriable
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.model import TopicPartition
+
+T = TypeVar("T")
+END = 100
+
+
+def tp(number: int) -> TopicPartition:
+    return TopicPartition("t", number)
+
+
+class World:
+    """Both clusters: who leads which of three partitions, and how far the copy is."""
+
+    def __init__(self) -> None:
+        self.alias = "east"
+        self.leaders = {0: 1, 1: 1, 2: 1}
+        self.target_leaders = {0: 1, 1: 1, 2: 1}
+        self.positions = {0: 0, 1: 0, 2: 0}
+        self.stopped: set[TopicPartition] = set()
+        self.stop_requested = False
+        self.slept_s = 0.0
+        self.asleep: Callable[[], None] = lambda: None
+
+    def sleep(self, seconds: float) -> None:
+        self.slept_s += seconds
+        self.asleep()
+
+    def side(self, leaders: dict[int, int]) -> Any:
+        return Side(self, leaders)
+
+
+class Side:
+    """One of the two clusters."""
+
+    def __init__(self, world: World, leaders: dict[int, int]) -> None:
+        self.alias, self._world, self._leaders = "east", world, leaders
+
+    def retry(self, attempt: Callable[[], T], _deadline: object = None) -> T:
+        return attempt()
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        partitions = {number: PartitionInfo(leader, 0) for number, leader in self._leaders.items()}
+        return {"t": TopicInfo("t", UUID(int=1), partitions, False)} if list(names) else {}
+
+    def list_offsets(self, partitions: Iterable[TopicPartition], _time: int) -> dict[TopicPartition, int]:
+        wanted = list(partitions)
+        assert all(self._leaders[one.partition] >= 0 for one in wanted), "Kafka would not answer"
+        return dict.fromkeys(wanted, END)
+
+    def committed(self, _group: str, partitions: Iterable[TopicPartition]) -> Mapping[Any, CommittedOffset]:
+        positions = self._world.positions
+        return {
+            one: CommittedOffset(error_code=0, offset=positions[one.partition], leader_epoch=-1, metadata="")
+            for one in partitions
+            if one.partition in positions
+        }
+
+
+class Clock:
+    """A deadline that passes as the world sleeps."""
+
+    world: World
+
+    def __init__(self, seconds: float) -> None:
+        self._at_s = self.world.slept_s + seconds
+
+    @property
+    def passed(self) -> bool:
+        return self.world.slept_s >= self._at_s
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    found = World()
+    monkeypatch.setattr(Clock, "world", found, raising=False)
+    monkeypatch.setattr(module, "Deadline", Clock)
+    monkeypatch.setattr(module.time, "sleep", found.sleep)  # type: ignore[attr-defined]
+    return found
+
+
+@pytest.fixture
+def planner(world: World, monkeypatch: pytest.MonkeyPatch) -> Planner:
+    enrolment = Enrolment("t", "t", UUID(int=1), UUID(int=2), {0: 0, 1: 0, 2: 0}, 1)
+    made = Planner("f", "run", lambda: 1.0)
+    made._clusters = (world.side(world.leaders), world.side(world.target_leaders))
+    monkeypatch.setattr(made, "_read", lambda: {"t": enrolment})
+    monkeypatch.setattr(made, "_stopped", lambda: world.stopped)
+    monkeypatch.setattr(made, "stop_requested", lambda: world.stop_requested)
+    return made
+
+
+def copy(world: World, *numbers: int) -> None:
+    world.positions.update(dict.fromkeys(numbers, END))
+
+
+def test_everything_led_is_done_when_it_is_copied(world: World, planner: Planner) -> None:
+    """The near miss of all below."""
+    ends = planner.ends()
+    assert ends == {tp(0): END, tp(1): END, tp(2): END}
+    assert not planner.reached(ends)
+    copy(world, 0, 1, 2)
+    assert planner.reached(ends)
+    assert world.slept_s == 0
+
+
+def test_partition_without_a_leader_keeps_none_of_the_others_from_being_copied(
+    world: World, planner: Planner
+) -> None:
+    """The run copies those, waits a little, then ends as a temporary failure that names it: never as done."""
+    world.leaders[1] = -1
+    ends = planner.ends()
+    assert ends == {tp(0): END, tp(2): END}
+    assert not planner.reached(ends)
+    copy(world, 0, 2)
+    with pytest.raises(Retriable, match=r"everything is copied but .*: t:1; ") as incomplete:
+        planner.reached(ends)
+    assert (incomplete.value.exit_code, incomplete.value.code) == (5, "NO_LEADER")
+    assert module.LEADERLESS_S <= world.slept_s < module.LEADERLESS_S + 1
+
+
+def test_leader_that_comes_back_is_copied_in_the_same_run(world: World, planner: Planner) -> None:
+    """Its end is what is there then."""
+    world.leaders[1] = -1
+    ends = planner.ends()
+    copy(world, 0, 2)
+
+    def elect() -> None:
+        world.leaders[1] = 2
+
+    world.asleep = elect
+    assert not planner.reached(ends)
+    assert ends[tp(1)] == END
+    copy(world, 1)
+    assert planner.reached(ends)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_leader_that_goes_while_the_run_copies_is_not_waited_for_without_an_end(
+    world: World, planner: Planner, side: str
+) -> None:
+    """On either side: the end is known, and nobody can get there."""
+    ends = planner.ends()
+    (world.leaders if side == "source" else world.target_leaders)[2] = -1
+    assert not planner.reached(ends), "the others are not copied yet"
+    copy(world, 0, 1)
+    with pytest.raises(Retriable, match=r"hold: t:2; "):
+        planner.reached(ends)
+
+
+def test_copied_or_stopped_partitions_need_no_leader(world: World, planner: Planner) -> None:
+    """What is on the target already, and what waits for a person anyway."""
+    ends = planner.ends()
+    copy(world, 0, 1)
+    world.leaders.update({0: -1, 2: -1})
+    world.stopped.add(tp(2))
+    assert planner.reached(ends)
+
+    world.leaders.update({0: -1, 1: 1, 2: -1})
+    ends = planner.ends()
+    world.stopped.add(tp(0))
+    assert planner.reached(ends)
+
+
+def test_request_to_stop_ends_the_wait_for_a_leader(world: World, planner: Planner) -> None:
+    """A person does not wait for an election."""
+    world.leaders[1] = -1
+    ends = planner.ends()
+    copy(world, 0, 2)
+    world.stop_requested = True
+    assert not planner.reached(ends)
+    assert world.slept_s == 0
+
+
+def test_topic_that_is_gone_is_not_waited_for(world: World, planner: Planner) -> None:
+    """Its lane stops it: SOURCE_MISSING."""
+    world.leaders[1] = -1
+    ends = planner.ends()
+    copy(world, 0, 2)
+    del world.leaders[1]
+    assert planner.reached(ends)
