@@ -28,6 +28,31 @@ def replica(guarded: Pair, tmp_path: Path, unique_name: str) -> Iterator[Replica
         yield replica
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_right_that_is_taken_from_one_topic_is_said_and_hides_nothing_of_the_other(
+    guarded: Pair, replica: Replica, capsys: Capture, side: str
+) -> None:
+    """The cluster leaves such a topic out of all: it is neither gone nor fine, and asked for by name."""
+    shut, fine = replica.topic("shut"), replica.topic("fine")
+    for topic in (shut, fine):
+        replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    replica.source.plain(fine, 0, replica.source.records(3))
+    with denied(guarded[side == "target"], (TOPIC, shut, False, "DESCRIBE")):
+        code, document = replica.command(capsys, "status", replica.name)
+        (flow,) = document["flows"]
+        (need,) = flow["needs"]
+        assert (code, need["code"], flow[side]["error"]["where"]) == (2, "NOT_AUTHORIZED", shut)
+        assert shut in need["message"] and "grant" in need["resolve"]
+        found = {p["topic"]: p for p in flow["partitions"]}
+        assert (found[fine]["lag_offsets"], found[fine]["stop"]) == (3, None)
+        assert (found[shut]["lag_offsets"], found[shut]["stop"]) == (None, None)
+        assert found[shut]["position"] == (5 if side == "source" else None)
+        assert (flow["state"], flow["run"]["state"]) == ("stopped", "ended")
+        assert flow["lag_offsets"] is None
+    assert replica.command(capsys, "status", replica.name)[0] == 0
+
+
 def test_a_new_topic_whose_configuration_cannot_be_read_waits_and_says_so(
     guarded: Pair, replica: Replica, capsys: Capture
 ) -> None:

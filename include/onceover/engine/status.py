@@ -20,7 +20,10 @@ from onceover.engine.scope import Rules, explain
 from onceover.engine.statusjudge import judge_all
 from onceover.engine.statusread import (
     FlowFacts,
+    Refused,
     SourceLogs,
+    TargetLogs,
+    described,
     existing,
     read_flow,
     read_meta,
@@ -172,11 +175,28 @@ class _Reading:
     ) -> None:
         missing = list(self._missing(state, topics))
         progress = {tp: read_meta(facts.there.committed.get(e.target_of(tp)))[0] for tp, e in owners.items()}
-        facts.here = read_source_logs(self.source, topics, [*owners, *missing], progress)
-        self._here.error = self._here.error or facts.here.error
+        topics, refused = self._by_name(topics, owners.values())
+        facts.here = read_source_logs(self.source, topics, [*owners, *missing], progress, refused)
         facts.missing = self._starts(facts, missing)
         facts.judged = self._judged(facts, owners)
         facts.oldest_ms = self._oldest(facts, owners)
+        reader = facts.here.reader
+        for error in (facts.here.error, None if reader is None else reader.error):
+            self._here.error = self._here.error or error
+
+    def _by_name(
+        self, topics: Mapping[str, TopicInfo], enrolments: Iterable[Enrolment]
+    ) -> tuple[Mapping[str, TopicInfo], Refused]:
+        """Return the topics with those that are enrolled and were not listed.
+
+        Asked by name a cluster says whether they are gone, or not for us to see.
+        """
+        lacking = {e.source for e in enrolments} - topics.keys()
+        try:
+            found, refused = described(self.source, lacking)
+        except OnceoverError as error:
+            return topics, dict.fromkeys(lacking, error)
+        return {**topics, **found}, refused
 
     def _missing(self, state: FlowFacts, topics: Mapping[str, TopicInfo]) -> Iterable[TopicPartition]:
         """Yield the partitions that are in scope, or were refused, and not enrolled."""
@@ -212,18 +232,21 @@ class _Reading:
         time.sleep(_LOOK_AGAIN_S)
         some = {tp: owners[tp] for tp in once}
         here, there = self._look_again(some)
+        # What it did not get to see may be why it judges otherwise.
+        self._here.error = self._here.error or here.error
+        self._there.error = self._there.error or there.error
         again = judge_all(self.flow, some, here, there)
         return {tp: stop for tp, stop in again.items() if stop.code == once[tp].code}
 
-    def _look_again(self, some: Mapping[TopicPartition, Enrolment]) -> tuple[SourceLogs, Any]:
+    def _look_again(self, some: Mapping[TopicPartition, Enrolment]) -> tuple[SourceLogs, TargetLogs]:
         pairs = {tp: e.target_of(tp) for tp, e in some.items()}
         there = read_target_logs(self.flow, self.target, pairs.values())
         progress = {tp: read_meta(there.committed.get(target))[0] for tp, target in pairs.items()}
         try:
-            topics = self.source.retry(lambda: self.source.topics(sorted({tp.topic for tp in some})))
+            topics, refused = described(self.source, {tp.topic for tp in some})
         except OnceoverError as error:
             return SourceLogs(error=error), there
-        return read_source_logs(self.source, topics, some, progress), there
+        return read_source_logs(self.source, topics, some, progress, refused), there
 
     def _oldest(self, facts: Facts, owners: Mapping[TopicPartition, Enrolment]) -> dict[TopicPartition, int]:
         """Return the timestamps of the first records that are missing."""

@@ -44,6 +44,8 @@ def _judge(
         return Stop(unreadable.code, unreadable.message, *fields, position)
     if not there.knows_progress or not there.knows_topics:
         return None
+    if source.topic in here.refused or target.topic in there.refused:
+        return None
     source_topic = _seen(here.topics.get(source.topic))
     if here.reader is None:  # the source does not answer: the target alone is judged
         copied = enrolment.source_id if meta is None else UUID(meta.source_topic_id)

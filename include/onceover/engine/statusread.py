@@ -7,7 +7,7 @@ said beside what could. How long a silent broker is waited for is the cluster's 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -237,6 +237,8 @@ class TargetLogs:
     committed: Mapping[TopicPartition, CommittedOffset] = field(default_factory=dict)
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     error: OnceoverError | None = None
+    # Topics of which the cluster says nothing, such as that they are gone.
+    refused: Collection[str] = ()
     # Without them nobody knows whether something is missing.
     knows_topics: bool = False
     knows_progress: bool = False
@@ -248,15 +250,19 @@ def read_target_logs(flow: str, target: Cluster, partitions: Iterable[TopicParti
     if not wanted:
         return found
     try:
-        found.committed = target.retry(lambda: target.committed(names.progress_group(flow), wanted))
-        found.knows_progress = True
+        found.topics, refused = described(target, {tp.topic for tp in wanted})
+        found.knows_topics, found.refused, found.error = True, refused.keys(), first_of(refused)
     except OnceoverError as error:
         found.error = error
+    # With them the answer would be about them alone.
+    asked = [tp for tp in wanted if tp.topic not in found.refused]
     try:
-        found.topics = target.retry(lambda: target.topics(sorted({tp.topic for tp in wanted})))
-        found.knows_topics = True
+        if asked:
+            found.committed = target.retry(lambda: target.committed(names.progress_group(flow), asked))
+        found.knows_progress = True
     except OnceoverError as error:
         found.error = found.error or error
+    if not found.knows_topics:
         return found
     reader = PartitionReader(target, found.topics)
     found.ends = reader.offsets(existing(wanted, found.topics), calls.LATEST, calls.READ_UNCOMMITTED)
@@ -274,7 +280,28 @@ class SourceLogs:
     high_watermarks: Mapping[TopicPartition, int] = field(default_factory=dict)
     epoch_ends: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
     error: OnceoverError | None = None
+    # Topics of which the cluster says nothing, such as that they are gone.
+    refused: Collection[str] = ()
     reader: PartitionReader | None = None
+
+
+Refused = Mapping[str, OnceoverError]
+
+
+def described(cluster: Cluster, topics: Iterable[str]) -> tuple[dict[str, TopicInfo], Refused]:
+    """Return those of ``topics`` that exist, and why the cluster says nothing of others.
+
+    Raises:
+        OnceoverError: it says nothing at all.
+    """
+    wanted = sorted(set(topics))
+    found, refused = cluster.retry(lambda: cluster.known_topics(wanted)) if wanted else ({}, {})
+    return found, refused
+
+
+def first_of(refused: Refused) -> OnceoverError | None:
+    """Return the error to show: one topic's, of those that nothing is known of."""
+    return next(iter(refused.values()), None)
 
 
 def read_source_logs(
@@ -282,16 +309,18 @@ def read_source_logs(
     topics: Mapping[str, TopicInfo],
     partitions: Iterable[TopicPartition],
     progress: Mapping[TopicPartition, ProgressMeta | None],
+    refused: Refused,
 ) -> SourceLogs:
     """Return starts and ends of the partitions that exist.
 
     Args:
         topics: the source's metadata.
         progress: what stands beside the position, by source partition.
+        refused: topics that may exist, and why the source says nothing of them.
     """
     reader = PartitionReader(source, topics)
     here = existing(sorted(set(partitions)), topics)
-    found = SourceLogs(topics=topics, reader=reader)
+    found = SourceLogs(topics=topics, reader=reader, refused=refused.keys())
     found.starts = reader.offsets(here, calls.EARLIEST)
     found.lsos = reader.offsets(here, calls.LATEST)
     found.high_watermarks = reader.offsets(here, calls.LATEST, calls.READ_UNCOMMITTED)
@@ -299,7 +328,7 @@ def read_source_logs(
         tp: meta.leader_epoch for tp in here if (meta := progress.get(tp)) is not None and needs_epoch(meta)
     }
     found.epoch_ends = reader.epoch_ends(epochs)
-    found.error = reader.error
+    found.error = reader.error or first_of(refused)
     return found
 
 

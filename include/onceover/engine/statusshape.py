@@ -372,6 +372,8 @@ def _side_need(side: Side, error: OnceoverError, unreachable: str) -> dict[str, 
     code, text = error.code, error.message
     if isinstance(error, Retriable):
         code, text = unreachable, f"the {unreachable[:6].lower()} does not answer: {error.message}"
+    elif error.where:
+        text = f"{error.message}: {error.where}"
     resolve = error.resolve or f"bring {side.alias} back, then look again"
     return {"code": code, "message": text, "resolve": resolve, "exit": exit_of(error)}
 

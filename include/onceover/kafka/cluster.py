@@ -204,8 +204,21 @@ class Cluster:
             Retriable: a topic's metadata is not available at the moment.
             NeedsOperator: not authorized to describe a topic that was named.
         """
+        found, refused = self.known_topics(names)
+        for error in refused.values():
+            raise error
+        return found
+
+    def known_topics(
+        self, names: Sequence[str] | None = None
+    ) -> tuple[dict[str, TopicInfo], dict[str, OnceoverError]]:
+        """Return the topics that exist among ``names`` (None: all), and why nothing is known of others.
+
+        Those that may not be described are left out of all, and refused where they are named.
+        """
         answer = calls.metadata(self.control(), names)
         found: dict[str, TopicInfo] = {}
+        refused: dict[str, OnceoverError] = {}
         for topic in answer.topics:
             match classify(Api.METADATA, topic.error_code):
                 case Action.OK:
@@ -221,8 +234,9 @@ class Cluster:
                 case Action.MISSING:
                     continue
                 case action:
-                    raise failure(self.alias, Api.METADATA, action, topic.error_code, str(topic.name))
-        return found
+                    name = str(topic.name)
+                    refused[name] = failure(self.alias, Api.METADATA, action, topic.error_code, name)
+        return found, refused
 
     # ---- coordinators
 

@@ -1,0 +1,174 @@
+"""Two looks at a flow: what a cluster does not say is neither fine nor gone, and why is never forgotten."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+
+from onceover.engine import status as module
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.layout import Layout
+from onceover.engine.status import flow_status
+from onceover.engine.statusjudge import judge_all
+from onceover.engine.statusread import FlowFacts, SourceLogs, TargetLogs
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka.backoff import Patience
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.model import TopicPartition
+from onceover.wire.progress import ProgressMeta
+
+T = TypeVar("T")
+SOURCE_ID, TARGET_ID = UUID(int=1), UUID(int=2)
+TP = TopicPartition("orders", 0)
+REFUSED = UsageError("east refuses metadata", code="NOT_AUTHORIZED", where="orders", resolve="grant")
+AWAY = Retriable("east is away")
+
+
+class Source:
+    """A source that lists no topic, and answers ``by_name`` when it is asked for one, look for look."""
+
+    alias, expected_id = "east", "S"
+
+    def __init__(self, *by_name: OnceoverError | None) -> None:
+        self.patience = Patience(1.0)
+        self._answers = list(by_name)
+
+    def retry(self, attempt: Callable[[], T], _deadline: object = None) -> T:
+        return attempt()
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:
+        return {}
+
+    def known_topics(self, names: Sequence[str]) -> tuple[dict[str, TopicInfo], dict[str, OnceoverError]]:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Retriable):
+            raise answer
+        return {}, {} if answer is None else dict.fromkeys(names, answer)
+
+
+class Target:
+    """A target that answers."""
+
+    alias, expected_id = "west", "T"
+
+    def __init__(self) -> None:
+        self.patience = Patience(1.0)
+
+    def retry(self, attempt: Callable[[], T], _deadline: object = None) -> T:
+        return attempt()
+
+    def cluster_id(self) -> str:
+        return self.expected_id
+
+
+def facts() -> FlowFacts:
+    at_ms = int(time.time() * 1000)
+    layout = Layout(
+        generation=1,
+        run="r",
+        lanes=1,
+        fence_up_to=1,
+        ready=True,
+        source_cluster_id="S",
+        target_cluster_id="T",
+        flow_sha256="",
+        started_at_ms=at_ms,
+        host="h",
+    )
+    beat = {"run": "r", "at_ms": at_ms, "pid": 1}
+    enrolment = Enrolment("orders", "orders", SOURCE_ID, TARGET_ID, {0: 0}, 1)
+    return FlowFacts(layout=layout, heartbeat=beat, known={"orders": enrolment}, discovered=True)
+
+
+def target_logs(*, here: bool = True, error: OnceoverError | None = None) -> TargetLogs:
+    """Return the target's side: everything copied, unless the topic is not there."""
+    meta = ProgressMeta(
+        source_topic_id=str(SOURCE_ID),
+        target_topic_id=str(TARGET_ID),
+        leader_epoch=-1,
+        target_end=10,
+        generation=1,
+        instance=(0, 0),
+    ).encode()
+    info = TopicInfo("orders", TARGET_ID, {0: PartitionInfo(0, 0)}, False)
+    return TargetLogs(
+        topics={"orders": info} if here else {},
+        committed={TP: CommittedOffset(error_code=0, offset=10, leader_epoch=-1, metadata=meta)},
+        ends={TP: 10} if here else {},
+        error=error,
+        knows_topics=error is None,
+        knows_progress=True,
+    )
+
+
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Return the status after what the source says by name, and the target at each look."""
+
+    def read(*by_name: OnceoverError | None, there: Sequence[TargetLogs] = ()) -> dict[str, Any]:
+        looks = list(there) or [target_logs(), target_logs()]
+        monkeypatch.setattr(module, "read_flow", lambda *_: facts())
+        monkeypatch.setattr(module, "read_target_logs", lambda *_: looks.pop(0))
+        monkeypatch.setattr(module, "last_commit_ms", lambda *_: 1)
+        monkeypatch.setattr(module, "_LOOK_AGAIN_S", 0.0)
+        return flow_status("f", Source(*by_name), Target())  # type: ignore[arg-type]
+
+    return read
+
+
+def codes(status: Mapping[str, Any]) -> list[str]:
+    return [need["code"] for need in status["needs"]]
+
+
+def test_topic_that_is_gone_is_missing(look: Callable[..., dict[str, Any]]) -> None:
+    """The near miss: asked by name, twice, the source knows of none."""
+    status = look(None, None)
+    assert (codes(status), status["exit"], status["source"]["error"]) == (["SOURCE_MISSING"], 3, None)
+
+
+def test_topic_that_may_not_be_seen_is_neither_missing_nor_fine(look: Callable[..., dict[str, Any]]) -> None:
+    """A right was taken away: the listing leaves the topic out, and says nothing of it."""
+    status = look(REFUSED)
+    assert (codes(status), status["exit"], status["state"]) == (["NOT_AUTHORIZED"], 2, "unknown")
+    assert "orders" in status["needs"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "number"), [(REFUSED, "NOT_AUTHORIZED", 2), (AWAY, "SOURCE_UNREACHABLE", 5)]
+)
+def test_what_fails_in_the_second_look_is_kept(
+    look: Callable[..., dict[str, Any]], error: OnceoverError, code: str, number: int
+) -> None:
+    """The judgement is not confirmed; that nothing is wrong is not, either."""
+    status = look(None, error)
+    assert (codes(status), status["exit"], status["state"]) == ([code], number, "unknown")
+
+
+def test_source_that_goes_away_before_it_is_asked_by_name_is_said(
+    look: Callable[..., dict[str, Any]],
+) -> None:
+    """Its listing lacks a topic, and nobody knows why."""
+    status = look(AWAY)
+    assert (codes(status), status["exit"]) == (["SOURCE_UNREACHABLE"], 5)
+
+
+def test_target_that_fails_in_the_second_look_is_kept(look: Callable[..., dict[str, Any]]) -> None:
+    """The other side likewise."""
+    status = look(None, None, there=[target_logs(), target_logs(error=Retriable("west is away"))])
+    assert (codes(status), status["exit"]) == (["TARGET_UNREACHABLE"], 5)
+
+
+def test_target_topic_that_may_not_be_seen_is_not_judged() -> None:
+    """As on the source."""
+    there = target_logs(here=False)
+    owners = {TP: facts().known["orders"]}
+    info = TopicInfo("orders", SOURCE_ID, {0: PartitionInfo(0, 0)}, False)
+    here = SourceLogs(topics={"orders": info}, starts={TP: 0}, lsos={TP: 10}, high_watermarks={TP: 10})
+    assert [stop.code for stop in judge_all("f", owners, here, there).values()] == ["TARGET_MISSING"]
+    there.refused = {"orders"}
+    assert judge_all("f", owners, here, there) == {}
