@@ -85,6 +85,18 @@ def test_audit_since_a_time_looks_at_records_from_then_on_and_claims_no_more(rep
     assert [each.kind for each in whole.findings] == [FindingKind.PHANTOM]
 
 
+def test_audit_since_a_time_that_no_copied_record_has_finds_nothing_wrong(replica: Replica) -> None:
+    """A flow with a lag: what is asked for is not copied yet, and what is copied is not asked for."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(5, timestamp_ms=EPOCH_MS))
+    replica.copy()
+    replica.source.plain(topic, 0, replica.source.records(3, timestamp_ms=EPOCH_MS + _HOUR_MS))
+    for since in (_HALF_AN_HOUR_LATER, "2999-01-01T00:00:00Z"):
+        late = partition(audit(replica.flow.watch.flow, AuditWish(since=since)), topic)
+        assert (late.findings, late.records(Side.TARGET)) == ((), 0)
+        assert {each.reason for each in late.unverifiable} == {Reason.NOT_COPIED_YET}
+
+
 def test_timestamps_that_the_target_makes_are_not_compared(replica: Replica) -> None:
     """LogAppendTime there: key, value and headers are, and the flow's claims are checked all the same."""
     topic = replica.topic()

@@ -35,8 +35,8 @@ class PairMap(Protocol):
     def to_source(self, offset: int) -> int | None:
         """Return the source offset for a target offset; None where it is not covered."""
 
-    def first(self) -> tuple[int, int] | None:
-        """Return the first source offset that is covered, and its target offset."""
+    def first(self, source: int = 0, target: int = 0) -> tuple[int, int] | None:
+        """Return where the map first begins, or begins again, at or behind both offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,12 +133,7 @@ class _Bounding:
         if target_from is None:
             return self._uncovered(source_from, source_to, target_to)
         if there.start > target_from:
-            first = self.pair_map.to_source(there.start)
-            if first is None:
-                return self._uncovered(source_from, source_to, target_to)
-            later = max(source_from, first)
-            self._gap(_gone(there), source_from, min(later, source_to), side="target", at=there.start)
-            source_from, target_from = later, there.start
+            return self._expired(there, source_from, source_to, target_to)
         return source_from, target_from
 
     def _wanted(self) -> tuple[int, int | None]:
@@ -153,9 +148,25 @@ class _Bounding:
         border = 0 if seen.start == 0 and not seen.since else None
         return seen.start, border
 
+    def _expired(self, there: Log, source_from: int, source_to: int, target_to: int) -> tuple[int, int]:
+        """Begin at the first record that the target still holds."""
+        source, target = self.pair_map.to_source(there.start), there.start
+        if source is None and self.handled:
+            return source_from, target  # what each of its target partitions still holds is looked at there
+        if source is None:
+            # A marker, or nothing any more: where the map goes on, both logs are at the same record.
+            source, target = self.pair_map.first(target=there.start) or (source_to, target_to)
+        source = max(source_from, source)
+        self._gap(_gone(there), source_from, min(source, source_to), side="target", at=there.start)
+        return source, target
+
     def _uncovered(self, source_from: int, source_to: int, target_to: int) -> tuple[int, int]:
-        first = self.pair_map.first()
-        source, target = (source_to, target_to) if first is None else first
+        """Begin where the map goes on; without such a place no target record is known to be meant."""
+        source, target = self.pair_map.first(source=source_from) or (source_to, target_to)
+        oldest = self.pair_map.first()
+        if oldest is not None and oldest[0] < source_from < source_to:
+            # A hole: what was skipped there is told apart by its records.
+            return source_from, min(target, target_to)
         source, target = max(source_from, min(source, source_to)), min(target, target_to)
         self._gap(Reason.NOT_IN_MAP, source_from, source, at=source)
         return source, target

@@ -61,11 +61,9 @@ class StoredPair:
         """Return the source offset for a target offset; None where it is not covered."""
         return self._ask(offset, back=True)
 
-    def first(self) -> tuple[int, int] | None:
-        """Return the first source offset that is covered, and its target offset."""
-        for record in self.records():
-            return record.source_start, record.target_start
-        return None
+    def first(self, source: int = 0, target: int = 0) -> tuple[int, int] | None:
+        """Return where the map first begins, or begins again, at or behind both offsets."""
+        return first_behind(self.records(), source, target)
 
     def records(self) -> Iterator[MapRecord]:
         """Yield the pair's map records in order."""
@@ -78,6 +76,14 @@ class StoredPair:
         found = self._store.around(self._pair, offset, back=back)
         answer = (translate_back if back else translate)(found, offset)
         return answer.offset if isinstance(answer, Translated) else None
+
+
+def first_behind(records: Iterable[MapRecord], source: int, target: int) -> tuple[int, int] | None:
+    """Return where the first record begins that lies at or behind both offsets; None without one."""
+    for record in records:
+        if record.source_start >= source and record.target_start >= target:
+            return record.source_start, record.target_start
+    return None
 
 
 def borders(records: Iterable[MapRecord]) -> Iterator[Border]:

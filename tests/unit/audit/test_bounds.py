@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -9,12 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.audit.bounds import Bounds, bound
+from onceover.audit.bounds import Bounds, PairMap, bound
 from onceover.audit.model import Mode, Reason
+from onceover.audit.ranges import first_behind
 from onceover.audit.survey import Log, Seen
 from onceover.audit.watermark import Watermark
 from onceover.engine.stops import Stop
 from onceover.model import TopicPartition
+from onceover.wire.offsetlookup import Translated, translate, translate_back
+from onceover.wire.offsetmap import MapRecord, Segment
 
 SOURCE_ID, TARGET_ID, OTHER = UUID(int=1), UUID(int=2), UUID(int=3)
 STOP = Stop("X", "stopped", "a", "b", "c", None)
@@ -31,8 +35,27 @@ class Straight:
 
     to_source = to_target
 
-    def first(self) -> tuple[int, int] | None:
-        return None if self._start > self._end else (self._start, self._start)
+    def first(self, source: int = 0, target: int = 0) -> tuple[int, int] | None:
+        at = max(self._start, source, target)
+        return None if at > self._end else (at, at)
+
+
+class Copied:
+    """A map of transactions, asked as the stored one is."""
+
+    def __init__(self, records: Sequence[MapRecord]) -> None:
+        self._records = records
+
+    def to_target(self, offset: int) -> int | None:
+        found = translate(self._records, offset)
+        return found.offset if isinstance(found, Translated) else None
+
+    def to_source(self, offset: int) -> int | None:
+        found = translate_back(self._records, offset)
+        return found.offset if isinstance(found, Translated) else None
+
+    def first(self, source: int = 0, target: int = 0) -> tuple[int, int] | None:
+        return first_behind(self._records, source, target)
 
 
 NOTHING = Straight(1, 0)
@@ -61,7 +84,7 @@ def mark(offset: int, source_id: UUID = SOURCE_ID) -> Watermark:
     )
 
 
-def bounded(facts: Seen, pairs: Straight = NOTHING, *, from_watermark: bool = False) -> Bounds:
+def bounded(facts: Seen, pairs: PairMap = NOTHING, *, from_watermark: bool = False) -> Bounds:
     """Return the bounds."""
     return bound(facts, pairs, from_watermark=from_watermark, handled=False)
 
@@ -191,3 +214,88 @@ def test_every_offset_up_to_the_end_is_inside_or_named(data: st.DataObject) -> N
         covered |= set(range(each.offset_from, each.offset_to))
     missing = set(range(max(facts.start, proven), end)) - covered
     assert not missing
+
+
+def transaction(source: tuple[int, int], target: int, segments: Sequence[tuple[int, int, int]]) -> MapRecord:
+    """Return what the map says of one transaction."""
+    return MapRecord(
+        source=TopicPartition("a", 0), target=TopicPartition("b", 0),
+        source_start=source[0], source_end=source[1], target_start=target,
+        segments=tuple(Segment(*each) for each in segments),
+        bytes=1, generation=1, lane=0, batch=0, attempt=0, begin_ms=1, commit_ms=2,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("asked_from", [101, 130, 150])
+def test_time_behind_all_that_is_copied_leaves_nothing_to_compare(asked_from: int) -> None:
+    """A lagging flow: no target record is as young, so none is strange."""
+    facts = seen(source_log=Log(SOURCE_ID, 0, 150, 150), asked_from=asked_from)
+    found = bounded(facts, Straight(0, 100))
+    assert found.empty
+    assert gaps(found) == [(Reason.NOT_COPIED_YET, 100, 150)]
+
+
+def test_source_that_lost_what_was_not_copied_leaves_nothing_to_compare() -> None:
+    """Its log begins behind the progress: everything on the target is older."""
+    found = bounded(seen(source_log=Log(SOURCE_ID, 120, 150, 150)), Straight(0, 100))
+    assert found.empty
+    assert gaps(found) == [(Reason.RETENTION, 0, 100), (Reason.NOT_COPIED_YET, 100, 150)]
+
+
+def test_target_that_holds_nothing_any_more_is_not_asked_for_it() -> None:
+    """Its log begins behind the last commit marker, where the map says nothing."""
+    found = bounded(seen(target_log=Log(TARGET_ID, 101, 101, 101)), Straight(0, 100))
+    assert found.empty
+    assert gaps(found) == [(Reason.RETENTION, 0, 100)]
+
+
+def test_handler_goes_on_with_what_other_target_partitions_hold() -> None:
+    """One of them that holds nothing any more says nothing about those."""
+    facts = seen(target_log=Log(TARGET_ID, 101, 101, 101))
+    found = bound(facts, Straight(0, 100), from_watermark=False, handled=True)
+    assert (spans(found)[0], gaps(found)) == ((0, 100), [])
+
+
+def test_time_among_records_that_were_skipped_begins_where_the_copy_goes_on() -> None:
+    """The target's records from before are no part of it."""
+    pairs = Copied([transaction((0, 40), 0, [(0, 0, 40)]), transaction((60, 100), 41, [(60, 41, 40)])])
+    found = bounded(seen(target_log=Log(TARGET_ID, 0, 82, 82), asked_from=50), pairs)
+    assert (spans(found), gaps(found)) == (((50, 100), (41, 82)), [])
+
+
+@st.composite
+def copies(draw: st.DrawFn) -> tuple[list[MapRecord], dict[int, int], int, int]:
+    """Return transactions, the target offset of every copied record, the position and the target's end."""
+    records, copied, source, target = [], {}, 0, 0
+    for _ in range(draw(st.integers(1, 4))):
+        source += draw(st.sampled_from([0, 0, 0, 3]))  # skipped by an operator
+        begin, start, segments = source, target, []
+        for _ in range(draw(st.integers(0, 3))):
+            source += draw(st.sampled_from([0, 1]))  # a marker of the source
+            count = draw(st.integers(1, 4))
+            segments.append((source, target, count))
+            copied.update({source + n: target + n for n in range(count)})
+            source, target = source + count, target + count
+        source += draw(st.sampled_from([0, 0, 2])) if segments else 1
+        records.append(transaction((begin, source), start, segments))
+        target += 1
+    return records, copied, source, target
+
+
+@given(copies(), st.data())
+def test_both_bounds_hold_the_same_records_wherever_they_begin(
+    copy: tuple[list[MapRecord], dict[int, int], int, int], data: st.DataObject
+) -> None:
+    """A right copy has none on one side alone: for any time, lag, retention and holes."""
+    records, copied, position, end = copy
+    log = Log(SOURCE_ID, data.draw(st.integers(0, position + 5)), position + 9, position + 9)
+    facts = seen(
+        source_log=log,
+        target_log=Log(TARGET_ID, data.draw(st.integers(0, end)), end, end),
+        position=position,
+        asked_from=data.draw(st.none() | st.integers(0, position + 9)),
+    )
+    found = bounded(facts, Copied(records))
+    here = {each for each in copied if found.source_from <= each < found.source_to}
+    there = {each for each, at in copied.items() if found.target_from <= at < found.target_to}
+    assert here == there
