@@ -12,12 +12,16 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from onceover.config.load import load_flow
 from onceover.embed.processes import ChildProcess
 from onceover.engine import names
 from onceover.engine.managed import read_managed
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step
+from onceover.engine.topicsync import SyncPlan
+from onceover.errors import NeedsOperator
 from onceover.wiring.flows import open_clusters
+from onceover.wiring.topics import apply_topics
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica, alter_config, topic_config
 
@@ -202,3 +206,24 @@ def test_killed_at_a_step_apply_ends_the_same(commands: Commands, step: Step) ->
         assert managed is not None
         assert managed.keys == {"retention.ms", "segment.ms"}
     assert replica.copy().records == 0
+
+
+def test_what_becomes_risky_meanwhile_waits_for_somebody(commands: Commands) -> None:
+    """The source's retention is shortened while apply is at work: that was in no plan that anybody saw."""
+    replica = commands.replica
+    topic = replica.topic(config={"segment.ms": "7000000", "retention.ms": "900000000"})
+    commands.apply()
+    alter_config(replica.source_client, topic, {"segment.ms": "8000000"})
+    shown: list[SyncPlan] = []
+
+    def meanwhile(plan: SyncPlan) -> None:
+        shown.append(plan)
+        alter_config(replica.source_client, topic, {"retention.ms": "800000000"})
+
+    with pytest.raises(NeedsOperator, match="what was shown first is done") as refusal:
+        apply_topics(load_flow(str(commands.flow)), meanwhile)
+    assert refusal.value.code == "PLAN_CHANGED"
+    assert [len(plan.items) for plan in shown] == [0, 1]
+    there = topic_config(replica.target_client, topic)
+    assert (there["segment.ms"], there["retention.ms"]) == ("8000000", "900000000")
+    assert commands.apply()["changes_made"] == 1

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from onceover.engine import commands
 from onceover.engine.plan import Change
 from onceover.errors import NeedsOperator
 
@@ -76,25 +77,23 @@ class Approval:
         kept = [item.standing.changed for item in items if item.standing.changed is not None]
         return bool(kept) and set(kept) == {self.id}
 
-    def check(self, items: Iterable[Item], where: str, *, fenced: bool = False) -> None:
+    def check(self, items: Iterable[Item], where: str, *, done: str = "") -> None:
         """Refuse to do what nobody was shown.
 
         Args:
             items: what would be done now.
             where: what the plan is about.
-            fenced: True a moment after the plan was shown, when nobody copies any more.
+            done: what was done already, in words; empty for nothing. Numbers that have grown since then grew
+                because the flow goes on: they were looked at before.
 
         Raises:
             NeedsOperator: PLAN_CHANGED.
         """
-        others = [why for item in items if (why := self._why_not(item, fenced=fenced)) is not None]
+        others = [why for item in items if (why := self._why_not(item, later=bool(done))) is not None]
         if not others:
             return
-        done = (
-            "the running copy is fenced and no progress was written: it" if fenced else "nothing was done: it"
-        )
         raise NeedsOperator(
-            f"{done} would be something else by now than what was shown",
+            f"{done or 'nothing was done'}: it would be something else by now than what was shown",
             code="PLAN_CHANGED",
             where=where,
             expected=_named([str(item) for item in self.items.values()]),
@@ -102,7 +101,7 @@ class Approval:
             resolve="plan again to see what would be done now, and decide about that",
         )
 
-    def _why_not(self, item: Item, *, fenced: bool = False) -> str | None:
+    def _why_not(self, item: Item, *, later: bool = False) -> str | None:
         shown = self.items.get(item.what)
         if shown is None or item.risk not in (shown.risk, "none"):
             return f"{item}, which was not shown"
@@ -111,7 +110,7 @@ class Approval:
             return f"{item}, which {who} has changed since"
         if item.standing.state != shown.standing.state:
             return f"{item}: {item.standing.state}, not {shown.standing.state}"
-        if item.risk != "none" and not fenced and _has_grown(shown.records, item.records):
+        if item.risk != "none" and not later and _has_grown(shown.records, item.records):
             return f"{item} of {_count(item.records)} offsets, not {shown.records}"
         return None
 
@@ -130,6 +129,13 @@ class Approval:
             for what, risk, records, state, changed in value["items"]
         )
         return cls(value["id"], {item.what: item for item in items})
+
+
+def fenced(flow: str) -> str:
+    """Return what was done when everybody is fenced and nothing is written yet."""
+    return (
+        f"the running copy is fenced ({commands.replicate(flow)} starts it again) and no progress was written"
+    )
 
 
 # Nobody was asked.

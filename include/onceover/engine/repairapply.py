@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from onceover.engine import commands, names
-from onceover.engine.approval import Approval
+from onceover.engine import names
+from onceover.engine.approval import Approval, fenced
 from onceover.engine.enroller import wait_for_topics
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import read_flow_state
@@ -113,7 +113,7 @@ class Repairer:
             plan = self.plan()
             if plan.plan_id != first.plan_id or plan.refused:
                 _check_possible(plan)
-                approved.check(plan.items, plan.title, fenced=True)
+                approved.check(plan.items, plan.title, done=fenced(plan.flow))
                 announce(plan)
                 journal.planned(plan)
             self._write(leader, layout, plan, approved, journal)
@@ -145,11 +145,11 @@ def _check_possible(plan: Repair) -> None:
     """
     if plan.refused:
         raise NeedsOperator(
-            f"the running copy is fenced and no progress was written: {plan.operation} is not possible now",
+            f"{fenced(plan.flow)}: {plan.operation} is not possible any more",
             code="PLAN_CHANGED",
             where=plan.title,
             seen="; ".join(f"{r.object}: {r.message}" for r in plan.refused),
-            resolve=f"plan again to see what can be done, or only {commands.replicate(plan.flow)} to go on",
+            resolve="plan again to see what can be done",
         )
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.engine import names
-from onceover.engine.approval import Approval, Standing
+from onceover.engine.approval import Approval, Standing, fenced
 from onceover.engine.claims import Claims
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import FlowState, read_flow_state
@@ -272,7 +272,7 @@ class Seeder:
             self.origin.prepare(self._place)
             plan = self.plan()
             if plan.plan_id != first.plan_id:
-                approved.check(plan.items, plan.title, fenced=True)
+                approved.check(plan.items, plan.title, done=fenced(plan.flow))
                 announce(plan)
                 journal.planned(plan)
             journal.done(*prepared)

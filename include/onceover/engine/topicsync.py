@@ -268,7 +268,8 @@ class TopicSync:
                 break
             if number:
                 announce(applied.left)
-            approved.check(applied.left.items, applied.left.plan.title)
+            so_far = "what was shown first is done" if number else ""
+            approved.check(applied.left.items, applied.left.plan.title, done=so_far)
             done = self._do(applied, journal)
             applied.left = self._settled(applied.left, done)
         return applied

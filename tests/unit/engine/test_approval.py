@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.engine.approval import NOTHING, Approval, Item, Standing, items_of
+from onceover.engine.approval import NOTHING, Approval, Item, Standing, fenced, items_of
 from onceover.engine.plan import Change
 from onceover.errors import NeedsOperator
 
@@ -57,9 +57,9 @@ def test_everything_else_is_refused_and_says_why(now: Item, text: str) -> None:
 
 def test_a_moment_later_more_offsets_are_the_same_change() -> None:
     """With everybody fenced: what came since the plan was shown came because the flow ran."""
-    GIVEN.check([replace(SHOWN, records=1_000_000)], "orders:3", fenced=True)
-    with pytest.raises(NeedsOperator, match="running copy is fenced"):
-        GIVEN.check([replace(SHOWN, risk="skip")], "orders:3", fenced=True)
+    GIVEN.check([replace(SHOWN, records=1_000_000)], "orders:3", done=fenced("f"))
+    with pytest.raises(NeedsOperator, match=r"running copy is fenced \(`onceover replicate f` starts"):
+        GIVEN.check([replace(SHOWN, risk="skip")], "orders:3", done=fenced("f"))
 
 
 def test_what_was_written_under_it_spends_it() -> None:

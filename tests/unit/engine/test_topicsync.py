@@ -8,6 +8,7 @@ import pytest
 
 from onceover.cli import main as command_line
 from onceover.engine.acls import AclPlan
+from onceover.engine.approval import Approval
 from onceover.engine.naming import Naming
 from onceover.engine.plan import Refusal
 from onceover.engine.scope import Rules
@@ -15,6 +16,7 @@ from onceover.engine.topicplan import TopicPlan, View
 from onceover.engine.topicrefusals import NO_LEADER
 from onceover.engine.topicsteps import ConfigDiff, CreateTopic, SetConfig, TopicStep
 from onceover.engine.topicsync import Applied, SyncPlan, in_flow, not_shown_yet
+from onceover.errors import NeedsOperator
 from onceover.kafka.acladmin import Acl
 from onceover.kafka.admin import TopicSpec
 from tests.unit.engine.topicworld import topic
@@ -49,12 +51,17 @@ def test_topics_and_acls_are_one_plan_in_the_order_in_which_they_are_done() -> N
     assert both.plan.plan_id != plan(CREATE).plan.plan_id
 
 
-def test_what_may_cost_records_has_an_id_of_its_own() -> None:
+def test_what_may_cost_records_is_approved_from_value_to_value() -> None:
     """An approval holds although a harmless change comes or goes, and not when a risky one does."""
-    assert plan(CREATE, SHORTER).risky.plan_id == plan(SHORTER).risky.plan_id
-    assert plan(CREATE).risky.changes == ()
-    other = SetConfig("orders", "orders", ConfigDiff("retention.ms", "9000", "10"))
-    assert plan(SHORTER).risky.plan_id != plan(other).risky.plan_id
+    approval = Approval.of(plan(CREATE, SHORTER).items)
+    assert [str(item) for item in approval.items.values()] == [
+        "set config orders retention.ms -> 1000 (destructive)"
+    ]
+    assert plan(CREATE).items == ()
+    approval.check(plan(SHORTER).items, "f")
+    for other in (ConfigDiff("retention.ms", "9000", "10"), ConfigDiff("retention.ms", "5000", "1000")):
+        with pytest.raises(NeedsOperator, match="something else by now"):
+            approval.check(plan(SetConfig("orders", "orders", other)).items, "f")
 
 
 def test_what_the_broker_does_not_show_yet_is_waited_for_and_not_done_again() -> None:

@@ -1,0 +1,90 @@
+"""Several connectors in one run: each is looked at again when its turn comes, and nothing unseen is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from onceover.connectors import migration
+from onceover.connectors.migration import Migration
+from onceover.connectors.model import ConnectorOutcome, ConnectorPlan, MigrationPlan, Outcome
+from onceover.connectors.settings import Wish
+from onceover.engine.approval import Approval
+from onceover.engine.plan import Change
+from onceover.errors import NeedsOperator
+from tests.unit.connectors.views import facts
+
+COPY = Change("copy offsets", "global -> own", None, 3, "bytes")
+STALE = Change("remove stale offsets", "own", 2, 0, "not in the global topic", "destructive", 2)
+
+
+class Workers:
+    """A Connect cluster whose connectors' plans change from look to look; the last one stays."""
+
+    def __init__(self, home: Path, *looks: tuple[Change, ...]) -> None:
+        self.settings = SimpleNamespace(home=home, name="c")
+        self.global_topic = "global"
+        self.done: list[str] = []
+        self._looks = list(looks)
+
+    def facts(self) -> Any:
+        return facts()
+
+    def plan(self, name: str) -> ConnectorPlan:
+        changes = self._looks.pop(0) if len(self._looks) > 1 else self._looks[0]
+        return ConnectorPlan(name, "global", "own", changes=changes)
+
+
+def tool(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> Migration:
+    class Run:
+        def __init__(self, context: Any, view: Any, *_: object) -> None:
+            self._name = view.name
+
+        def go(self) -> ConnectorOutcome:
+            workers.done.append(self._name)
+            return ConnectorOutcome(self._name, Outcome.DONE, "done")
+
+    view: Any = SimpleNamespace(configured="global", topic="own")
+    monkeypatch.setattr(migration, "ConnectAccess", lambda *_: workers)
+    monkeypatch.setattr(migration, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
+    monkeypatch.setattr(migration, "plan_migration", lambda view, _: workers.plan(view.name))
+    monkeypatch.setattr(migration, "migration_manifest", lambda *_: None)
+    monkeypatch.setattr(migration, "MigrationRun", Run)
+    return Migration(cast(Any, workers.settings))
+
+
+def applied(migrating: Migration, approval: Approval | None = None) -> list[tuple[str, Outcome]]:
+    shown: list[MigrationPlan] = []
+    report = migrating.apply(Wish(connectors=("a", "b")), shown.append, lambda _: None, approval)
+    assert len(shown) == 1
+    return [(outcome.name, outcome.outcome) for outcome in report.outcomes]
+
+
+def test_what_has_come_since_the_plan_was_shown_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On the command line, too, minutes later: that connector waits for somebody, the others are done."""
+    workers = Workers(tmp_path, (COPY,), (COPY,), (COPY, STALE), (COPY,))
+    assert applied(tool(monkeypatch, workers)) == [("a", Outcome.REFUSED), ("b", Outcome.DONE)]
+    assert workers.done == ["b"]
+
+
+def test_less_than_was_shown_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An earlier try has done the rest."""
+    workers = Workers(tmp_path, (COPY, STALE), (COPY, STALE), (COPY,))
+    assert applied(tool(monkeypatch, workers)) == [("a", Outcome.DONE), ("b", Outcome.DONE)]
+
+
+def test_what_nobody_approved_stops_the_run_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No connector is stopped for it."""
+    workers = Workers(tmp_path, (COPY,))
+    approval = Approval.of(MigrationPlan.of("m", "c", facts(), (workers.plan("a"),)).items)
+    worse = Workers(tmp_path, (COPY, STALE))
+    with pytest.raises(NeedsOperator, match="nothing was done"):
+        applied(tool(monkeypatch, worse), approval)
+    assert worse.done == []
