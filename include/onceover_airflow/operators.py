@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.exceptions import AirflowFailException, AirflowRuntimeError
+from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted
@@ -143,14 +143,14 @@ def leave(context: Context, key: str, value: Any) -> None:
     """Leave a hint for a page or another task.
 
     Never the reason why a task fails: the job that it watches would end with it. Airflow's server may be
-    restarting, or refuse the value.
+    restarting or refuse the value; where XComs are kept is each installation's own.
     """
     task_instance = context.get("ti")
     if task_instance is None:
         return
     try:
         task_instance.xcom_push(key=key, value=value)
-    except AirflowRuntimeError as error:
+    except Exception as error:  # noqa: BLE001 - whatever an XCom backend raises
         log.warning("%s is not shown: %s", key, error)
 
 

@@ -63,15 +63,18 @@ def test_spark_ui_is_linked_while_the_job_runs(operator: ReplicateOperator, spar
     assert link.get_link(operator, ti_key=None) == ""  # type: ignore[arg-type]
 
 
-def refuses(**_: object) -> None:
-    """Stand for an XCom that Airflow's server does not take."""
-    raise AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status": 503}))
+AWAY = AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status": 503}))
 
 
+@pytest.mark.parametrize("problem", [AWAY, PermissionError("no such bucket")])
 def test_button_that_cannot_be_shown_ends_no_copy(
-    operator: ReplicateOperator, spark: FakeSpark, caplog: pytest.LogCaptureFixture
+    operator: ReplicateOperator, spark: FakeSpark, caplog: pytest.LogCaptureFixture, problem: Exception
 ) -> None:
     """Airflow's server restarts while the job says where its UI is: a warning, and the copy goes on."""
+
+    def refuses(**_: object) -> None:
+        raise problem
+
     context = {"ti": SimpleNamespace(xcom_push=refuses)}
     spark.tell(report=DONE, say=["2026-11-22 05:15:46,299 INFO    onceover: Spark UI: http://127.0.0.1:4040"])
     assert ReplicateOperator.execute.__wrapped__(operator, context)["records"] == 7  # type: ignore[attr-defined]
