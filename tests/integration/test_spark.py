@@ -175,54 +175,81 @@ def test_takeover_and_sigterm_end_runs_in_a_line_and_within_ten_seconds(
     assert len(lines) < 40
 
 
+class SparkMaster:
+    """A standalone master, with the workers that a test wants; a context manager that ends them all."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._bin = spark_submit().parent
+        self._env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        self._children: list[ChildProcess] = []
+        self.url = ""
+
+    def __enter__(self) -> SparkMaster:
+        reserved = [PortReservation(), PortReservation()]
+        port, web_port = (reservation.port for reservation in reserved)
+        for reservation in reserved:
+            reservation.release()
+        self.url = f"spark://127.0.0.1:{port}"
+        arguments = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port))
+        master = self._start("master", "org.apache.spark.deploy.master.Master", *arguments)
+        wait_until(lambda: master.listens_on(port), START_S, "the master listens")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for child in self._children:
+            child.stop()
+
+    def worker(self) -> ChildProcess:
+        """Start a worker of one core."""
+        name = f"worker-{len(self._children)}"
+        options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0")
+        work = ("--work-dir", str(self._folder / name))
+        return self._start(name, "org.apache.spark.deploy.worker.Worker", *options, *work, self.url)
+
+    def _start(self, name: str, kind: str, *arguments: str) -> ChildProcess:
+        command = [str(self._bin / "spark-class"), kind, *arguments]
+        log = self._folder / f"{name}.log"
+        child = ChildProcess.start(command, name=name, log_path=log, env=self._env)
+        self._children.append(child)
+        return child
+
+
 @pytest.mark.soak
 def test_standalone_master_with_two_workers_copies(
     flow: Path, topic: str, source_cluster: SharedCluster, target_cluster: SharedCluster, tmp_path: Path
 ) -> None:
     """A Spark cluster instead of local: executors in processes of their own."""
-    reserved = [PortReservation(), PortReservation()]
-    master_port, web_port = (reservation.port for reservation in reserved)
-    for reservation in reserved:
-        reservation.release()
-    bin_dir = spark_submit().parent
-    env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    url = f"spark://127.0.0.1:{master_port}"
-    children = [
-        ChildProcess.start(
-            [
-                str(bin_dir / "spark-class"),
-                "org.apache.spark.deploy.master.Master",
-                *("--host", "127.0.0.1", "--port", str(master_port), "--webui-port", str(web_port)),
-            ],
-            name="master",
-            log_path=tmp_path / "master.log",
-            env=env,
-        )
-    ]
-    try:
-        children += [
-            ChildProcess.start(
-                [
-                    str(bin_dir / "spark-class"),
-                    "org.apache.spark.deploy.worker.Worker",
-                    *("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0"),
-                    *("--work-dir", str(tmp_path / f"work-{number}")),
-                    url,
-                ],
-                name=f"worker-{number}",
-                log_path=tmp_path / f"worker-{number}.log",
-                env=env,
-            )
-            for number in range(2)
-        ]
-        wait_until(lambda: children[0].listens_on(master_port), START_S, "the master listens")
-        run = Replicate(flow, tmp_path, "--master", url)
+    with SparkMaster(tmp_path) as master:
+        for _ in range(2):
+            master.worker()
+        run = Replicate(flow, tmp_path, "--master", master.url)
         assert run.wait(180.0) == 0, run.text()
         document = run.document()
         # The flow's second pattern is for a topic that another test makes.
         assert [warning["code"] for warning in document["warnings"]] == ["PATTERN_WITHOUT_TOPIC"]
         assert document["caught_up"] is True
-    finally:
-        for child in children:
-            child.stop()
     assert_same(source_cluster.client, target_cluster.client, [topic])
+
+
+@pytest.mark.soak
+def test_master_without_workers_is_a_temporary_failure_before_and_while_the_flow_runs(
+    flow: Path, traffic: Traffic, target_cluster: SharedCluster, tmp_path: Path
+) -> None:
+    """Nobody is fenced for a start that cannot copy; a run that has lost its executors ends, and says why."""
+    with SparkMaster(tmp_path) as master:
+        run = Replicate(flow, tmp_path, "--until", "forever", "--master", master.url)
+        assert run.wait(240.0) == 5, run.text()
+        assert (run.document()["error"]["code"], run.document()["error"]["seen"]) == ("TOO_FEW_SLOTS", "0")
+        assert InlineFlow(flow).status()["state"] == "not_started"
+
+        workers = [master.worker() for _ in range(2)]
+        run = Replicate(flow, tmp_path, "--until", "forever", "--master", master.url)
+        wait_until(
+            lambda: (InlineFlow(flow).status()["last_commit_ms"] or 0) > 0, 240.0, "something is copied"
+        )
+        for worker in workers:
+            worker.stop()
+        assert run.wait(240.0) == 5, run.text()
+        assert run.document()["error"]["code"] == "TOO_FEW_SLOTS"
+    assert_nothing_open(flow, target_cluster)

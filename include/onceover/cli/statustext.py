@@ -12,7 +12,7 @@ from typing import Any, Final
 from onceover.ages import age_text
 from onceover.config.runsettings import AT_LEAST_ONCE
 from onceover.engine.runstate import describe_run
-from onceover.engine.statusshape import BAD_CONFIG, OK, TEMPORARY, partition_name
+from onceover.engine.statusshape import BAD_CONFIG, OK, TEMPORARY, WAITING, partition_name
 from onceover.engine.topicstatus import describe_topics
 from onceover.engine.verdicts import describe_audit
 from onceover.engine.verified import describe_verified
@@ -21,6 +21,7 @@ from onceover.engine.verified import describe_verified
 _ROWS: Final = 24
 _COLUMNS: Final = "  {:40} {:>4} {:12} {:>12} {:>12} {:>10}"
 _NEEDS_SHOWN: Final = 12
+_WAITING: Final = "waiting for Spark"
 
 
 def headline(flows: Sequence[Mapping[str, Any]]) -> str:
@@ -74,7 +75,11 @@ def progress_line(status: Mapping[str, Any]) -> str:
     """Return the status in one line, for a display that is written over."""
     silent = [status[side]["alias"] for side in ("source", "target") if status[side]["error"]]
     problem = f", {' and '.join(silent)} cannot be read" if silent else ""
-    return f"{status['flow']}: {status['state'].replace('_', ' ')}, {lag_text(status)}{problem}"
+    return f"{status['flow']}: {_state_words(status)}, {lag_text(status)}{problem}"
+
+
+def _state_words(status: Mapping[str, Any]) -> str:
+    return _WAITING if status["state"] == WAITING else str(status["state"]).replace("_", " ")
 
 
 def _title(status: Mapping[str, Any]) -> str:
@@ -84,8 +89,8 @@ def _title(status: Mapping[str, Any]) -> str:
         why = f"its file {status['path']} is not in order" if bad else "its status cannot be read"
         return f"{status['flow']}{word}: {why}"
     run = status["run"]["state"].replace("_", " ")
-    state = status["state"].replace("_", " ")
-    said = state if state in (run, "caught up", "copying") else run
+    state = _state_words(status)
+    said = run if state not in (run, "caught up", "copying", _WAITING) else state
     generation = f", generation {status['generation']}" if status["generation"] else ""
     mode = f", {AT_LEAST_ONCE.replace('_', ' ')}" if status["delivery"] == AT_LEAST_ONCE else ""
     route = f"{status['source']['alias']} -> {status['target']['alias']}"

@@ -33,7 +33,7 @@ from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.wire.batch import parse_header
-from onceover.wire.progress import ProgressMeta
+from onceover.wire.progress import NOBODY, ProgressMeta
 from onceover.wire.records import encode
 
 log = logging.getLogger(__name__)
@@ -386,7 +386,7 @@ def first_progress(enrolment: Enrolment, offset: int, generation: int, target_en
         leader_epoch=NO_EPOCH,
         target_end=target_end,
         generation=generation,
-        instance=(0, 0),
+        instance=NOBODY,
     )
     return OffsetToCommit(offset, NO_EPOCH, meta.encode())
 

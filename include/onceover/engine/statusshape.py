@@ -21,12 +21,15 @@ from onceover.engine.verdicts import Failure, audit_entry, audit_need
 from onceover.engine.verified import flow_entry, partition_entry
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.model import TopicPartition, lane_of
+from onceover.wire.progress import NOBODY
 
 OK: Final = 0
 VIOLATED: Final = 1
 BAD_CONFIG: Final = 2
 PERSON: Final = 3
 TEMPORARY: Final = 5
+# The driver shows signs of life, and no lane has begun: Spark has not given it a slot yet.
+WAITING: Final = "waiting"
 # The worst first: wrong data, then what waits for a person, then a file to be corrected, then what may pass.
 EXIT_ORDER: Final = (VIOLATED, PERSON, BAD_CONFIG, TEMPORARY, OK)
 # Nothing of these topics is on the target (any more).
@@ -320,7 +323,19 @@ def _state(facts: Facts, run: Run, partitions: Sequence[Mapping[str, Any]]) -> s
         return "stopped"
     if facts.source.error is not None or facts.target.error is not None:
         return str(RunState.UNKNOWN)
-    return "caught_up" if all(p["state"] == "caught_up" for p in partitions) else "copying"
+    if all(p["state"] == "caught_up" for p in partitions):
+        return "caught_up"
+    waits = any(p["state"] == "copying" for p in partitions) and not _has_begun(facts)
+    return WAITING if waits else "copying"
+
+
+def _has_begun(facts: Facts) -> bool:
+    """Tell whether a lane of this generation has claimed a partition: its driver alone copies nothing."""
+    layout = None if facts.state is None else facts.state.layout
+    metas = [read_meta(committed)[0] for committed in facts.there.committed.values()]
+    return layout is not None and any(
+        meta.generation == layout.generation and meta.instance != NOBODY for meta in metas if meta is not None
+    )
 
 
 def _open_failures(state: FlowFacts) -> Any:

@@ -15,8 +15,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +40,14 @@ from onceover.spark.failures import error_of, jvm_gone, session_error
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
 from onceover.spark.schema import FORMAT
+from onceover.spark.slots import SlotWatch, slots_of, too_few
 from onceover.spark.source import ReplicaSource
 from onceover.spark.totals import Totals
 from onceover.wiring.flows import FlowWatch, open_clusters, supervisor
 
 log = logging.getLogger(__name__)
+
+Look = Callable[[], Mapping[str, Any]]
 
 _TICK_S = 1.0
 # Without contact to a cluster for this long the run ends with exit code 5, for Airflow to retry.
@@ -51,6 +55,8 @@ _GIVE_UP_S = 120.0
 # The lanes finish their transactions within half a second; then Spark ends the batch.
 _STOP_S = 8.0
 _KEEP_RUNS = 3
+# How long the report at the end of a run waits for a target that does not answer for the moment.
+_STOPS_S = 30.0
 
 
 class Run:
@@ -68,6 +74,8 @@ class Run:
         self._remarks: list[dict[str, Any]] = []
         # True once everything that was on the source at the start was looked at, by a run nobody cut short.
         self._came_to_its_end = False
+        self._stops_known = False
+        self._asked = False
 
     def stop(self, *_: object) -> None:
         """Ask the run to end, from a signal handler."""
@@ -80,7 +88,9 @@ class Run:
             OnceoverError: as classified; ``exit_code`` is the process's.
         """
         flow = self._watch.flow
-        _check_slots(spark, flow.lanes)
+        # Spark has waited a minute for them by now.
+        if (slots := slots_of(spark)) < flow.lanes:
+            raise too_few(slots, flow.lanes)
         source, target = open_clusters(flow)
         leader = supervisor(self._watch, source, target, home=self._home)
         try:
@@ -88,7 +98,9 @@ class Run:
             with ProgressLog(flow):
                 self._lead(spark, leader, target)
             self._remarks = [each.document() for each in leader.refused if not each.blocks]
-            self.stopped = stopped_partitions(flow_status(flow.flow, source, target))
+            look = partial(flow_status, flow.flow, source, target)
+            self.stopped = known_stops(look, target, asked=self._asked)
+            self._stops_known = True
         finally:
             leader.close()
             source.close()
@@ -102,18 +114,18 @@ class Run:
             log.info("Spark UI: %s", spark.sparkContext.uiWebUrl)
             query = self._start_query(spark)
             log.info("query started")
-            self._watch_over(query, leader)
+            self._watch_over(query, leader, SlotWatch(partial(slots_of, spark), self._layout().lanes))
             log.info("copy over, active=%s", query.isActive)
             by_itself = not query.isActive
             self._finish(query, leader)
             # Lanes that are asked to stop end a bounded query before the driver hears of the request.
-            asked = self._stop.is_set() or leader.was_asked_to_stop()
-            self._came_to_its_end = self._until == "caught-up" and by_itself and not asked
+            self._asked = self._stop.is_set() or leader.was_asked_to_stop()
+            self._came_to_its_end = self._until == "caught-up" and by_itself and not self._asked
             log.info("finished")
         except BaseException as error:
             self._clean_up(spark, leader, error)
             raise
-        leader.end(ASKED if asked else DONE)
+        leader.end(ASKED if self._asked else DONE)
 
     def _clean_up(self, spark: SparkSession, leader: Supervisor, cause: BaseException) -> None:
         """End what killed workers may have left open; fenced or unreachable, there is nothing to do."""
@@ -127,7 +139,7 @@ class Run:
         except OnceoverError as error:
             log.debug("not cleaned up: %s", error)
 
-    def _watch_over(self, query: StreamingQuery, leader: Supervisor) -> None:
+    def _watch_over(self, query: StreamingQuery, leader: Supervisor, slots: SlotWatch) -> None:
         """Return when the query has ended by itself or the run should end."""
         ends_s = self._deadline_s()
         outage = Outage(_GIVE_UP_S)
@@ -143,6 +155,7 @@ class Run:
                 return
             if os.getppid() != parent:
                 raise jvm_gone()
+            slots.check()
             self._stop.wait(_TICK_S)
 
     def _deadline_s(self) -> float:
@@ -230,7 +243,41 @@ class Run:
     @property
     def _caught_up(self) -> bool:
         """Whether what was on the source at the start is on the target: never of nothing, nor in part."""
-        return self._came_to_its_end and not self.stopped and nothing_in_scope(self._remarks) is None
+        looked = self._came_to_its_end and self._stops_known
+        return looked and not self.stopped and nothing_in_scope(self._remarks) is None
+
+
+def known_stops(look: Look, target: Cluster, *, asked: bool) -> list[dict[str, Any]]:
+    """Return what is stopped at the end of a run, for its report.
+
+    Args:
+        look: returns the status of the flow; called again for a moment while the target does not answer.
+        asked: somebody has asked the run to end, and does not want it to be started again for this.
+
+    Raises:
+        Retriable, NeedsOperator: STOPS_UNKNOWN, the target does not answer: "nothing is stopped" would be a
+            guess.
+    """
+    try:
+        return target.retry(lambda: _stops_in(look()), Deadline(_STOPS_S))
+    except Retriable as error:
+        if not asked:
+            raise
+        details = {"code": error.code, "where": error.where, "resolve": error.resolve}
+        raise NeedsOperator(error.message, **details) from error
+
+
+def _stops_in(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    error = status["target"]["error"]
+    if error is None:
+        return stopped_partitions(status)
+    kind = Retriable if error["exit"] == Retriable.exit_code else NeedsOperator
+    raise kind(
+        f"the run has ended, but whether a partition is stopped cannot be read: {error['message']}",
+        code="STOPS_UNKNOWN",
+        where=error["where"] or status["target"]["alias"],
+        resolve=f"`onceover status {status['flow']}` tells, once {status['target']['alias']} answers",
+    )
 
 
 def _observed(frame: DataFrame) -> DataFrame:
@@ -250,18 +297,6 @@ def _wait_until_idle(query: StreamingQuery, limit_s: float) -> None:
         busy = status["isTriggerActive"] and status["isDataAvailable"]
         idle = 0 if busy else idle + 1
         time.sleep(0.1)
-
-
-def _check_slots(spark: SparkSession, lanes: int) -> None:
-    slots = spark.sparkContext.defaultParallelism
-    if slots < lanes:
-        raise UsageError(
-            f"Spark has {slots} slots, but each of the flow's {lanes} lanes needs one at the same time",
-            code="TOO_FEW_SLOTS",
-            expected=f"{lanes} slots or more",
-            seen=str(slots),
-            resolve="add executors or cores, or lower `lanes` in the flow file",
-        )
 
 
 def _forget_old_runs(folder: Path) -> None:

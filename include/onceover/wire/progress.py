@@ -13,6 +13,8 @@ from typing import Any, Final
 from onceover.errors import NeedsOperator
 
 VERSION: Final = 1
+# The instance of progress that no lane has written: an enrolment's, or an operator's.
+NOBODY: Final = (0, 0)
 _RESOLVE: Final = (
     "see `onceover status`, then `onceover partition skip-to` or `reseed` writes the progress anew"
 )

@@ -9,18 +9,20 @@ from uuid import UUID
 
 import pytest
 
+from onceover.cli.statustext import describe
 from onceover.engine import status as module
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.layout import Layout
 from onceover.engine.status import flow_status
 from onceover.engine.statusjudge import judge_all
 from onceover.engine.statusread import FlowFacts, SourceLogs, TargetLogs
+from onceover.engine.statusshape import Facts, Side, shape
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Patience
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
-from onceover.wire.progress import ProgressMeta
+from onceover.wire.progress import NOBODY, ProgressMeta
 
 T = TypeVar("T")
 SOURCE_ID, TARGET_ID = UUID(int=1), UUID(int=2)
@@ -85,15 +87,21 @@ def facts() -> FlowFacts:
     return FlowFacts(layout=layout, heartbeat=beat, known={"orders": enrolment}, discovered=True)
 
 
-def target_logs(*, here: bool = True, error: OnceoverError | None = None) -> TargetLogs:
+def target_logs(
+    *,
+    here: bool = True,
+    error: OnceoverError | None = None,
+    generation: int = 1,
+    instance: tuple[int, int] = (1, 1),
+) -> TargetLogs:
     """Return the target's side: everything copied, unless the topic is not there."""
     meta = ProgressMeta(
         source_topic_id=str(SOURCE_ID),
         target_topic_id=str(TARGET_ID),
         leader_epoch=-1,
         target_end=10,
-        generation=1,
-        instance=(0, 0),
+        generation=generation,
+        instance=instance,
     ).encode()
     info = TopicInfo("orders", TARGET_ID, {0: PartitionInfo(0, 0)}, False)
     return TargetLogs(
@@ -172,3 +180,30 @@ def test_target_topic_that_may_not_be_seen_is_not_judged() -> None:
     assert [stop.code for stop in judge_all("f", owners, here, there).values()] == ["TARGET_MISSING"]
     there.refused = {"orders"}
     assert judge_all("f", owners, here, there) == {}
+
+
+@pytest.mark.parametrize(
+    ("generation", "instance", "lso", "state", "title"),
+    [
+        (1, (2, 1), 20, "copying", "f: copying  "),
+        (1, NOBODY, 20, "waiting", "f: waiting for Spark  "),
+        (0, (7, 1), 20, "waiting", "f: waiting for Spark  "),
+        (0, (7, 1), 10, "caught_up", "f: caught up  "),
+    ],
+    ids=["a lane has begun", "enrolled and no more", "an older run's lane", "nothing to do"],
+)
+def test_driver_without_a_lane_waits_for_spark(
+    generation: int, instance: tuple[int, int], lso: int, state: str, title: str
+) -> None:
+    """It shows signs of life and leads the flow, and nobody copies."""
+    there = target_logs(generation=generation, instance=instance)
+    here = SourceLogs(starts={TP: 0}, lsos={TP: lso}, high_watermarks={TP: lso})
+    sides = Side(alias="east"), Side(alias="west")
+    now_ms = time.time() * 1000
+    status = shape(
+        Facts(
+            flow="f", now_ms=now_ms, source=sides[0], target=sides[1], state=facts(), here=here, there=there
+        )
+    )
+    assert (status["state"], status["run"]["state"], status["exit"]) == (state, "running", 0)
+    assert describe(status).startswith(title)

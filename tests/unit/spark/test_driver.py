@@ -1,0 +1,66 @@
+"""What the driver says at the end of a run, and of Spark's executors while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from onceover.engine.statusshape import Facts, Side, shape
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.spark.driver import known_stops
+
+
+def status(*, source: OnceoverError | None = None, target: OnceoverError | None = None) -> dict[str, Any]:
+    """Return the status at the end of a run."""
+    sides = Side(alias="east", error=source), Side(alias="west", error=target)
+    return shape(Facts(flow="orders", now_ms=0.0, source=sides[0], target=sides[1]))
+
+
+class Target:
+    """A target that is asked again as often as ``tries`` says."""
+
+    def __init__(self, tries: int = 3) -> None:
+        self._tries = tries
+
+    def retry(self, attempt: Callable[[], Any], _deadline: object) -> Any:
+        for _ in range(self._tries - 1):
+            with suppress(Retriable):
+                return attempt()
+        return attempt()
+
+
+def stops(*looks: OnceoverError | None, asked: bool = False) -> list[dict[str, Any]]:
+    """Return what is known of the stops after looks at the target, each with its error."""
+    errors = iter(looks)
+    return known_stops(lambda: status(target=next(errors)), Target(len(looks)), asked=asked)  # type: ignore[arg-type]
+
+
+AWAY = Retriable("west is away", where="w:1")
+
+
+def test_what_is_stopped_is_known_when_the_target_answers() -> None:
+    """Stops are on the target: a source that is away by then takes nothing from that."""
+    assert stops(None) == stops(AWAY, AWAY, None) == []
+    source_away = status(source=Retriable("east is away"))
+    assert known_stops(lambda: source_away, Target(), asked=False) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("error", "asked", "kind"),
+    [
+        (AWAY, False, Retriable),
+        (AWAY, True, NeedsOperator),
+        (UsageError("west refuses to say", where="w:1"), False, NeedsOperator),
+    ],
+)
+def test_target_that_does_not_answer_at_the_end_is_no_run_without_stops(
+    error: OnceoverError, asked: bool, kind: type[OnceoverError]
+) -> None:
+    """The next try looks again; but what a person has stopped is not started again for it."""
+    with pytest.raises(kind, match="whether a partition is stopped cannot be read: west") as unknown:
+        stops(error, error, asked=asked)
+    assert (unknown.value.code, unknown.value.where) == ("STOPS_UNKNOWN", "w:1")
+    assert "`onceover status orders`" in str(unknown.value.resolve)
