@@ -18,10 +18,11 @@ from onceover.engine.plan import Plan, Refusal
 from onceover.engine.scope import Rules, Verdict, explain
 from onceover.engine.scopecheck import scope_remarks
 from onceover.engine.topicrefusals import RefusalCode
-from onceover.engine.topics import config_to_copy
+from onceover.engine.topics import APPEND_TIME, OF_EVERY_COPY, TIMESTAMP_TYPE, config_to_copy
 from onceover.engine.topicsteps import (
     AddPartitions,
     Adopt,
+    ConfigDiff,
     CreateTopic,
     SetConfig,
     TopicStep,
@@ -77,6 +78,7 @@ class View:
         keys: configuration keys that the target knows; empty when that is not known.
         unread: source topics in scope whose configuration could not be read, and why; ``target_unread`` those
             of the target by its topics' names.
+        restamped: target topics that give records the time at which they are copied.
         sync_configs: whether configuration is copied.
         adopt: whether target topics that are not managed are taken over (``topics apply``).
     """
@@ -96,6 +98,7 @@ class View:
     keys: frozenset[str] = frozenset()
     unread: Mapping[str, OnceoverError] = field(default_factory=dict)
     target_unread: Mapping[str, OnceoverError] = field(default_factory=dict)
+    restamped: frozenset[str] = frozenset()
     sync_configs: bool = True
     adopt: bool = False
 
@@ -185,6 +188,7 @@ class _Planning:
             self._turn.append(replace(old, active=wanted))
         if wanted and info is not None and not self._gone(old):
             self._note_unread(verdict)
+            self._keeps_timestamps(verdict, blocks=False)
             self._grow(verdict, info, old)
             self._configure(verdict, old)
 
@@ -305,6 +309,8 @@ class _Planning:
 
     def _note_unread(self, verdict: Verdict) -> None:
         """Say that configuration of a topic that is copied all the same is not followed."""
+        if not self._view.sync_configs:
+            return
         unread = self._view.unread.get(verdict.topic) or self._view.target_unread.get(verdict.target_topic)
         if unread is not None:
             self._refused.append(refusals.config_unread(verdict, unread, blocks=False))
@@ -312,7 +318,7 @@ class _Planning:
     def _create(self, verdict: Verdict, partitions: int) -> None:
         wanted = self._wanted(verdict)
         config = {key: value for key, value in wanted.items() if self._understood(verdict, key, value)}
-        spec = TopicSpec(verdict.target_topic, partitions, -1, config)
+        spec = TopicSpec(verdict.target_topic, partitions, -1, {**config, **OF_EVERY_COPY})
         self._steps.append(CreateTopic(verdict.topic, spec))
         self._enrol.append(verdict.topic)
 
@@ -327,12 +333,26 @@ class _Planning:
         if there > here or (there < here and not ours):
             self._refused.append(refusals.partition_count(verdict, there, here, self._view.flow))
             return
+        if not self._keeps_timestamps(verdict, blocks=True):
+            return
         if there < here:
             self._steps.append(AddPartitions(verdict.topic, existing.name, there, here))
         self._sync(verdict)
         self._enrol.append(verdict.topic)
 
     # ---- configuration
+
+    def _keeps_timestamps(self, verdict: Verdict, *, blocks: bool) -> bool:
+        """See to it that an existing copy leaves records their timestamps (G1); tell whether it will."""
+        name = verdict.target_topic
+        if name not in self._view.restamped:
+            return True
+        if not (self._view.adopt or name in self._view.managed):
+            self._refused.append(refusals.restamped(verdict, self._view.flow, blocks=blocks))
+            return False
+        wanted = ConfigDiff(TIMESTAMP_TYPE, APPEND_TIME, OF_EVERY_COPY[TIMESTAMP_TYPE])
+        self._steps.append(SetConfig(verdict.topic, name, wanted))
+        return True
 
     def _wanted(self, verdict: Verdict) -> dict[str, str]:
         """Return the configuration that the copy gets."""

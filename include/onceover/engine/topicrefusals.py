@@ -35,6 +35,7 @@ class RefusalCode(StrEnum):
     NAMING_CHANGED = auto()
     NO_LEADER = auto()
     OTHER_FLOW_UNREADABLE = auto()
+    TARGET_RESTAMPS = auto()
     NOT_MANAGED = auto()
     CONFIG_UNREADABLE = auto()
     KEY_UNKNOWN = auto()
@@ -160,6 +161,23 @@ def config_unread(verdict: Verdict, error: OnceoverError, *, blocks: bool) -> Re
         RefusalCode.CONFIG_UNREADABLE,
         f"its configuration cannot be read ({error.message}): {effect}",
         error.resolve or "it is looked at again at the next discovery",
+        blocks=blocks,
+    )
+
+
+def restamped(verdict: Verdict, flow: str, *, blocks: bool) -> Refusal:
+    """Return the refusal of a target topic that overwrites timestamps.
+
+    Args:
+        blocks: False for one that is copied all the same.
+    """
+    return Refusal(
+        verdict.topic,
+        RefusalCode.TARGET_RESTAMPS,
+        f"target topic {verdict.target_topic} gives records the time at which they are copied "
+        "(message.timestamp.type=LogAppendTime, its own or its brokers' default)",
+        f"{commands.command('topics', 'apply', flow)} sets CreateTime on it"
+        + ("" if blocks else "; what was copied until then keeps the times that it got"),
         blocks=blocks,
     )
 

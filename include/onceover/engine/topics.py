@@ -33,6 +33,13 @@ NOT_COPIED: Final[Mapping[str, str]] = {
 }
 
 
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
+APPEND_TIME: Final = "LogAppendTime"
+# Spelled out on every copy: under a broker's default of LogAppendTime all copied timestamps would be altered,
+# without an error (FACTS: target defaults matter).
+OF_EVERY_COPY: Final[Mapping[str, str]] = {TIMESTAMP_TYPE: "CreateTime"}
+
+
 def not_copied(key: str) -> str | None:
     """Return why a configuration key is never copied, None when it is."""
     for rule, reason in NOT_COPIED.items():

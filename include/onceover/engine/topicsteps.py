@@ -8,7 +8,7 @@ from typing import Final
 
 from onceover.engine.managed import Managed
 from onceover.engine.plan import Change
-from onceover.engine.topics import not_copied
+from onceover.engine.topics import TIMESTAMP_TYPE, not_copied
 from onceover.kafka.admin import TopicSpec
 
 # Lowered, or left to the broker's default, these let the target delete records.
@@ -94,6 +94,8 @@ class SetConfig:
         key, old, new = self.diff.key, self.diff.from_, self.diff.to
         what = "remove config" if new is None else "set config"
         reason = f"no longer set on {self.source}" if new is None else f"as on {self.source}"
+        if key == TIMESTAMP_TYPE:
+            reason = "records keep their timestamps"
         risk = "destructive" if may_delete(self.diff) else "none"
         return Change(what, f"{self.topic} {key}", old, new, reason, risk)
 

@@ -100,7 +100,7 @@ class TopicReader:
             adopt=adopt,
         )
         view = replace(view, target_ends=self._ends(view))
-        return self._with_configs(view) if sync_configs else view
+        return self._with_configs(view)
 
     def rivals(self, naming: Naming, wanted: Mapping[str, str]) -> dict[str, list[Rival]]:
         """Return who else has or claims topics, by source topic, read anew.
@@ -154,6 +154,7 @@ class TopicReader:
             keys=there.keys,
             unread=here.failures,
             target_unread=there.failures,
+            restamped=there.append_time,
         )
 
     def _read_configs(
@@ -163,7 +164,8 @@ class TopicReader:
         copies = [v.target_topic for v in wanted if v.target_topic in view.target]
         # Any topic tells which keys the target knows; the flow's own is there from the first start on.
         own = [name for name in (names.state_topic(self.flow),) if name in view.target]
-        here = self._source_admin.topic_configs(v.topic for v in wanted)
+        # Of the source's only what is copied; of the target also how it stamps records.
+        here = self._source_admin.topic_configs(v.topic for v in wanted if view.sync_configs)
         there = _without(own, self._target_admin.topic_configs(own + copies))
         if not everything:
             here, there = (_merged(old, new) for old, new in zip(self._configs, (here, there), strict=True))
@@ -185,7 +187,12 @@ def _is_led(topic: TopicInfo) -> bool:
 
 def _merged(old: TopicConfigs, new: TopicConfigs) -> TopicConfigs:
     failed = {topic: error for topic, error in old.failures.items() if topic not in new.overrides}
-    return TopicConfigs({**old.overrides, **new.overrides}, new.keys or old.keys, {**failed, **new.failures})
+    return TopicConfigs(
+        {**old.overrides, **new.overrides},
+        new.keys or old.keys,
+        {**failed, **new.failures},
+        (old.append_time - new.overrides.keys()) | new.append_time,
+    )
 
 
 def _without(own: Collection[str], configs: TopicConfigs) -> TopicConfigs:

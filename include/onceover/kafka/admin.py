@@ -107,11 +107,13 @@ class TopicConfigs:
             do not exist are left out.
         keys: every key that the cluster knows; empty when no topic was described.
         failures: topics that could not be described.
+        append_time: topics whose records get the broker's clock, by their own configuration or its default.
     """
 
     overrides: Mapping[str, Mapping[str, str]]
     keys: frozenset[str]
     failures: Mapping[str, OnceoverError]
+    append_time: frozenset[str] = frozenset()
 
 
 def open_admin(settings: ClientSettings) -> AdminClient:
@@ -163,12 +165,16 @@ class Admin:
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         found: dict[str, dict[str, str]] = {}
         keys: set[str] = set()
+        append_time: set[str] = set()
         futures = self._client.describe_configs(resources, request_timeout=_TIMEOUT_S) if resources else {}
         by_name = {resource.name: future for resource, future in futures.items()}
         failures = self._failures(by_name, "describe the configuration of topic {}")
         for name in by_name.keys() - failures.keys():
             entries = by_name[name].result()
             keys.update(entries)
+            timestamps = entries.get("message.timestamp.type")
+            if timestamps is not None and timestamps.value == "LogAppendTime":
+                append_time.add(name)
             found[name] = {
                 key: entry.value
                 for key, entry in entries.items()
@@ -176,7 +182,7 @@ class Admin:
             }
         gone = {name for name, error in failures.items() if error.code == TOPIC_MISSING}
         kept = {name: error for name, error in failures.items() if name not in gone}
-        return TopicConfigs(found, frozenset(keys), kept)
+        return TopicConfigs(found, frozenset(keys), kept, frozenset(append_time))
 
     def alter_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> Failures:
         """Set topics' own configuration, None removes a key; return what failed, by topic.

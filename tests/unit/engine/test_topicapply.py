@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onceover.engine.managed import Managed
 from onceover.engine.naming import IDENTITY, PREFIX
 from onceover.engine.topicapply import TopicApply
-from onceover.engine.topics import not_copied
+from onceover.engine.topics import OF_EVERY_COPY, not_copied
 from tests.unit.engine.topicworld import Killed, World
 
 KEYS = ("retention.ms", "max.message.bytes", "compression.type", "min.insync.replicas", "vendor.thing")
@@ -123,8 +123,8 @@ def test_removed_override_is_removed() -> None:
     (step,) = world.plan().steps
     assert (step.change.what, step.change.from_, step.change.to) == ("remove config", "5", None)
     world.apply()
-    assert world.target_config["t"] == {"max.message.bytes": "9"}
-    assert world.managed["t"].keys == frozenset()
+    assert world.target_config["t"] == {"max.message.bytes": "9", **OF_EVERY_COPY}
+    assert world.managed["t"].keys == OF_EVERY_COPY.keys()
 
 
 def test_key_that_the_target_refuses_does_not_block_the_topic() -> None:
@@ -136,7 +136,7 @@ def test_key_that_the_target_refuses_does_not_block_the_topic() -> None:
     )
     work = world.apply()
     assert work.refused == []
-    assert world.target_config["t"] == {"retention.ms": "5"}
+    assert world.target_config["t"] == {"retention.ms": "5", **OF_EVERY_COPY}
     plan = world.plan()
     assert [(r.code, r.blocks) for r in plan.refused] == [("KEY_REFUSED", False)] and not plan.steps
     world.unknown = frozenset()
@@ -151,7 +151,7 @@ def test_key_that_the_target_does_not_know_is_not_sent() -> None:
     world = World({"t": 1}, config={"t": {"vendor.thing": "1"}}, keys=frozenset({"retention.ms"}))
     plan = world.plan()
     assert [r.code for r in plan.refused] == ["KEY_UNKNOWN"]
-    assert plan.changes[0].to == "1 partitions"
+    assert plan.changes[0].to == "1 partitions, message.timestamp.type=CreateTime"
 
 
 def test_difference_of_a_topic_that_is_not_managed_is_shown() -> None:

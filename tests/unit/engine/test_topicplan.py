@@ -7,9 +7,11 @@ from uuid import UUID
 
 import pytest
 
+from onceover.engine.managed import Managed
 from onceover.engine.naming import PREFIX
 from onceover.engine.plan import Refusal
 from onceover.engine.topicplan import Loop, TopicPlan, View, Writer, overlap, plan_topics, without
+from onceover.engine.topics import OF_EVERY_COPY
 from onceover.engine.topicsteps import AddPartitions, CreateTopic
 from tests.unit.engine.topicworld import World, leave, source_id, topic
 
@@ -32,12 +34,46 @@ def test_new_topic_is_created_with_its_configuration_and_enrolled() -> None:
     plan = world.plan()
     (step,) = plan.steps
     assert isinstance(step, CreateTopic)
-    assert (step.spec.name, step.spec.partitions, step.spec.config) == ("t", 2, {"retention.ms": "-1"})
+    assert (step.spec.name, step.spec.partitions, step.spec.config) == (
+        "t",
+        2,
+        {"retention.ms": "-1", **OF_EVERY_COPY},
+    )
     assert plan.enrol == ("t",) and not plan.refused
-    assert plan.changes[0].document()["to"] == "2 partitions, retention.ms=-1"
+    assert (
+        plan.changes[0].document()["to"] == "2 partitions, retention.ms=-1, message.timestamp.type=CreateTime"
+    )
     world.sync_configs = False
     (step,) = world.plan().steps
-    assert isinstance(step, CreateTopic) and step.spec.config == {}
+    assert isinstance(step, CreateTopic) and step.spec.config == OF_EVERY_COPY
+
+
+@pytest.mark.parametrize(
+    ("adopt", "managed", "sync"), [(True, False, True), (False, True, False), (False, False, True)]
+)
+def test_a_topic_that_overwrites_timestamps_is_made_to_keep_them_or_refused(
+    adopt: bool, managed: bool, sync: bool
+) -> None:
+    """Its own setting or its brokers' default; refused until somebody says that the flow may set it (G1)."""
+    world = World({"t": 1}, target={"t": 1}, restamped=frozenset({"t"}), adopt=adopt, sync_configs=sync)
+    if managed:
+        world.state["managed/t"] = Managed().to_json()
+    plan = world.plan()
+    if adopt or managed:
+        assert [(c.object, c.to) for c in plan.changes if c.what == "set config"] == [
+            ("t message.timestamp.type", "CreateTime")
+        ]
+        assert plan.enrol == ("t",)
+    else:
+        assert [(r.code, r.blocks) for r in plan.refused] == [("TARGET_RESTAMPS", True)]
+        assert (plan.steps, plan.enrol) == ((), ())
+
+
+def test_a_topic_that_is_copied_already_and_overwrites_timestamps_is_a_note() -> None:
+    """Stopping it would not bring the old ones back."""
+    world = World({"t": 1}, target={"t": 1}, restamped=frozenset({"t"}))
+    world.enrol("t")
+    assert [(r.code, r.blocks) for r in world.plan().refused] == [("TARGET_RESTAMPS", False)]
 
 
 def test_prefixed_topic_is_created_under_its_own_name() -> None:

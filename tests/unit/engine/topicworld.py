@@ -63,6 +63,7 @@ class World:
     loops: dict[str, Loop] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
+    restamped: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
     naming: str = IDENTITY
     include: tuple[str, ...] = (".*",)
@@ -97,6 +98,7 @@ class World:
             unread={n: UsageError("no right", resolve="grant it") for n in unread},
             target_overrides={n: self.target_config.get(n, {}) for n in self.target},
             keys=self.keys,
+            restamped=self.restamped,
             sync_configs=self.sync_configs,
             adopt=self.adopt,
         )
