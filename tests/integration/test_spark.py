@@ -111,6 +111,7 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     assert sum(row["records"] for row in rows) == document["records"]
 
 
+@pytest.mark.soak
 def test_caught_up_ends_by_itself_and_sigterm_to_the_jvm_leaves_nothing_open(
     flow: Path,
     topic: str,
