@@ -51,6 +51,7 @@ def audit_params() -> dict[str, Param]:
             "watermark",
             type="string",
             pattern=SINCE_PATTERN,
+            maxLength=forms.MAX_TEXT,
             examples=["watermark", "start", "2026-01-31T12:00:00Z"],
             title="Since",
             description_md="`watermark`: where the last audit ended. `start`: everything. Or a time.",

@@ -61,7 +61,8 @@ def connect_params() -> dict[str, Param]:
         "connectors": Param(
             [],
             type="array",
-            items={"type": "string"},
+            items={"type": "string", "maxLength": forms.MAX_TEXT},
+            maxItems=forms.MAX_TEXT,
             title="Connectors",
             description_md="One name a line. Empty: the run asks, and shows what the live cluster has.",
         ),

@@ -21,6 +21,11 @@ RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
 GROUPS_UNTIL_PATTERN: Final = rf"^(once|{RUN_LENGTH})$"
 # What Spark itself takes for a master; whether somebody answers there, the job finds out.
 MASTER_PATTERN: Final = r"^(|local(\[([1-9][0-9]{0,3}|\*)(,[1-9][0-9]{0,3})?\])?|yarn|spark://[^\s/:]+:[0-9]+(,[^\s/:]+:[0-9]+)*|k8s://\S+)$"
+# Longer than any name, path or pattern that somebody would type.
+MAX_TEXT: Final = 1000
+MAX_PARTITION: Final = 2**31 - 1
+# Airflow's messages hold numbers of 64 bits, and its DAG processor ends over a greater one (3.3.2, seen).
+MAX_OFFSET: Final = 2**63 - 1
 TAG: Final = "onceover"
 OWNER: Final = "onceover"
 # One run per flow is the rule and fencing keeps it; this only bounds what one mistake can start.
@@ -59,7 +64,16 @@ def value(field: str) -> str:
 
 def optional(title: str, text: str, **schema: Any) -> Param:
     """Return a text field that may be left empty."""
-    return Param(None, type=["null", "string"], title=title, description_md=text, **schema)
+    return Param(
+        None, type=["null", "string"], maxLength=MAX_TEXT, title=title, description_md=text, **schema
+    )
+
+
+def optional_number(title: str, text: str, *, maximum: int) -> Param:
+    """Return a field for a whole number from 0 to ``maximum`` that may be left empty."""
+    return Param(
+        None, type=["null", "integer"], minimum=0, maximum=maximum, title=title, description_md=text
+    )
 
 
 def switch(title: str, text: str, *, on: bool) -> Param:
@@ -99,6 +113,7 @@ def run_length_param(default: str = CAUGHT_UP) -> Param:
         default=default,
         type="string",
         pattern=RUN_LENGTH_PATTERN,
+        maxLength=MAX_TEXT,
         examples=[CAUGHT_UP, FOREVER, "10m", "1h"],
         title="Run length",
         description_md=(
@@ -143,6 +158,7 @@ def group_params(*, until: str, approve: bool) -> dict[str, Param]:
             until,
             type="string",
             pattern=GROUPS_UNTIL_PATTERN,
+            maxLength=MAX_TEXT,
             examples=["once", "10m", "1h"],
             title="Until",
             description_md="`once`, or for how long to keep them in place.",

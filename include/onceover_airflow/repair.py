@@ -49,14 +49,14 @@ def repair_params() -> dict[str, Param]:
         "topic": forms.optional(
             "Topic", "Source topic. With `resume`, topic and partition empty: everything that is stopped."
         ),
-        "partition": _number("Partition", "Number of the source partition."),
-        "offset": _number("Offset", "For `skip-to`: the next source offset to copy."),
+        "partition": forms.optional_number(
+            "Partition", "Number of the source partition.", maximum=forms.MAX_PARTITION
+        ),
+        "offset": forms.optional_number(
+            "Offset", "For `skip-to`: the next source offset to copy.", maximum=forms.MAX_OFFSET
+        ),
         "apply": forms.apply_param(),
     }
-
-
-def _number(title: str, text: str) -> Param:
-    return Param(None, type=["null", "integer"], minimum=0, title=title, description_md=text)
 
 
 def plan_repair(flow: str) -> dict[str, Any]:
@@ -172,8 +172,9 @@ def _wish(params: Mapping[str, Any]) -> RepairWish:
             f"only {given} is given; expected: topic and partition, or with {RESUME} neither; to resolve: "
             "start the DAG again with both"
         )
-    named = None if topic is None else TopicPartition(topic, partition)
-    return RepairWish(params["action"], named, params["offset"])
+    named, offset = None if topic is None else TopicPartition(topic, int(partition)), params["offset"]
+    # JSON Schema takes 3.0 for an integer, too.
+    return RepairWish(params["action"], named, None if offset is None else int(offset))
 
 
 class ApproveRepairOperator(FlowApprovalOperator):

@@ -53,6 +53,8 @@ def seed_params() -> dict[str, Param]:
         "origin": Param(
             "map",
             type="string",
+            minLength=1,
+            maxLength=forms.MAX_TEXT,
             examples=["map", "group:my-group", "earliest", "timestamp:2026-01-01T00:00:00Z", "flow:other"],
             title="Origin",
             description_md="For `seed`: as `onceover seed --from`.",

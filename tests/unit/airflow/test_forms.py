@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
+from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import ParamValidationError
 
 from onceover_airflow import forms
+from tests.system.test_dags import DAGS
 
 
 def validate(**given: object) -> dict[str, object]:
@@ -102,3 +107,29 @@ def test_an_empty_field_reaches_the_task_as_an_empty_text() -> None:
     template = Environment(autoescape=True).from_string(forms.value("master"))
     assert template.render(params={"master": None}) == ""
     assert template.render(params={"master": "local[2]"}) == "local[2]"
+
+
+def kinds_of(schema: Mapping[str, Any]) -> set[str]:
+    """Return the types that a field may have."""
+    kind = schema["type"]
+    return {kind} if isinstance(kind, str) else set(kind)
+
+
+def is_bounded(schema: Mapping[str, Any]) -> bool:
+    """Tell whether every value that the field takes is one that Airflow can hand on."""
+    kinds = kinds_of(schema)
+    if kinds & {"integer", "number"}:
+        return schema["minimum"] >= 0 and schema["maximum"] < 2**63
+    if "array" in kinds:
+        return schema["maxItems"] <= forms.MAX_TEXT and is_bounded(schema["items"])
+    return not kinds & {"string", "object"} or "enum" in schema or schema["maxLength"] <= forms.MAX_TEXT
+
+
+def test_every_field_of_every_form_has_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number beyond 64 bits ends Airflow's DAG processor, and with it every flow's next run."""
+    monkeypatch.delenv("ONCEOVER_FLOWS", raising=False)
+    bag = DagBag(DAGS, collect_dags=True)
+    fields = {f"{dag.dag_id}.{name}": dag.params.get_param(name).schema
+              for dag in bag.dags.values() for name in dag.params}  # fmt: skip
+    assert len(fields) > 20
+    assert [name for name, schema in fields.items() if not is_bounded(schema)] == []

@@ -249,7 +249,19 @@ def test_only_a_temporary_failure_is_tried_again(
         live(problem=problem)
 
 
-@pytest.mark.parametrize("given", [{"action": "jump"}, {"partition": -1}, {"offset": "x"}, {"offset": -3}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"action": "jump"},
+        {"partition": -1},
+        {"partition": 2**31},
+        {"offset": "x"},
+        {"offset": -3},
+        {"offset": 2**63},
+        {"offset": 10**22},
+        {"topic": "t" * 1001},
+    ],
+)
 def test_bad_form_values_are_refused(given: dict[str, object]) -> None:
     """Airflow refuses the run before a task exists; untouched it is valid."""
     params = ParamsDict(repair.repair_params())
