@@ -129,7 +129,8 @@ class SeedPlan(Plan):
         topics: topics with positions to write.
         positions: the progress to write, by source partition.
         topic_plan: target topics to create or to extend before.
-        untouched: topics in scope that the origin does not name; the flow itself decides about them.
+        untouched: topics in scope that the origin does not name: they keep their progress, and without any
+            the flow itself decides where they begin.
         standing: how the partitions stand, by the names of source partitions.
     """
 
@@ -157,7 +158,7 @@ class SeedPlan(Plan):
         """Return the plan as text."""
         lines = [super().describe()]
         if self.untouched:
-            lines.append(f"  left to the flow's own start: {', '.join(self.untouched)}")
+            lines.append(f"  left as they are, the origin does not name them: {', '.join(self.untouched)}")
         return "\n".join(lines)
 
 

@@ -1,4 +1,7 @@
-"""What ``--from`` may say, and the file of offsets that it may name. Pure."""
+"""What ``--from`` may say, and the file of offsets that it may name. Pure.
+
+Invariant: no message quotes a file that is none of offsets: a form may name any file that a worker can read.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,7 @@ FORMS: Final = (
     "group:<id>, earliest, latest, timestamp:<iso time>, flow:<other flow>, file:<path>, map or lag-group"
 )
 _FIELDS: Final = ("topic", "partition", "offset")
+_NAMES: Final = ", ".join(_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -82,15 +86,9 @@ def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:
     """
     rows = _json_rows(text, where) if text.lstrip().startswith("[") else _csv_rows(text, where)
     found: dict[TopicPartition, int] = {}
-    for number, row in enumerate(rows, 1):
-        place = f"{where}, entry {number}"
+    for place, row in rows:
         if set(row) != set(_FIELDS):
-            raise UsageError(
-                "an entry of the offsets has other fields",
-                where=place,
-                expected="topic, partition, offset",
-                seen=", ".join(map(str, row)),
-            )
+            raise UsageError("an entry of the offsets has other fields", where=place, expected=_NAMES)
         tp = TopicPartition(str(row["topic"]), _number(row["partition"], "partition", place))
         if tp in found:
             raise UsageError(f"{tp} is named twice", where=place)
@@ -98,20 +96,30 @@ def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:
     return found
 
 
-def _json_rows(text: str, where: str) -> Iterator[Mapping[Any, Any]]:
+def _json_rows(text: str, where: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     try:
         rows = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise UsageError("the file of offsets is no JSON", where=where, seen=str(error)) from error
-    for row in rows:
+    for number, row in enumerate(rows, 1):
+        place = f"{where}, entry {number}"
         if not isinstance(row, dict):
-            raise UsageError("an entry of the offsets is no object", where=where, seen=type(row).__name__)
-        yield row
+            raise UsageError("an entry of the offsets is no object", where=place, seen=type(row).__name__)
+        yield place, row
 
 
-def _csv_rows(text: str, where: str) -> Iterator[Mapping[Any, Any]]:
+def _csv_rows(text: str, where: str) -> Iterator[tuple[str, Mapping[Any, Any]]]:
     try:
-        yield from csv.DictReader(io.StringIO(text), strict=True)
+        rows = csv.DictReader(io.StringIO(text), strict=True)
+        # A file without its header would look like one without entries.
+        if sorted(rows.fieldnames or ()) != sorted(_FIELDS):
+            raise UsageError(
+                "the file of offsets is neither a JSON list nor CSV with a header line",
+                where=f"{where}, line 1",
+                expected=f"the header {','.join(_FIELDS)}",
+            )
+        for row in rows:
+            yield f"{where}, line {rows.line_num}", row
     except csv.Error as error:
         raise UsageError("the file of offsets is no CSV", where=where, seen=str(error)) from error
 
@@ -121,5 +129,5 @@ def _number(value: object, name: str, place: str) -> int:
     # Not isinstance alone: JSON's true is an int to Python.
     # Nineteen digits: an offset is a signed number of 64 bits.
     if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,19}", text) or int(text) >= 2**63:
-        raise UsageError(f"{name} is no whole number from 0 on", where=place, seen=f"{value!r:.40}")
+        raise UsageError(f"{name} is no whole number from 0 on", where=place)
     return int(text)

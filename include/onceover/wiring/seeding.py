@@ -33,6 +33,8 @@ from onceover.wiring.flows import identity, open_clusters, rules
 
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
+# Several times what the positions of a million partitions take.
+_LARGEST_FILE_BYTES: Final = 256 << 20
 Announce = Callable[[SeedPlan], None]
 
 
@@ -178,9 +180,14 @@ def read_file(path: str) -> str:
     """Return the text of a file that was named on the command line.
 
     Raises:
-        UsageError: it cannot be read.
+        UsageError: it cannot be read, or does not end, such as a device.
     """
     try:
-        return Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        with Path(path).open("rb") as file:
+            content = file.read(_LARGEST_FILE_BYTES + 1)
+        if len(content) > _LARGEST_FILE_BYTES:
+            raise UsageError(f"{path} is too large", expected=f"up to {_LARGEST_FILE_BYTES >> 20} MiB")
+        return content.decode()
+    # A path with a NUL character is a ValueError, as text that is not UTF-8 is.
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path!r} cannot be read: {error}") from error

@@ -66,12 +66,51 @@ def test_both_file_formats_say_the_same() -> None:
         '[{"topic": "a", "partition": 0}]',
         "[1]",
         "[",
+        "",
+        "a,0,5\n",
+        "a,0,5\nb,0,5\n",
+        "topic,partition,offset,offset\n",
+        '{"admin": "x"}',
+        '{"topic": "a", "partition": 0, "offset": 1}',
     ],
 )
 def test_a_file_that_says_something_else_is_refused(text: str) -> None:
     """No entry is left out in silence."""
     with pytest.raises(UsageError):
         parse_offsets(text, "f")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SECRET:x:0\nSECRET:y:1\n",
+        '{"SECRET": "SECRET"}',
+        '[{"SECRET": "SECRET"}]',
+        '["SECRET"]',
+        "[SECRET]",
+        '"SECRET',
+        "topic,partition,offset\na,SECRET,1\n",
+        "topic,partition,offset\na,0,SECRET\n",
+        "topic,partition,offset\na,0,1,SECRET\n",
+    ],
+)
+def test_no_message_quotes_the_file(text: str) -> None:
+    """Whoever may fill in a form could read any file of the worker's that way."""
+    with pytest.raises(UsageError) as caught:
+        parse_offsets(text, "f")
+    assert "SECRET" not in str(caught.value.as_dict())
+
+
+def test_message_names_the_line() -> None:
+    """As an editor counts them."""
+    with pytest.raises(UsageError) as caught:
+        parse_offsets("topic,partition,offset\na,0,1\n\na,x,1\n", "f")
+    assert caught.value.where == "f, line 4"
+
+
+def test_file_with_a_header_alone_names_nothing() -> None:
+    """It is whole, and nobody forgot anything."""
+    assert parse_offsets("topic,partition,offset\n", "f") == parse_offsets("[]", "f") == {}
 
 
 @pytest.mark.parametrize(
