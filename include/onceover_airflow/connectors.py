@@ -90,7 +90,8 @@ def list_connectors(connect: str) -> dict[str, Any]:
             raise AirflowFailException(
                 f"Connect cluster {connect} runs no source connector; nothing to migrate"
             )
-        named = get_current_context()["params"]["connectors"]
+        # A line of the form that was left empty names nobody.
+        named = [name for name in get_current_context()["params"]["connectors"] if name.strip()]
         if named:
             listing.check(named)
     return {"connect": connect, "sources": sources, "named": named}

@@ -35,6 +35,9 @@ APPROVE_TASK: Final = "approve_progress"
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
 _OTHER_FLOW: Final = "flow:"
+# Fields that one kind alone looks at.
+_OF_SEED: Final = ("origin", "replace", "missing")
+_OF_ADOPT: Final = ("mm2_source", "mm2_target", "decided")
 
 
 def seed_params() -> dict[str, Param]:
@@ -102,10 +105,27 @@ def read_plan(flow: str, params: Mapping[str, Any]) -> SeedPlan:
     """Return the plan as of now."""
     from onceover.wiring import seeding as seed_runs
 
+    check_fields(params)
     with _flow(flow, params) as loaded:
         if params["kind"] == ADOPT:
             return seed_runs.plan_adoption(loaded, _adoption(params))
         return seed_runs.plan_seed(loaded, params["origin"], _choice(params), params["topic"] or None)
+
+
+def check_fields(params: Mapping[str, Any]) -> None:
+    """Refuse fields of the kind that was not picked: somebody means something that would not be done.
+
+    Raises:
+        AirflowFailException: there are some.
+    """
+    untouched = {name: param.value for name, param in seed_params().items()}
+    others = _OF_SEED if params["kind"] == ADOPT else _OF_ADOPT
+    filled = [name for name in others if (params[name] or None) != (untouched[name] or None)]
+    if filled:
+        raise AirflowFailException(
+            f"{', '.join(filled)}: not for the kind {params['kind']}; to resolve: start the DAG again with "
+            f"the other kind, or without {'it' if len(filled) == 1 else 'them'}"
+        )
 
 
 def apply_progress(flow: str) -> dict[str, Any]:

@@ -226,6 +226,14 @@ def test_the_form_s_names_are_checked_against_the_cluster(begin: Begin) -> None:
         put(connectors.PickConnectorsOperator, HITLOperator, context)
 
 
+def test_an_empty_line_of_the_form_names_nobody(begin: Begin) -> None:
+    """Alone it is an empty field: a person is asked."""
+    begin(connectors=["", " "])
+    assert connectors.list_connectors(CONNECT)["named"] == []
+    begin(connectors=["a", ""])
+    assert connectors.list_connectors(CONNECT)["named"] == ["a"]
+
+
 def test_a_cluster_without_source_connectors_has_nothing_to_pick(
     begin: Begin, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:

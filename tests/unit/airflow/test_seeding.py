@@ -204,5 +204,34 @@ def test_a_person_sees_every_position_with_its_risk(live: Live) -> None:
 
 def test_an_adoption_hands_on_what_the_form_says(live: Live) -> None:
     """Empty fields mean what the flow file implies."""
-    _, clusters, _ = planned_by(live, replace(EMPTY, operation="adopt"), kind="adopt", mm2_source="primary")
+    _, clusters, _ = planned_by(
+        live, replace(EMPTY, operation="adopt"), kind="adopt", origin="map", mm2_source="primary"
+    )
     assert clusters.asked == [seed_runs.Adoption(source="primary")]
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"kind": "seed", "decided": "/nope"}, "decided: not for the kind seed"),
+        (
+            {"kind": "seed", "mm2_source": "x", "mm2_target": "y"},
+            "mm2_source, mm2_target: not for the kind seed",
+        ),
+        ({"kind": "adopt", "origin": "earliest"}, "origin: not for the kind adopt"),
+        (
+            {"kind": "adopt", "origin": "map", "replace": True, "missing": "latest"},
+            "replace, missing: not for",
+        ),
+    ],
+)
+def test_fields_of_the_other_kind_are_refused(live: Live, given: dict[str, Any], named: str) -> None:
+    """Ignored in silence, somebody would take them for done."""
+    with pytest.raises(AirflowFailException, match=named):
+        planned_by(live, plan_of(), **given)
+
+
+@pytest.mark.parametrize("kind", ["seed", "adopt"])
+def test_fields_of_the_other_kind_may_stay_as_they_are(live: Live, kind: str) -> None:
+    """An empty text is an empty field."""
+    planned_by(live, EMPTY, kind=kind, origin="map", mm2_source="", mm2_target=None, decided="")
