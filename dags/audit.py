@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAlias, task
 
-from onceover_airflow import audit, flows, forms, tasks
+from onceover_airflow import audit, flows, forms
 
 DOC = """
 ### Audit
@@ -15,7 +15,8 @@ DOC = """
 Compares both sides of one flow (a file in `include/flows`), record by record: presence, number, order,
 partition, key, value, headers and timestamp. The same as `onceover audit`. It may run beside the flow.
 
-1. **check_flow** reads the flow file and its connections. A fault ends the run at once.
+1. **check_flow** reads the flow file, its connections and what the form asks for. A fault ends the run at
+   once.
 2. **audit** is the Spark job. It ends well with the verdict *PASS* only. *FAIL*: records are not as they
    should be, each is named. *UNVERIFIABLE*: nothing wrong was found, but not everything could be compared,
    and it is said what and why. Killed, or a cluster away: it is tried again.
@@ -40,7 +41,7 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str]) -> None:
         },
     ):
         flow = forms.value("flow")
-        check = task(task_id="check_flow", retries=0, multiple_outputs=False)(tasks.check_flow)
+        check = task(task_id="check_flow", retries=0, multiple_outputs=False)(audit.check_audit)
         compare = audit.AuditOperator(
             task_id=audit.AUDIT_TASK,
             flow=flow,

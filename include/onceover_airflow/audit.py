@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param, get_current_context
+from airflow.sdk.exceptions import AirflowFailException
 
 from onceover_airflow import forms
+from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.operators import FlowJobOperator, leave
 from onceover_airflow.pages import page_link
+from onceover_airflow.tasks import check_flow
 from onceover_airflow.verdict import Next, Verdict
 
 if TYPE_CHECKING:
@@ -99,6 +102,43 @@ def pages_of(told: Mapping[str, Any] | None) -> dict[str, str | None]:
     return {link.page: (told or {}).get(link.page) for link in _PAGES}
 
 
+def check_audit(flow: str) -> dict[str, Any]:
+    """Validate the flow file, its clients and the form, before anything is started.
+
+    Raises:
+        AirflowFailException: something is not in order; another try would not help.
+    """
+    from onceover.wiring.audit import check_topics
+
+    params, checked = get_current_context()["params"], check_flow(flow)
+    since = params["since"]
+    if params["full"] and since not in WHOLE:
+        raise AirflowFailException(
+            f"`full` and `since` exclude each other; seen: since {since}; to resolve: start the DAG again "
+            "with one of them"
+        )
+    topics = (params["topics"],) if params["topics"] else ()
+    try:
+        with flow_at_hand(flow) as loaded:
+            audit_of(loaded, topics, since, params["master"])
+            check_topics(loaded, topics)
+    except JobInterrupted as error:
+        # The job waits for a cluster, and says the same when it is back.
+        log.warning("the topics are not checked yet: %s", error)
+    return checked
+
+
+def audit_of(flow: Flow, topics: tuple[str, ...], since: str, master: str | None) -> SparkJob:
+    """Return the job.
+
+    Raises:
+        UsageError: something that was asked for is not understood.
+    """
+    from onceover.spark.submit import AuditOptions, audit_job
+
+    return audit_job(flow, AuditOptions(topics=topics, since=since), master=master or None)
+
+
 class AuditOperator(FlowJobOperator):
     """Compare both sides of a flow, record by record.
 
@@ -132,12 +172,8 @@ class AuditOperator(FlowJobOperator):
 
     def job(self, flow: Flow) -> SparkJob:
         """Return the audit."""
-        from onceover.spark.submit import AuditOptions, audit_job
-
-        options = AuditOptions(
-            topics=(self.topics,) if self.topics else (), since="start" if self.is_full else self.since
-        )
-        return audit_job(flow, options, master=self.master or None)
+        topics = (self.topics,) if self.topics else ()
+        return audit_of(flow, topics, "start" if self.is_full else self.since, self.master)
 
     @property
     def is_full(self) -> bool:

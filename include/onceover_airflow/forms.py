@@ -71,9 +71,7 @@ def optional(title: str, text: str, **schema: Any) -> Param:
 
 def optional_number(title: str, text: str, *, maximum: int) -> Param:
     """Return a field for a whole number from 0 to ``maximum`` that may be left empty."""
-    return Param(
-        None, type=["null", "integer"], minimum=0, maximum=maximum, title=title, description_md=text
-    )
+    return Param(None, type=["null", "integer"], minimum=0, maximum=maximum, title=title, description_md=text)
 
 
 def switch(title: str, text: str, *, on: bool) -> Param:

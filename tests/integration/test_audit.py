@@ -14,10 +14,11 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from onceover.audit.model import Compared, FindingKind, Mode, Reason, Side
+from onceover.audit.since import START
 from onceover.audit.watermark import read_watermarks
 from onceover.engine.flowstate import read_flow_state
 from onceover.model import TopicPartition
-from onceover.wiring.audit import START, AuditWish, keep_verified
+from onceover.wiring.audit import AuditWish, keep_verified
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.contentaudit import audit, partition

@@ -9,6 +9,7 @@ from dataclasses import replace
 from confluent_kafka import Producer
 
 from onceover.audit.result import Area, Check
+from onceover.audit.since import START
 from onceover.engine import names
 from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groups import Direction, Remembered
@@ -17,7 +18,7 @@ from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.groupadmin import GroupAdmin
 from onceover.model import TopicPartition, lane_of
 from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
-from onceover.wiring.audit import START, AuditWish, examine_claims
+from onceover.wiring.audit import AuditWish, examine_claims
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.contentaudit import audit

@@ -153,15 +153,27 @@ def survey(flow: str, source: Cluster, target: Cluster, wish: Wish) -> Survey:
     ids = source.cluster_id(), target.cluster_id()
     check_distinct(*ids)
     state = target.retry(lambda: read_flow_state(target, flow))
-    layout = state.layout
-    if layout is None:
+    layout, enrolments = asked_enrolments(flow, state, target.alias, wish)
+    check_clusters(layout, *ids)
+    return _Surveyor(flow, source, target, wish, state, enrolments).survey(layout, ids)
+
+
+def asked_enrolments(flow: str, state: FlowState, where: str, wish: Wish) -> tuple[Layout, list[Enrolment]]:
+    """Return the newest layout, and what the flow copies of the topics that were asked for.
+
+    Args:
+        where: the target's alias.
+
+    Raises:
+        UsageError: the flow was never started, or copies none of them.
+    """
+    if state.layout is None:
         raise UsageError(
             f"flow {flow} was never started: there is nothing to audit",
             code="NOT_STARTED",
-            where=target.alias,
+            where=where,
             resolve=f"start it with `onceover replicate {flow}`",
         )
-    check_clusters(layout, *ids)
     enrolments = sorted(
         (e for e in state.enrolled.values() if e.active and wish.selects(e.source)),
         key=lambda e: (e.source, e.target),
@@ -173,7 +185,7 @@ def survey(flow: str, source: Cluster, target: Cluster, wish: Wish) -> Survey:
             seen=", ".join(wish.topics) or "nothing is enrolled",
             resolve=f"`onceover status {flow}` lists what is copied",
         )
-    return _Surveyor(flow, source, target, wish, state, enrolments).survey(layout, ids)
+    return state.layout, enrolments
 
 
 class _Surveyor:

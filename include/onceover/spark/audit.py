@@ -25,6 +25,7 @@ from onceover.audit import datadocs, jsonreport, report
 from onceover.audit.crossmatch import Sighting
 from onceover.audit.result import AuditResult
 from onceover.audit.rows import answer_of, sighting_of, task_row
+from onceover.audit.since import WATERMARK
 from onceover.audit.suiterows import suite_rows
 from onceover.audit.survey import Survey
 from onceover.audit.work import First, Lapsed, Opened, Same, Task
@@ -46,7 +47,6 @@ from onceover.spark.auditwork import (
 from onceover.spark.failures import session_error
 from onceover.spark.quality import judge
 from onceover.wiring.audit import (
-    WATERMARK,
     AuditWish,
     audit_content,
     examine_claims,

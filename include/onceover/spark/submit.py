@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 import onceover
+from onceover.audit.since import WATERMARK, since_ms
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.config.patterns import compiled
@@ -126,7 +127,7 @@ class AuditOptions:
     """
 
     topics: Sequence[str] = ()
-    since: str = "watermark"
+    since: str = WATERMARK
     sample: int | None = None
     show_payload: bool = False
     html: Path | None = None
@@ -151,8 +152,9 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
         master: instead of the flow file's ``spark.master``.
 
     Raises:
-        UsageError: one of the topics is no regular expression.
+        UsageError: one of the topics is no regular expression, or ``since`` is not understood.
     """
+    since_ms(options.since)
     for pattern in options.topics:
         compiled("--topics", pattern)
     report = run_dir(flow) / "log" / "audit.json"

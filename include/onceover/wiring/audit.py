@@ -6,10 +6,8 @@ import socket
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from onceover.audit.batches import LARGEST_RECORD_BYTES
 from onceover.audit.bounds import not_taken_in
@@ -24,13 +22,15 @@ from onceover.audit.model import Mode, Side
 from onceover.audit.payload import with_payload
 from onceover.audit.ranges import RANGE_BYTES
 from onceover.audit.result import AuditResult, PartitionResult
-from onceover.audit.survey import SETTLE_S, Log, Survey, Wish, survey
+from onceover.audit.since import WATERMARK, since_ms
+from onceover.audit.survey import SETTLE_S, Log, Survey, Wish, asked_enrolments, survey
 from onceover.audit.verdict import QualityVerdict
 from onceover.audit.watermark import Watermark, write_outcome
 from onceover.audit.work import TASK_RANGES
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.config.patterns import compiled
+from onceover.engine.flowstate import read_flow_state
 from onceover.engine.lane import RECORD_SHARE
 from onceover.engine.mapindex import MapIndex
 from onceover.engine.scope import explain
@@ -39,11 +39,8 @@ from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.wiring.auditplan import Planning
-from onceover.wiring.flows import rules
+from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.treatments import dead_letter_of
-
-WATERMARK: Final = "watermark"
-START: Final = "start"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +73,11 @@ class AuditWish:
         Raises:
             UsageError: the pattern or the time is not understood.
         """
-        since_ms = None if self.since in (WATERMARK, START) else _timestamp_ms(self.since)
         for pattern in self.topics:
             compiled("--topics", pattern)
         if self.sample is not None and self.sample < 1:
             raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
-        return Wish(self.topics, since_ms, self.settle_s, inside)
+        return Wish(self.topics, since_ms(self.since), self.settle_s, inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +112,19 @@ class Content:
     def partitions(self) -> tuple[PartitionResult, ...]:
         """The partitions' results."""
         return tuple(each.result for each in self.conducted)
+
+
+def check_topics(flow: Flow, topics: tuple[str, ...]) -> None:
+    """Ask the target whether the flow copies anything that an audit is asked for.
+
+    Raises:
+        UsageError: the flow was never started, or copies none of the topics.
+        Retriable: the target is away.
+    """
+    source, target = open_clusters(flow)
+    with source, target:
+        state = target.retry(lambda: read_flow_state(target, flow.flow))
+        asked_enrolments(flow.flow, state, target.alias, Wish(topics))
 
 
 def prepare(flow: Flow, source: Cluster, target: Cluster, wish: AuditWish) -> Prepared:
@@ -260,14 +269,3 @@ def told_of(
         sample=wish.sample,
     )
     return Told(answer, result, quality, ids)
-
-
-def _timestamp_ms(text: str) -> int:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(
-            f"--since {text} is not understood",
-            expected=f"{WATERMARK}, {START}, or a time such as 2026-01-31T12:00:00Z",
-        ) from error
-    return int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +22,8 @@ from onceover.audit import jsonreport
 from onceover.audit.model import FindingKind, Reason, Verdict
 from onceover.audit.suites import RULES
 from onceover.audit.verdict import Outcome, conclude
+from onceover.config.flowfile import Flow
+from onceover.errors import Retriable, UsageError
 from onceover.spark.submit import AuditOptions
 from onceover_airflow import audit
 from onceover_airflow.errors import JobInterrupted
@@ -279,3 +283,59 @@ def test_form_takes_beginnings_that_the_audit_understands(since: str, fits: bool
     else:
         with pytest.raises(ParamValidationError):
             params["since"] = since
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Callable[..., Any]:
+    """Run the first task with a form; the flow copies flights.jfk, or its target does not answer."""
+    connection = {"conn_type": "kafka", "extra": {"bootstrap.servers": "127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_KAFKA_SOURCE", json.dumps(connection))
+
+    def check_topics(_: Flow, topics: tuple[str, ...]) -> None:
+        if "away" in topics:
+            raise Retriable("west does not answer")
+        if topics and not any(re.fullmatch(each, "flights.jfk") for each in topics):
+            raise UsageError("flow flights copies no topic that was asked for")
+
+    def check(**form: Any) -> Any:
+        untouched = {name: param.value for name, param in audit.audit_params().items()}
+        params = {**untouched, "master": None, **form}
+        monkeypatch.setattr(audit, "get_current_context", lambda: {"params": params})
+        return audit.check_audit("flights")
+
+    monkeypatch.setattr("onceover.wiring.audit.check_topics", check_topics)
+    return check
+
+
+@pytest.mark.parametrize(
+    ("form", "told"),
+    [
+        ({"full": True, "since": "2026-01-31"}, "exclude each other; seen: since 2026-01-31"),
+        ({"since": "2026-99-99"}, "since 2026-99-99 is not understood"),
+        ({"since": "1960-01-01"}, "before 1970"),
+        ({"topics": "nope"}, "copies no topic"),
+        ({"topics": "["}, "no regular expression"),
+        ({"master": "lokal"}, "lokal"),
+    ],
+)
+def test_what_cannot_be_audited_fails_in_the_first_task(
+    checked: Callable[..., Any], form: dict[str, Any], told: str
+) -> None:
+    """Before Spark is started, and in the words of the command line."""
+    with pytest.raises(AirflowFailException, match=told):
+        checked(**form)
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"full": True},
+        {"full": True, "since": "start"},
+        {"since": "2026-01-31T12:00:00Z", "topics": "flights[.].*"},
+        {"topics": "away"},
+    ],
+)
+def test_what_can_be_audited_passes_the_first_task(checked: Callable[..., Any], form: dict[str, Any]) -> None:
+    """A cluster that does not answer is the job's to wait for."""
+    assert checked(**form)["flow"] == "flights"

@@ -119,9 +119,9 @@ def is_bounded(schema: Mapping[str, Any]) -> bool:
     """Tell whether every value that the field takes is one that Airflow can hand on."""
     kinds = kinds_of(schema)
     if kinds & {"integer", "number"}:
-        return schema["minimum"] >= 0 and schema["maximum"] < 2**63
+        return bool(schema["minimum"] >= 0 and schema["maximum"] < 2**63)
     if "array" in kinds:
-        return schema["maxItems"] <= forms.MAX_TEXT and is_bounded(schema["items"])
+        return bool(schema["maxItems"] <= forms.MAX_TEXT) and is_bounded(schema["items"])
     return not kinds & {"string", "object"} or "enum" in schema or schema["maxLength"] <= forms.MAX_TEXT
 
 

@@ -1,0 +1,30 @@
+"""Where an audit begins, as people say it. Pure."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+from onceover.errors import UsageError
+
+WATERMARK: Final = "watermark"
+START: Final = "start"
+
+
+def since_ms(text: str) -> int | None:
+    """Return the time in ms since 1970; None for ``watermark`` and ``start``. Without a zone it is UTC.
+
+    Raises:
+        UsageError: it is none of them, or a time before 1970, which Kafka would take for something else.
+    """
+    if text in (WATERMARK, START):
+        return None
+    expected = f"{WATERMARK}, {START}, or a time such as 2026-01-31T12:00:00Z"
+    try:
+        at = datetime.fromisoformat(text)
+        at_ms = int((at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise UsageError(f"--since {text} is not understood", expected=expected) from error
+    if at_ms < 0:
+        raise UsageError(f"--since {text} is before 1970", expected=expected)
+    return at_ms
