@@ -16,11 +16,15 @@ CONTROLLER_LISTENER: Final = "CONTROLLER"
 
 @dataclass(frozen=True, slots=True)
 class NodePorts:
-    """Loopback ports of one combined broker and controller."""
+    """Loopback ports of one combined broker and controller.
+
+    ``advertised`` is where clients are sent, when something stands between them and ``client``.
+    """
 
     client: int
     internal: int
     controller: int
+    advertised: int | None = None
 
 
 def render_server_properties(
@@ -48,15 +52,14 @@ def render_server_properties(
 
 def _topology(node_id: int, nodes: Sequence[NodePorts], data: Path) -> dict[str, str]:
     own = nodes[node_id - 1]
-    listeners = {CLIENT_LISTENER: own.client, INTERNAL_LISTENER: own.internal}
-    advertised = ",".join(f"{name}://{LOOPBACK}:{port}" for name, port in listeners.items())
+    listeners = _addresses(own.client, own.internal)
     voters = (f"{index}@{LOOPBACK}:{node.controller}" for index, node in enumerate(nodes, start=1))
     return {
         "node.id": str(node_id),
         "process.roles": "broker,controller",
         "controller.quorum.voters": ",".join(voters),
-        "listeners": f"{advertised},{CONTROLLER_LISTENER}://{LOOPBACK}:{own.controller}",
-        "advertised.listeners": advertised,
+        "listeners": f"{listeners},{CONTROLLER_LISTENER}://{LOOPBACK}:{own.controller}",
+        "advertised.listeners": _addresses(own.advertised or own.client, own.internal),
         # Brokers talk to each other, and the fixture to the brokers, in plain text on loopback: the
         # security of the client listener can then be anything, and a broken one is still diagnosable.
         "listener.security.protocol.map": (
@@ -66,6 +69,10 @@ def _topology(node_id: int, nodes: Sequence[NodePorts], data: Path) -> dict[str,
         "controller.listener.names": CONTROLLER_LISTENER,
         "log.dirs": str(data),
     }
+
+
+def _addresses(client: int, internal: int) -> str:
+    return f"{CLIENT_LISTENER}://{LOOPBACK}:{client},{INTERNAL_LISTENER}://{LOOPBACK}:{internal}"
 
 
 def _durability(brokers: int) -> dict[str, str]:

@@ -62,6 +62,7 @@ class KafkaCluster:
         security: Security | None = None,
         config: Mapping[str, str] = {},
         ports: Sequence[int] | None = None,
+        advertised: Sequence[int] | None = None,
         heap_mb: int = 768,
         quick_start: bool = True,
         java_flags: Sequence[str] = (),
@@ -70,9 +71,10 @@ class KafkaCluster:
         """Start a cluster with its files under ``home/name`` and return when every broker answers.
 
         Data found there is used again. ``config`` overrides broker settings. ``ports`` fixes the
-        client ports, one per broker; otherwise the kernel chooses. ``quick_start`` leaves out the
-        optimising compiler and expires broker sessions after 2 s: right for tests, wrong for
-        measurements. ``java_flags`` are added. Brokers die with this process unless ``detached``.
+        client ports, one per broker; otherwise the kernel chooses. ``advertised`` sends clients to other
+        ports than those, where something stands between. ``quick_start`` leaves out the optimising
+        compiler and expires broker sessions after 2 s: right for tests, wrong for measurements.
+        ``java_flags`` are added. Brokers die with this process unless ``detached``.
 
         Raises:
             UsageError: a fixed port is taken, no Java, or an unknown version.
@@ -93,26 +95,31 @@ class KafkaCluster:
             detached=detached,
         )
         settings = {**(_QUICK_SETTINGS if quick_start else {}), **config}
-        return cls._start_on_ports(spec, brokers, ports, security, settings)
+        elsewhere: Sequence[int | None] = advertised or [None] * brokers
+        places = list(zip(ports or [0] * brokers, elsewhere, strict=True))
+        return cls._start_on_ports(spec, places, security, settings)
 
     @classmethod
     def _start_on_ports(
         cls,
         spec: ClusterSpec,
-        brokers: int,
-        ports: Sequence[int] | None,
+        places: Sequence[tuple[int, int | None]],
         security: Security | None,
         settings: Mapping[str, str],
     ) -> KafkaCluster:
         """Start with the given ports; with free ones again, when another program took one meanwhile."""
         for attempt in range(1, PORT_ATTEMPTS + 1):
-            cluster = cls._with_ports(spec, brokers, ports, security, settings)
+            cluster = cls._with_ports(spec, places, security, settings)
             try:
                 cluster._start_nodes()
             except BaseException as error:
                 # Also on Ctrl-C: whatever was started by now has to go.
                 cluster.close()
-                retry = ports is None and attempt < PORT_ATTEMPTS and isinstance(error, Retriable)
+                retry = (
+                    not any(port for port, _ in places)
+                    and attempt < PORT_ATTEMPTS
+                    and isinstance(error, Retriable)
+                )
                 if not (retry and cluster._lost_a_port()):
                     raise
             else:
@@ -123,21 +130,25 @@ class KafkaCluster:
     def _with_ports(
         cls,
         spec: ClusterSpec,
-        brokers: int,
-        ports: Sequence[int] | None,
+        places: Sequence[tuple[int, int | None]],
         security: Security | None,
         config: Mapping[str, str],
     ) -> KafkaCluster:
         reservations: list[PortReservation] = []
         try:
-            for index in range(brokers):
-                reservations.append(PortReservation(ports[index] if ports else 0))
+            for port, _ in places:
+                reservations.append(PortReservation(port))
                 reservations += [PortReservation(), PortReservation()]
         except UsageError:
             _release(reservations)
             raise
         numbers = [reservation.port for reservation in reservations]
-        node_ports = [broker_config.NodePorts(*numbers[i : i + 3]) for i in range(0, len(numbers), 3)]
+        node_ports = [
+            broker_config.NodePorts(client, internal, controller, told)
+            for client, internal, controller, (_, told) in zip(
+                numbers[::3], numbers[1::3], numbers[2::3], places, strict=True
+            )
+        ]
         nodes = [KafkaNode(spec, node_id, own) for node_id, own in enumerate(node_ports, start=1)]
         protection: dict[str, str] = {}
         if security is not None:
@@ -167,8 +178,8 @@ class KafkaCluster:
 
     @property
     def bootstrap(self) -> str:
-        """``host:port`` of every broker's client listener, separated by commas."""
-        return ",".join(f"{LOOPBACK}:{node.ports.client}" for node in self.nodes)
+        """``host:port`` of every broker's client listener as clients are told, separated by commas."""
+        return ",".join(f"{LOOPBACK}:{n.ports.advertised or n.ports.client}" for n in self.nodes)
 
     @property
     def ca_path(self) -> Path:

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _MAX_BYTES = 4 << 20
 _WAIT_MS = 100
+# An answer from next door is there by then; one from further away is taken with the next look.
+_GLANCE_S = 0.05
 # A dead leader's open transaction holds the LSO until it times out (15 s); the InitProducerId that
 # precedes every such read ends it at once, so this is generous.
 _CATCH_UP_S = 45.0
@@ -71,7 +73,7 @@ class StateLog:
         end = self._cluster.list_offsets([self._tp], calls.LATEST, isolation)[self._tp]
         deadline = Deadline(_CATCH_UP_S)
         while self._offset < end:
-            self._step(_WAIT_MS)
+            self._step(_WAIT_MS, _CATCH_UP_S)
             if deadline.passed:
                 raise Retriable(
                     f"{self._tp} cannot be read to its end: a transaction is open",
@@ -81,18 +83,26 @@ class StateLog:
         return self.values
 
     def poll(self) -> bool:
-        """Read what is there now without waiting; tell whether something came."""
+        """Read what has come, without waiting for a broker that is slow or silent; tell whether anything did.
+
+        What was written just before the call may be seen by the next one only.
+
+        Raises:
+            Retriable: the broker is away, or owes its answer for too long.
+            NeedsOperator: the topic is not there.
+        """
         before = self._offset
-        self._step(0)
+        owed = self._fetcher is not None and self._fetcher.waiting
+        self._step(0, 0.0 if owed else _GLANCE_S)
         return self._offset != before
 
-    def _step(self, wait_ms: int) -> None:
+    def _step(self, held_ms: int, wait_s: float) -> None:
         fetcher = self._open()
         position = fetcher.positions[self._tp]
         position.offset = self._offset
         try:
-            fetcher.request(max_wait_ms=wait_ms, min_bytes=1)
-            for _, answer in fetcher.poll(timeout_s=_CATCH_UP_S):
+            fetcher.request(max_wait_ms=held_ms, min_bytes=1)
+            for _, answer in fetcher.poll(timeout_s=wait_s):
                 self._absorb(answer)
         except Retriable:
             # The broker went away, perhaps the leader moved: the next call looks for it anew.

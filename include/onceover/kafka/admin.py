@@ -118,7 +118,8 @@ class TopicConfigs:
 
 def open_admin(settings: ClientSettings) -> AdminClient:
     """Return the library's client."""
-    return AdminClient({**settings.properties, **QUIET, "socket.timeout.ms": int(_TIMEOUT_S * 1000)})
+    own = {"socket.timeout.ms": int(_TIMEOUT_S * 1000), "socket.keepalive.enable": True}
+    return AdminClient({**settings.properties, **QUIET, **own})
 
 
 class Admin:

@@ -87,6 +87,8 @@ class Cluster:
     _control: dict[int, Connection] = field(default_factory=dict)
     _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
     _features: Features | None = None
+    # Brokers that left a request without an answer: whoever else there is, is asked first.
+    _silent: set[Address] = field(default_factory=set)
 
     @property
     def alias(self) -> str:
@@ -109,8 +111,9 @@ class Cluster:
         problem: Retriable | None = None
         for address in addresses:
             try:
-                connection = Connection(address, self.config.properties, self.patience)
+                connection = Connection(address, self.config.properties, self.patience, self._silent.add)
                 self._learn(connection, calls.metadata(connection, []))
+                self._silent.discard(address)
                 return connection
             except ConnectionLost as error:
                 problem = error
@@ -146,10 +149,9 @@ class Cluster:
         self.close()
 
     def _bootstrap(self) -> list[Address]:
-        known = list(self._brokers.values())
-        return known + [
-            a for a in parse_bootstrap(self.config.properties["bootstrap.servers"]) if a not in known
-        ]
+        configured = parse_bootstrap(self.config.properties["bootstrap.servers"])
+        known = dict.fromkeys([*self._brokers.values(), *configured])
+        return sorted(known, key=self._silent.__contains__)
 
     def _address(self, node: int) -> Address:
         address = self._brokers.get(node)

@@ -5,6 +5,9 @@ Requests and answers go through the library's codec (``kafka.protocol``), Fetch 
 per CPU second as the library's own event loop (FACTS 3).
 
 A connection that failed is closed and never used again: what was in flight has an unknown outcome.
+
+Invariant: every request is answered, or its connection given up, by a time that is fixed when it is sent. A
+host that died without a FIN, or a broker that is frozen, is silent for ever.
 """
 
 from __future__ import annotations
@@ -38,6 +41,15 @@ DEFAULT_CLIENT_ID = "onceover"
 CONNECT_TIMEOUT_S = 10.0
 # Longer than any wait that a request asks of the broker (Fetch 0.5 s, Produce 30 s).
 REQUEST_TIMEOUT_MS = 40_000
+# A broker that is alive answers the first request of a connection at once, whatever it is doing otherwise.
+_FIRST_ANSWER_S = 10.0
+# When a request is overdue, what has arrived meanwhile is still read.
+_LAST_LOOK_S = 0.05
+# To change how long the socket waits is a call into the kernel: not worth it for less.
+_SLACK_S = 0.5
+# Where nothing is in flight nobody waits for an answer: a peer that is gone is found by asking after it, and
+# firewalls that forget silent connections (usually after minutes) are kept awake.
+_KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 # Linux takes at most 1024 buffers a call (IOV_MAX).
 _MAX_BUFFERS = 1000
 _TLS_CHUNK_BYTES = 1 << 16
@@ -50,6 +62,9 @@ _CORRELATION = struct.Struct(">i")
 _MAX_FIRST_ANSWER_BYTES = 16 << 20
 
 
+Decoder = Callable[[memoryview], Any]
+
+
 class ConnectionLost(Retriable):
     """The connection is gone; the outcome of requests in flight is unknown."""
 
@@ -60,6 +75,14 @@ class _OtherProtocolError(OSError):
     def __init__(self, seen: bytes) -> None:
         super().__init__("not Kafka's protocol")
         self.seen = seen
+
+
+class _Pending(NamedTuple):
+    """A request that is not answered yet, and until when it has to be, on the monotonic clock."""
+
+    correlation_id: int
+    decoder: Decoder
+    due_s: float
 
 
 class Address(NamedTuple):
@@ -82,7 +105,12 @@ def _no_address(address: Address) -> UsageError:
     )
 
 
-Decoder = Callable[[memoryview], Any]
+def _keep_alive(opened: socket.socket) -> None:
+    opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        if hasattr(socket, option):  # not everywhere under these names
+            opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def wait_readable(connections: Sequence[Connection], timeout_s: float) -> list[Connection]:
@@ -104,6 +132,7 @@ class Connection:
         address: the broker.
         properties: librdkafka keys of the cluster's client.
         patience: with the cluster; none given up on unless it is limited.
+        silent: told the address when it leaves a request without an answer.
 
     Raises:
         ConnectionLost: the broker is not reachable or hangs up.
@@ -113,14 +142,19 @@ class Connection:
     """
 
     def __init__(
-        self, address: Address, properties: Mapping[str, str], patience: Patience | None = None
+        self,
+        address: Address,
+        properties: Mapping[str, str],
+        patience: Patience | None = None,
+        silent: Callable[[Address], None] = lambda _: None,
     ) -> None:
         self.address = address
+        self._silent = silent
         self._patience = patience or Patience()
         self._properties = properties
         self.client_id = properties.get("client.id", DEFAULT_CLIENT_ID)
         self._correlation_id = 0
-        self._pending: collections.deque[tuple[int, Decoder]] = collections.deque()
+        self._pending: collections.deque[_Pending] = collections.deque()
         self._buffer = bytearray(1 << 16)
         self._session_ends_s = float("inf")
         self.closed = False
@@ -132,7 +166,7 @@ class Connection:
         try:
             within_s = self._patience.share_s(CONNECT_TIMEOUT_S)
             self._socket = socket.create_connection(address, timeout=within_s)
-            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            _keep_alive(self._socket)
             if context is not None:
                 self._socket = context.wrap_socket(self._socket, server_hostname=address.host)
         except ssl.SSLCertVerificationError as error:
@@ -142,6 +176,8 @@ class Connection:
             ) from error
         except (ConnectionRefusedError, TimeoutError, socket.gaierror) as error:
             self._patience.spend(time.monotonic() - began_s)
+            if isinstance(error, TimeoutError):
+                silent(address)
             raise ConnectionLost(f"no connection to {address}: {error}") from error
         except OSError as error:
             self._patience.spend(time.monotonic() - began_s)
@@ -150,6 +186,7 @@ class Connection:
             # Python's resolver, asked for what can be no host: nothing has left this machine.
             raise _no_address(address) from error
         self._timeout_s = int(properties.get("socket.timeout.ms", REQUEST_TIMEOUT_MS)) / 1000
+        self._waits_s = self._timeout_s
         self._socket.settimeout(self._timeout_s)
         self._is_tls = context is not None
         if sasl_mechanism(properties) is not None:
@@ -186,9 +223,15 @@ class Connection:
             lambda frame: response_type.decode(frame[skip:], version=version),
         )
 
-    def send_frame(self, buffers: Sequence[Buffer], correlation_id: int, decoder: Decoder) -> None:
-        """Send an encoded frame; ``decoder`` gets the answer behind its correlation id."""
-        began_s = self._begin()
+    def send_frame(
+        self, buffers: Sequence[Buffer], correlation_id: int, decoder: Decoder, *, held_s: float = 0.0
+    ) -> None:
+        """Send an encoded frame; ``decoder`` gets the answer behind its correlation id.
+
+        Args:
+            held_s: how long the request asks the broker to hold its answer back.
+        """
+        began_s = self._wait_at_most(self._timeout_s)
         try:
             if self._is_tls:
                 self._send_tls(buffers)
@@ -196,23 +239,41 @@ class Connection:
                 self._send_plain(buffers)
         except OSError as error:
             raise self._lost(error, began_s) from error
-        self._pending.append((correlation_id, decoder))
+        patience_s = self._timeout_s if self._answered else min(_FIRST_ANSWER_S, self._timeout_s)
+        due_s = time.monotonic() + held_s + self._patience.share_s(patience_s)
+        self._pending.append(_Pending(correlation_id, decoder, due_s))
 
     def receive(self) -> Any:
         """Return the next answer. Views it holds are valid until the next ``receive``.
 
         Raises:
-            ConnectionLost: hung up, timed out, or answered out of order.
+            ConnectionLost: hung up, did not answer in time, or answered out of order.
         """
-        correlation_id, decoder = self._pending[0]
-        frame = self._read_frame()
+        expected = self._pending[0]
+        frame = self._read_frame(expected.due_s)
         seen = _CORRELATION.unpack_from(frame)[0]
-        if seen != correlation_id:
-            error = OSError(f"answer {seen} came for request {correlation_id}")
+        if seen != expected.correlation_id:
+            error = OSError(f"answer {seen} came for request {expected.correlation_id}")
             raise self._lost(error, time.monotonic())
         self._pending.popleft()
         self._answered = True
-        return decoder(frame[4:])
+        return expected.decoder(frame[4:])
+
+    @property
+    def owed_s(self) -> float:
+        """Seconds that the oldest request may still be waited for; without limit when there is none."""
+        return max(0.0, self._pending[0].due_s - time.monotonic()) if self._pending else float("inf")
+
+    def expire(self) -> None:
+        """Give the connection up when its oldest request should have been answered by now.
+
+        For those who wait for several connections, and have seen that there is nothing to read on this one.
+
+        Raises:
+            ConnectionLost: it is.
+        """
+        if not self.owed_s:
+            raise self._lost(TimeoutError("no answer in time"), time.monotonic())
 
     def call(self, request: Any, response_type: Any) -> Any:
         """Send one request and return its answer; nothing else may be in flight."""
@@ -273,14 +334,16 @@ class Connection:
         if small:
             self._socket.sendall(small)
 
-    def _begin(self) -> float:
-        """Return the time; from now on an operation waits as long as patience allows."""
-        if self._patience.limit_s is not None:
-            self._socket.settimeout(self._patience.share_s(self._timeout_s))
+    def _wait_at_most(self, seconds: float) -> float:
+        """Let the socket wait so long from now on, or as long as patience allows; return the time."""
+        seconds = self._patience.share_s(seconds)
+        if abs(seconds - self._waits_s) > _SLACK_S or seconds < _SLACK_S:
+            self._waits_s = seconds
+            self._socket.settimeout(seconds)
         return time.monotonic()
 
-    def _read_frame(self) -> memoryview:
-        began_s = self._begin()
+    def _read_frame(self, due_s: float) -> memoryview:
+        began_s = self._wait_at_most(max(_LAST_LOOK_S, due_s - time.monotonic()))
         try:
             head = self._read(memoryview(bytearray(4)))
             size = _CORRELATION.unpack(head)[0]
@@ -289,6 +352,8 @@ class Connection:
             if size > len(self._buffer):
                 # Grown once and kept: fresh pages cost more than the copy they receive.
                 self._buffer = bytearray(size)
+            # What has begun to arrive may take its time on a slow line, as long as it goes on.
+            self._wait_at_most(self._timeout_s)
             return self._read(memoryview(self._buffer)[:size])
         except OSError as error:
             raise self._lost(error, began_s) from error
@@ -305,6 +370,8 @@ class Connection:
     def _lost(self, error: OSError, began_s: float) -> OnceoverError:
         self._patience.spend(time.monotonic() - began_s)
         self.close()
+        if isinstance(error, TimeoutError):
+            self._silent(self.address)
         if not self._answered:
             return self._never_answered(error)
         return ConnectionLost(f"the connection to {self.address} failed: {error or type(error).__name__}")

@@ -43,7 +43,7 @@ class Position:
     last_fetched_epoch: int = calls.NO_EPOCH
 
 
-@dataclass
+@dataclass(eq=False)
 class _Route:
     connection: Connection
     asked: set[TopicPartition] = field(default_factory=set)
@@ -107,7 +107,7 @@ class Fetcher:
                 partition_max_bytes=self._partition_max_bytes,
             )
             route.asked = set(partitions)
-            route.connection.send_frame([frame], correlation_id, decode_fetch)
+            route.connection.send_frame([frame], correlation_id, decode_fetch, held_s=max_wait_ms / 1000)
 
     def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
         """Return what has been answered, waiting for the first answer at most ``timeout_s``.
@@ -115,7 +115,7 @@ class Fetcher:
         Every partition asked for comes back, with its error code, perhaps without records.
 
         Raises:
-            Retriable: a connection was lost.
+            Retriable: a connection was lost, or a broker owes its answer for too long.
         """
         found: list[tuple[TopicPartition, FetchedPartition]] = []
         for route in self._answering(timeout_s):
@@ -158,10 +158,14 @@ class Fetcher:
     def _answering(self, timeout_s: float) -> list[_Route]:
         patience = self._cluster.patience
         within_s, began_s = patience.share_s(timeout_s), time.monotonic()
-        ready = self._ready(within_s)
+        owed_s = min((r.connection.owed_s for r in self._routes.values()), default=within_s)
+        ready = self._ready(min(within_s, owed_s))
         if not ready and within_s < timeout_s and self.waiting:
             patience.spend(time.monotonic() - began_s)
             raise Retriable(f"{self._cluster.alias} does not answer to fetch within {within_s:.1f} s")
+        for route in self._routes.values():
+            if route not in ready:
+                route.connection.expire()
         return ready
 
     def _route(self, node: int) -> _Route:

@@ -17,6 +17,8 @@ from onceover.kafka.cluster import ClientSettings
 from onceover.model import TopicPartition
 
 _DELIVERY_TIMEOUT_S = 10.0
+# So that a broker that is silent is left, and the records sent again, before they are given up.
+_ANSWER_TIMEOUT_S = 3.0
 # Enough to see what it was about.
 _NAMED_KEYS = 3
 
@@ -35,6 +37,9 @@ class RecordWriter:
                 "acks": "all",
                 "linger.ms": 0,
                 "message.timeout.ms": int(_DELIVERY_TIMEOUT_S * 1000),
+                "request.timeout.ms": int(_ANSWER_TIMEOUT_S * 1000),
+                "socket.timeout.ms": int(_ANSWER_TIMEOUT_S * 1000),
+                "socket.keepalive.enable": True,
             }
         )
 

@@ -69,6 +69,10 @@ class FakeFetcher:
     def assign(self, tp: TopicPartition, position: Position) -> None:
         self.positions[tp] = position
 
+    @property
+    def waiting(self) -> bool:
+        return False
+
     def request(self, **_: object) -> None:
         self.cluster.fetched_from.append(self.positions[TP].offset)
 

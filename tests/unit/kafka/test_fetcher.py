@@ -30,6 +30,7 @@ class FullBroker:
     client_id = "onceover"
     patience = Patience()
     usable = True
+    owed_s = 40.0
 
     def __init__(self, backlog: dict[tuple[UUID, int], int]) -> None:
         self.backlog = backlog
@@ -45,7 +46,9 @@ class FullBroker:
     def next_correlation_id(self) -> int:
         return 1
 
-    def send_frame(self, buffers: list[bytes], _id: int, decoder: Callable[[memoryview], Any]) -> None:
+    def send_frame(
+        self, buffers: list[bytes], _id: int, decoder: Callable[[memoryview], Any], *, held_s: float
+    ) -> None:
         frame = b"".join(buffers)[4:]
         self._pending.append((FetchRequest.decode(frame, version=FETCH_VERSION, header=True), decoder))
 
