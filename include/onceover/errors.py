@@ -7,7 +7,7 @@ resolves it. It survives pickling, because errors cross Spark's worker boundary.
 from __future__ import annotations
 
 import traceback
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Self
 
 _LONGEST_TEXT: Final = 500
 
@@ -34,6 +34,14 @@ class OnceoverError(Exception):
         self.expected = expected
         self.seen = seen
         self.resolve = resolve
+        # Topic and number of the partitions that alone are meant: what is asked about others may work. Said
+        # to the caller only, and not kept where the error crosses a process.
+        self.partitions: tuple[tuple[str, int], ...] = ()
+
+    def about(self, *partitions: tuple[str, int]) -> Self:
+        """Say that only these partitions are meant, by topic and number; return the error."""
+        self.partitions = partitions
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self._fields()))
@@ -90,6 +98,10 @@ class Retriable(OnceoverError):
     """Temporary: a broker is away, a leader moves. Try again under a deadline. Exit code 5."""
 
     exit_code = 5
+
+
+class NotNow(Retriable):
+    """A broker answers and refuses for the moment, with a code that is known to pass; it may last, too."""
 
 
 class MustReset(OnceoverError):

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from tests.support.grants import TOPIC, denied
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
 from tests.support.replica import Replica
+from tests.support.wait import wait_until
+from tests.support.waysout import commands, follow
 
 Capture = pytest.CaptureFixture[str]
+_TIMEOUT_S: Final = 30.0
+_POLL_S: Final = 0.2
+# By the end of a topic's name: which right is missing, on which side, and what its partition stops with.
+RIGHTS: Final = {
+    "source-read": (0, "READ", "SOURCE_UNAUTHORIZED"),
+    "source-describe": (0, "DESCRIBE", "SOURCE_UNAUTHORIZED"),
+    "target-write": (1, "WRITE", "TARGET_UNAUTHORIZED"),
+    "target-read": (1, "READ", "TARGET_UNAUTHORIZED"),
+    "target-describe": (1, "DESCRIBE", "TARGET_UNAUTHORIZED"),
+}
+# Who may read and write needs to describe only to begin: these stop whoever copies already.
+WHILE_COPYING: Final = [suffix for suffix in RIGHTS if "describe" not in suffix]
+FINE: Final = "fine"
 
 
 @pytest.fixture(scope="module")
@@ -76,4 +93,86 @@ def test_a_new_topic_whose_configuration_cannot_be_read_waits_and_says_so(
         code, document = replica.command(capsys, "status", replica.name)
         notes = [(note["object"], note["code"]) for note in document["flows"][0]["notes"]]
         assert (code, notes) == (0, [(shut, "CONFIG_UNREADABLE")])
+    replica.assert_same()
+
+
+class Topics:
+    """A flow with a topic for each of some rights, and one that has them all. All were copied before."""
+
+    def __init__(self, guarded: Pair, replica: Replica, rights: Iterable[str] = RIGHTS) -> None:
+        self.replica, self._guarded = replica, guarded
+        self.rights = {suffix: RIGHTS[suffix] for suffix in rights}
+        self.names = {suffix: replica.topic(suffix) for suffix in (*self.rights, FINE)}
+        self.feed()
+        assert replica.copy().records == 5 * len(self.names)
+
+    def feed(self, *suffixes: str) -> None:
+        """Write five records to some topics, all by default."""
+        for suffix in suffixes or self.names:
+            self.replica.source.plain(self.names[suffix], 0, self.replica.source.records(5))
+
+    @contextmanager
+    def without_rights(self) -> Iterator[None]:
+        """Take from every topic the right that it is called by."""
+        with ExitStack() as stack:
+            for suffix, (side, right, _) in self.rights.items():
+                stack.enter_context(denied(self._guarded[side], (TOPIC, self.names[suffix], False, right)))
+            yield
+
+    def expect_stops(self, capsys: Capture) -> None:
+        """`status` names every topic with its own code, and the one that is well."""
+        code, document = self.replica.command(capsys, "status", self.replica.name)
+        entries = {p["topic"]: p for p in document["flows"][0]["partitions"]}
+        assert code == 3
+        seen = {suffix: (entries[topic]["stop"] or {}).get("code") for suffix, topic in self.names.items()}
+        assert seen == {FINE: None, **{suffix: right[2] for suffix, right in self.rights.items()}}
+        for suffix in self.rights:
+            stop = entries[self.names[suffix]]["stop"]
+            assert self.names[suffix] in stop["message"] and "29" in stop["seen"], stop
+        assert entries[self.names[FINE]]["lag_offsets"] == 0
+
+    def stopped(self) -> bool:
+        """Tell whether its lane has stopped every topic that lacks a right."""
+        return all(self.replica.stop_of(self.names[suffix]) for suffix in self.rights)
+
+    def caught_up(self, suffix: str) -> bool:
+        return bool(self.replica.partition_status(self.names[suffix])["lag_offsets"] == 0)
+
+
+def test_each_right_that_is_missing_at_the_start_stops_its_own_topic(
+    guarded: Pair, replica: Replica, capsys: Capture
+) -> None:
+    """The run ends, as with every stop; the next one goes on where nothing is missing any more."""
+    topics = Topics(guarded, replica)
+    topics.feed()
+    with topics.without_rights():
+        assert replica.copy().records == 5
+        topics.expect_stops(capsys)
+        assert replica.copy().records == 0, "and so does every further start"
+        topics.expect_stops(capsys)
+    replica.assert_same(topics.names[FINE])
+    assert replica.copy().records == 5 * len(topics.rights)
+    assert replica.command(capsys, "status", replica.name)[0] == 0
+    replica.assert_same()
+
+
+def test_each_right_that_is_taken_away_while_copying_stops_its_own_topic(
+    guarded: Pair, replica: Replica, capsys: Capture
+) -> None:
+    """The others go on; what the stop says brings it back within the same run."""
+    topics = Topics(guarded, replica, WHILE_COPYING)
+    with replica.running() as live:
+        topics.feed()
+        wait_until(lambda: all(map(topics.caught_up, topics.names)), _TIMEOUT_S, "copied", poll_s=_POLL_S)
+        with topics.without_rights():
+            topics.feed()
+            wait_until(topics.stopped, _TIMEOUT_S, "all of them stop", poll_s=_POLL_S)
+            topics.feed(FINE)
+            wait_until(lambda: topics.caught_up(FINE), _TIMEOUT_S, "one goes on", poll_s=_POLL_S)
+            topics.expect_stops(capsys)
+            ways = [commands(replica.stop_of(topics.names[suffix])["resolve"]) for suffix in topics.rights]
+        for (way,) in ways:
+            follow(capsys, way)
+        wait_until(lambda: all(map(topics.caught_up, topics.names)), _TIMEOUT_S, "copied", poll_s=_POLL_S)
+        assert live.alive
     replica.assert_same()

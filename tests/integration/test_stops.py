@@ -6,6 +6,7 @@ goes on, and the command that the stop names resolves it.
 
 from __future__ import annotations
 
+import os
 import shutil
 import struct
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.engine import names
+from onceover.engine.aside import Pace
 from onceover.engine.requests import read_layout
 from onceover.errors import NeedsOperator, UsageError
 from onceover.wiring.flows import open_clusters
@@ -24,7 +26,7 @@ from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.replica import Replica, alter_config, delete_topics
 from tests.support.scene import Capture, Scene
 from tests.support.wait import wait_until
-from tests.support.waysout import commands
+from tests.support.waysout import commands, follow
 
 _TIMEOUT_S = 30.0
 # `status` opens both clusters anew each time.
@@ -308,7 +310,8 @@ def test_logs_that_lost_records_are_noticed(
 ) -> None:
     """SOURCE_DIVERGED, also when the source has grown past our position again; TARGET_SHORTENED."""
     # How long an end that seems too low is looked at again: leaders do not move here.
-    monkeypatch.setattr("onceover.engine.resume._PATIENCE_S", 1.0)
+    monkeypatch.setattr("onceover.engine.review.TOO_SHORT", Pace(0.5, 0.2, 0.2))
+    monkeypatch.setattr("onceover.engine.aside.UNKNOWN", Pace(0.5, 0.2, 0.2))
     replica, source, target = lonely
     scene = Scene(replica)
     lose_log(source, scene.topic)
@@ -330,6 +333,7 @@ def test_logs_that_lost_records_are_noticed(
     scene.expect_clear(capsys)
     replica.assert_same()
     a_damaged_batch_is_left_out(scene, source, capsys)
+    a_log_that_its_broker_cannot_read(scene, source, capsys)
 
 
 def a_damaged_batch_is_left_out(scene: Scene, source: KafkaCluster, capsys: Capture) -> None:
@@ -347,14 +351,53 @@ def a_damaged_batch_is_left_out(scene: Scene, source: KafkaCluster, capsys: Capt
     scene.expect_clear(capsys)
 
 
+def a_log_that_its_broker_cannot_read(scene: Scene, source: KafkaCluster, capsys: Capture) -> None:
+    """SOURCE_UNREADABLE: Fetch is answered with an error that stays; the other topic goes on meanwhile."""
+    writer, topic = scene.replica.source, scene.topic
+    writer.plain(topic, 0, writer.records(2))
+    at = writer.plain(topic, 0, writer.records(3))
+    scene.feed_other()
+    size = resize_batch(source, topic, at, 0)
+    scene.expect_copied(2 + 3)
+    scene.expect_stop(capsys, "SOURCE_UNREADABLE", "error 2")
+    resize_batch(source, topic, at, size)
+    (way,) = commands(scene.replica.stop_of(topic)["resolve"])
+    follow(capsys, way)
+    scene.expect_copied(3)
+    scene.expect_clear(capsys)
+
+
 def damage_batch(cluster: KafkaCluster, topic: str, at: int) -> None:
     """Flip a bit in the last byte of the batch at an offset, as a dying disk would."""
     node = cluster.nodes[0]
     node.stop()
-    (path,) = (node.data / f"{topic}-0").glob("*.log")
-    log, place = bytearray(path.read_bytes()), 0
-    while struct.unpack_from(">q", log, place)[0] != at:
-        place += 12 + struct.unpack_from(">i", log, place + 8)[0]
+    path = segment(cluster, topic)
+    log, place = bytearray(path.read_bytes()), place_of(path, at)
     log[place + 11 + struct.unpack_from(">i", log, place + 8)[0]] ^= 1
     path.write_bytes(log)
     node.start()
+
+
+def resize_batch(cluster: KafkaCluster, topic: str, at: int, size: int) -> int:
+    """Change what the header of the batch at an offset says of its size, under the running broker."""
+    path = segment(cluster, topic)
+    with path.open("r+b") as log:
+        log.seek(place_of(path, at) + 8)
+        (old,) = struct.unpack(">i", log.read(4))
+        log.seek(-4, os.SEEK_CUR)
+        log.write(struct.pack(">i", size))
+    return int(old)
+
+
+def segment(cluster: KafkaCluster, topic: str) -> Path:
+    """Return the only segment of partition 0."""
+    (path,) = (cluster.nodes[0].data / f"{topic}-0").glob("*.log")
+    return path
+
+
+def place_of(path: Path, at: int) -> int:
+    """Return where the batch at an offset begins in a segment."""
+    log, place = path.read_bytes(), 0
+    while struct.unpack_from(">q", log, place)[0] != at:
+        place += 12 + struct.unpack_from(">i", log, place + 8)[0]
+    return place

@@ -171,7 +171,7 @@ def settled(
 ) -> dict[TopicPartition, CommittedOffset] | None:
     """Return the progress once no transaction has it pending."""
     try:
-        return read_progress(target, case.name, enrolled)
+        return read_progress(target, case.name, enrolled).whole()
     except Retriable:
         return None
 

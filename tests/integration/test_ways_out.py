@@ -6,7 +6,7 @@ that say something about logs and topics alone are in test_stops.py, in the same
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace as changed
 from functools import partial
 from typing import NamedTuple
@@ -15,9 +15,13 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
+from onceover.engine.aside import Pace
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.flowstate import read_flow_state
 from onceover.engine.leader import Leader, first_progress
+from onceover.kafka import calls
+from onceover.kafka.connection import Connection
+from onceover.model import TopicPartition
 from onceover.wiring.flows import identity, open_clusters
 from tests.support.handled import handler_keys
 from tests.support.rawkafka import Codec, RawRecord
@@ -289,6 +293,44 @@ def test_a_handler_that_does_not_take_a_partition(
     monkeypatch.delattr(samples.moody, "partitions_gained")
     follow(capsys, way)
     expect_copying(replica, topic)
+
+
+def test_a_leader_that_answers_nothing_but_errors(
+    scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A target's, for a partition that it leads all the time. Its answers are put into its mouth."""
+    replica = scene.replica
+    monkeypatch.setattr("onceover.engine.aside.WRITING", Pace(0.5, 0.1, 0.2, free=2))
+    scene.feed(5)
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            calls, "list_offsets", partial(_storage_error, replica, scene.topic, calls.list_offsets)
+        )
+        assert replica.copy().records == 5
+    (way,) = ways(replica, scene.topic, "TARGET_UNWRITABLE")
+    assert "error 56" in replica.stop_of(scene.topic)["seen"]
+    follow(capsys, way)
+    scene.expect_copied(5)
+    scene.expect_clear(capsys)
+    replica.assert_same()
+
+
+Offsets = dict[TopicPartition, tuple[int, int, int]]
+
+
+def _storage_error(
+    replica: Replica,
+    topic: str,
+    ask: Callable[..., Offsets],
+    connection: Connection,
+    partitions: Iterable[TopicPartition],
+    *what: int,
+) -> Offsets:
+    """Answer as the target would if a disk failed it."""
+    found = ask(connection, partitions, *what)
+    if str(connection.address) != replica.target.bootstrap:
+        return found
+    return {tp: (56, -1, -1) if tp.topic == topic else answer for tp, answer in found.items()}
 
 
 @pytest.fixture

@@ -13,21 +13,21 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from onceover.engine import names
 from onceover.engine.obstacles import Blocked, TryOtherwise, obstacle_after
 from onceover.engine.partition import PartitionCopy
-from onceover.engine.reading import Source, Throttle
+from onceover.engine.reading import Review, Source, Throttle
+from onceover.engine.review import Reviewed
 from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, pieces
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, damaged_batch, memory_too_small
-from onceover.errors import MustReset, Retriable
+from onceover.errors import MustReset
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
 from onceover.model import TopicPartition, lane_of
-from onceover.txn.classify import Action, Api, classify
 from onceover.wire.batch import BatchTooLarge, CorruptBatch, parse_header
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
@@ -78,11 +78,15 @@ class Until:
     ends: Mapping[TopicPartition, int] | None = None
     stopped: bool = False
 
-    def over(self, partitions: Iterable[PartitionCopy]) -> bool:
-        """Tell whether there is nothing left to do."""
+    def over(self, partitions: Iterable[PartitionCopy], waiting: Collection[TopicPartition] = ()) -> bool:
+        """Tell whether there is nothing left to do.
+
+        Args:
+            waiting: source partitions that may still be copied, or stop; their end may not be known.
+        """
         if self.stopped or time.monotonic() >= self.deadline_s:
             return True
-        if self.ends is None:
+        if self.ends is None or any(self.ends.get(tp, 1) > 0 for tp in waiting):
             return False
         return all(p.stopped or p.position >= self.ends.get(p.source, 0) for p in partitions)
 
@@ -95,6 +99,7 @@ class CopyLoop:
         me: who copies.
         partitions: the lane's partitions that may go on, by source partition.
         fetcher: assigned to exactly these partitions.
+        review: decides about partitions that cannot be read for the moment.
         producer: initialised, nothing in the transaction.
         settings: asked once per transaction.
         look_around: asked a few times a second; may raise to end the loop, or set ``until.stopped``.
@@ -108,6 +113,7 @@ class CopyLoop:
     me: LaneIdentity
     partitions: dict[TopicPartition, PartitionCopy]
     fetcher: Source
+    review: Review
     producer: TxnProducer
     settings: Callable[[], CopySettings]
     look_around: Callable[[], None]
@@ -123,6 +129,9 @@ class CopyLoop:
     _handles: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self._look_at_partitions()
+
+    def _look_at_partitions(self) -> None:
         # The same for all partitions of a run; asked once, so that plain copies pay nothing for it.
         self._shared_targets = any(p.shares_targets for p in self.partitions.values())
         self._handles = any(p.handling is not None for p in self.partitions.values())
@@ -132,9 +141,11 @@ class CopyLoop:
 
         It also renews the committed offsets, which would otherwise expire when idle (7 days).
         """
+        self._claim({**self.resting, **self._offsets(self.partitions.values())})
+
+    def _claim(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
         reached(Step.CLAIM_BEGIN)
         self._write_stops()
-        offsets = {**self.resting, **self._offsets(self.partitions.values())}
         if offsets:
             self.producer.add_offsets(names.progress_group(self.me.flow), offsets)
         if self.producer.in_transaction:
@@ -144,8 +155,10 @@ class CopyLoop:
     def run(self, until: Until) -> Iterator[list[MapRecord]]:
         """Copy until ``until`` says so; yield what each committed transaction did."""
         current = self.settings()
-        while not until.over(self.partitions.values()):
+        while not until.over(self.partitions.values(), self.review.waiting):
             self.look_around()
+            if self._begun_s is None and self.review.due:
+                self._take_in(self.review.look(self._positions()))
             self._ask(until)
             answers = self._answers(until, current)
             taken = [(self.partitions[tp], self._take(tp, answer)) for tp, answer in answers]
@@ -179,14 +192,14 @@ class CopyLoop:
 
     def _take(self, tp: TopicPartition, answer: FetchedPartition) -> list[Visible]:
         """Return the visible batches of an answer and move the fetch position behind them."""
-        action = classify(Api.FETCH, answer.error_code)
-        if answer.diverging is not None or action in (Action.OUT_OF_RANGE, Action.MISSING):
-            # Truncated, recreated or deleted: beginning again at the checks of resume names the cause.
-            raise MustReset(f"{tp}: the source's log has changed (error {answer.error_code})")
-        if action is not Action.OK:
-            raise Retriable(f"{tp}: fetch answers error {answer.error_code}", where=str(tp))
-        position = self.fetcher.positions[tp]
         partition = self.partitions[tp]
+        if answer.error_code or answer.diverging is not None:
+            # What it is, and for how long, is found out beside the others, which go on.
+            partition.aside = True
+            self.review.unreadable(tp, answer)
+            return []
+        self.review.readable(tp)
+        position = self.fetcher.positions[tp]
         partition.lso = answer.last_stable_offset
         visible = []
         try:
@@ -199,6 +212,21 @@ class CopyLoop:
             if not visible:
                 self._damaged(partition, error)
         return visible
+
+    def _take_in(self, found: Reviewed) -> None:
+        """Go on with partitions that had been left out, or write down why they stop."""
+        for partition in self.partitions.values():
+            if partition.aside and partition.target in found.stops:
+                partition.stopped = True
+        self.partitions.update(found.going)
+        self.stops.update(found.stops)
+        self.resumed.update(found.resumed)
+        self._look_at_partitions()
+        self._claim(self._offsets(found.going.values()))
+
+    def _positions(self) -> dict[TopicPartition, int]:
+        """Return the positions of the partitions that are being copied."""
+        return {tp: p.position for tp, p in self.partitions.items() if not p.stopped and not p.aside}
 
     # ---- writing
 

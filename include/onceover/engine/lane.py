@@ -15,24 +15,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onceover.engine import names
+from onceover.engine.aside import Side, Troubles
 from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until, stamped
 from onceover.engine.enrolment import Enrolment, owned, read_enrolments
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.engine.obstacles import Obstacle, TryOtherwise
-from onceover.engine.partition import PartitionCopy
-from onceover.engine.resume import check_instance, gather, read_progress, resting_progress
+from onceover.engine.resume import check_instance, read_progress, resting_progress
+from onceover.engine.review import Reviewer
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
-from onceover.engine.stops import Evidence, Stop, judge
+from onceover.engine.stops import Stop, StopCode
 from onceover.engine.treatment import Treatment
 from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.kafka.fetcher import Fetcher, Position
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.fetcher import Fetcher
 from onceover.kafka.lag import LagReporter
 from onceover.kafka.ports import TxnProducer
 from onceover.kafka.producer import TransactionalProducer
@@ -44,8 +45,9 @@ log = logging.getLogger(__name__)
 
 # How often stop requests, the layout and new enrolments are looked at while copying.
 _LOOK_INTERVAL_S = 0.2
-# How long partitions without a leader are left out before they are looked for again.
-_LEADERLESS_S = 5.0
+# Of a task: a partition's trouble that would outlast the task is told before its end, or every task would
+# wait for it anew.
+_PATIENCE_SHARE = 0.5
 # Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket, the rest for
 # re-encoding and the interpreter's own copies: six to eight of what is taken apart at once.
 _FETCH_SHARE = 8
@@ -81,7 +83,7 @@ class LaneTask:
     exactly_once: bool = True
     treatment: Treatment = field(default_factory=Treatment)
     obstacles: dict[TopicPartition, Obstacle] = field(default_factory=dict)
-    _resumed: set[TopicPartition] = field(default_factory=set)
+    troubles: Troubles = field(default_factory=Troubles)
 
     def run(self, until: Until) -> Iterator[list[MapRecord]]:
         """Copy until ``until`` says so; yield what each committed transaction did.
@@ -91,6 +93,7 @@ class LaneTask:
             Retriable: a cluster stayed away for ``give_up_s``.
             NeedsOperator, UsageError, Fatal: as they come.
         """
+        self.troubles.longest_s = (until.deadline_s - time.monotonic()) * _PATIENCE_SHARE
         try:
             yield from self._sessions(until)
         finally:
@@ -113,7 +116,12 @@ class LaneTask:
                 log.info("lane %d begins again: its partitions have changed", self.me.lane)
             except TryOtherwise as error:
                 log.info("lane %d tries otherwise: %s", self.me.lane, error)
-            except (MustReset, Retriable) as error:
+            except OnceoverError as error:
+                if session.note(error):
+                    # The partition has a patience of its own, and the others go on.
+                    deadline = Deadline(self.give_up_s)
+                elif not isinstance(error, MustReset | Retriable):
+                    raise
                 log.info("lane %d begins again: %s", self.me.lane, error)
                 self.source.close()
                 self.target.close()
@@ -141,15 +149,23 @@ class LaneSession:
             max_bytes=max(1 << 20, memory_bytes // _FETCH_SHARE),
             partition_max_bytes=min(_PARTITION_MAX_BYTES, max(1 << 18, memory_bytes // (4 * _FETCH_SHARE))),
         )
-        self._ceiling = Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // RECORD_SHARE)
         self._lag = LagReporter(task.source, names.lag_group(task.me.flow))
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
         self._until: Until | None = None
         self._next_look_s = 0.0
         # With the time: a person who was too early asks again, under the same key.
         self._seen_requests: set[tuple[str, int]] = set()
-        self._leaderless: set[TopicPartition] = set()
-        self._opened_s = time.monotonic()
+        self._review = Reviewer(
+            task.me.flow,
+            task.source,
+            task.target,
+            self._fetcher,
+            task.treatment,
+            task.obstacles,
+            task.troubles,
+            Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // RECORD_SHARE),
+            lambda stop: stamped(stop, task.me),
+        )
 
     def __enter__(self) -> LaneSession:
         return self
@@ -203,60 +219,81 @@ class LaneSession:
         reached(Step.LANE_RESUME)
         # Pending offset commits (88) settle within milliseconds of the predecessor's abort.
         progress = task.target.retry(lambda: read_progress(task.target, me.flow, self._enrolled))
-        check_instance(progress.values(), me.generation, me.instance, me.lane)
-        evidence, topics = gather(me.flow, task.source, task.target, self._enrolled, progress)
-        self._leaderless = self._enrolled.keys() - evidence.keys()
-        if self._leaderless:
-            log.warning("without a leader, left out for now: %s", ", ".join(map(str, self._leaderless)))
+        check_instance(progress.found.values(), me.generation, me.instance, me.lane)
         task.treatment.open(task.target)
         known = self._known_stops()
-        partitions, stops = self._judged(evidence, topics, known)
+        positions = {tp: committed.offset for tp, committed in progress.found.items()}
+        staying = {
+            tp
+            for tp, enrolment in self._enrolled.items()
+            if self._stays_stopped(
+                known.get(enrolment.target_of(tp)), enrolment.target_of(tp), positions.get(tp)
+            )
+        }
+        found = self._review.begin(self._enrolled, progress, staying, known)
         return CopyLoop(
             me=me,
-            partitions=partitions,
+            partitions=found.going,
             fetcher=self._fetcher,
+            review=self._review,
             producer=self._producer,
             settings=task.settings,
             look_around=self._look_around,
-            after_commit=self._lag.report,
-            stops=stops,
-            resumed={p.target for p in partitions.values() if p.target in known},
-            resting=self._resting(partitions),
+            after_commit=self._committed,
+            stops=found.stops,
+            resumed=found.resumed,
+            resting=self._resting(found.going, known),
         )
 
-    def _resting(self, copied: Collection[TopicPartition]) -> dict[TopicPartition, OffsetToCommit]:
-        """Return the progress of this lane's partitions that are stopped, or whose topic has left."""
-        me, target = self._me, self._task.target
-        enrolments = read_enrolments(self._state.values).values()
-        mine = {**owned(enrolments, me.lane, me.lanes, active=False), **self._enrolled}
-        resting = {tp: enrolment for tp, enrolment in mine.items() if tp not in copied}
+    def _resting(
+        self, copied: Collection[TopicPartition], known: Mapping[TopicPartition, Stop]
+    ) -> dict[TopicPartition, OffsetToCommit]:
+        """Return the progress of this lane's partitions that are stopped or wait, or whose topic has left.
+
+        Without those that the target does not let us write: beside them nobody's progress could be written.
+        """
+        me, target, troubles = self._me, self._task.target, self._task.troubles
+        refused = {tp for tp, stop in known.items() if stop.code == StopCode.TARGET_UNAUTHORIZED}
+        resting = {
+            tp: enrolment
+            for tp, enrolment in self._owned().items()
+            if tp not in copied
+            and not troubles.has(tp, Side.TARGET)
+            and enrolment.target_of(tp) not in refused
+        }
         return target.retry(lambda: resting_progress(me.flow, target, resting))
 
-    def _judged(
-        self,
-        evidence: Mapping[TopicPartition, Evidence],
-        topics: Mapping[str, TopicInfo],
-        known: Mapping[TopicPartition, Stop],
-    ) -> tuple[dict[TopicPartition, PartitionCopy], dict[TopicPartition, Stop]]:
-        """Return the partitions that may go on, and why others stop, by target partition."""
-        partitions: dict[TopicPartition, PartitionCopy] = {}
-        stops: dict[TopicPartition, Stop] = {}
-        for tp, e in evidence.items():
-            stop = judge(e)
-            if self._stays_stopped(known.get(e.target), e):
-                continue
-            if stop is None:
-                partitions[tp] = self._partition(e, topics)
-            else:
-                log.error("%s is stopped: %s", tp, stop.message)
-                stops[e.target] = stamped(stop, self._me)
-        # After everything else is decided, as KIP-3 has it: the handler hears of what the lane copies.
-        positions = {tp: p.position for tp, p in partitions.items()}
-        for tp, stop in self._task.treatment.assigned(positions).items():
-            log.error("%s is stopped: %s: %s", tp, stop.message, stop.seen)
-            self._fetcher.remove(tp)
-            stops[partitions.pop(tp).target] = stamped(stop, self._me)
-        return partitions, stops
+    def _owned(self) -> dict[TopicPartition, Enrolment]:
+        """Return this lane's enrolments by source partition, those of topics that have left among them."""
+        enrolments = read_enrolments(self._state.values).values()
+        return {**owned(enrolments, self._me.lane, self._me.lanes, active=False), **self._enrolled}
+
+    def _committed(self, positions: Mapping[TopicPartition, int]) -> None:
+        if self._task.troubles:
+            for tp in positions:
+                self._task.troubles.passed(tp, Side.TARGET)
+        self._lag.report(positions)
+
+    def note(self, error: OnceoverError) -> bool:
+        """Take down trouble with partitions on the target; tell whether the error is about them alone."""
+        if not error.partitions:
+            return False
+        owned_here = self._owned()
+        concerned: set[TopicPartition] = set()
+        for target in error.partitions:
+            # With a handler any partition of the topic may be written from any other one.
+            exact = self._task.treatment.use is None
+            found = {
+                tp
+                for tp, e in owned_here.items()
+                if e.target == target[0] and (not exact or tp.partition == target[1])
+            }
+            if not found:
+                return False
+            concerned |= found
+        for tp in concerned:
+            self._task.troubles.note(tp, Side.TARGET, error)
+        return True
 
     def _known_stops(self) -> dict[TopicPartition, Stop]:
         """Return the committed stop records of this lane's partitions, by target partition."""
@@ -268,37 +305,15 @@ class LaneSession:
         targets = [e.target_of(tp) for tp, e in self._enrolled.items()]
         return {tp: Stop.from_json(values[key]) for tp in targets if (key := names.stop_key(*tp)) in values}
 
-    def _stays_stopped(self, stop: Stop | None, e: Evidence) -> bool:
+    def _stays_stopped(self, stop: Stop | None, target: TopicPartition, position: int | None) -> bool:
         """Tell whether a stop of this generation still holds.
 
         It is looked at again at the next start of the flow, or when somebody asks for it: trying a
         refused record once a task would throw away the other partitions' open transaction each time.
         """
-        if stop is None or stop.generation != self._me.generation or stop.position != e.position:
+        if stop is None or stop.generation != self._me.generation or stop.position != position:
             return False
-        return not stop.is_meant_by(self._requests.values.get(names.resume_key(*e.target)))
-
-    def _partition(self, e: Evidence, topics: Mapping[str, TopicInfo]) -> PartitionCopy:
-        treatment, info = self._task.treatment, topics[e.source.topic]
-        leader = info.partitions[e.source.partition]
-        position = e.position or 0
-        epoch = e.meta.leader_epoch if e.meta else calls.NO_EPOCH
-        self._fetcher.assign(
-            e.source, Position(info.topic_id, position, leader.leader, leader.leader_epoch, epoch)
-        )
-        return PartitionCopy(
-            source=e.source,
-            target=e.target,
-            source_id=e.enrolled_source_id,
-            target_id=e.enrolled_target_id,
-            committed=position,
-            leader_epoch=epoch,
-            target_end=e.meta.target_end if e.meta else 0,
-            obstacle=self._task.obstacles.setdefault(e.source, Obstacle()),
-            handling=treatment.handling(e.source, e.target_topic.partitions if e.target_topic else 0),
-            dead_letter=treatment.dead_letter_of(e.source),
-            ceiling=self._ceiling,
-        )
+        return not stop.is_meant_by(self._requests.values.get(names.resume_key(*target)))
 
     # ---- while copying
 
@@ -313,8 +328,6 @@ class LaneSession:
                 raise EnrolmentsChanged("enrolments have changed")
         if self._requests.poll():
             self._check_requests()
-        if self._leaderless and time.monotonic() - self._opened_s > _LEADERLESS_S:
-            raise EnrolmentsChanged("looking again for partitions that had no leader")
 
     def _check_requests(self) -> None:
         stop = self._requests.values.get(names.REQUEST_STOP)
@@ -331,6 +344,7 @@ class LaneSession:
         if again:
             for tp in again:
                 self._task.obstacles.pop(tp, None)
+                self._task.troubles.forget(tp)
             raise EnrolmentsChanged(f"asked to look again at {', '.join(map(str, again))}")
 
 

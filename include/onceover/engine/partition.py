@@ -72,6 +72,7 @@ class PartitionCopy:
     position: int = field(init=False)
     lso: int = -1
     stopped: bool = False
+    aside: bool = False
     bytes: int = 0
     target_start: int = field(init=False)
     runs: int = 0
@@ -99,8 +100,8 @@ class PartitionCopy:
 
     @property
     def caught_up(self) -> bool:
-        """True when everything up to the LSO of the last answer is in hand."""
-        return self.stopped or self.position >= self.lso
+        """True when everything up to the LSO of the last answer is in hand, or no more can be had now."""
+        return self.stopped or self.aside or self.position >= self.lso
 
     def outgoing(self, visible: list[Visible]) -> Iterator[Outgoing]:
         """Yield the batches to produce, moving ``position`` over them and over what is skipped.

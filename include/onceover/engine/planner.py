@@ -1,23 +1,24 @@
 """What the Spark planner asks of the clusters: is there something left to do? Reads only, decides nothing
 about positions.
 
-Invariant: a partition that nobody leads holds up no other one; and a run that had to leave one out says so.
+Invariant: a partition that nobody leads, or that may not be asked about, holds up no other one; a run that
+had to leave one out says so, or its lane stops it.
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.resume import is_leaderless
 from onceover.engine.statelog import StateLog
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Deadline
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import NO_LEADER, Cluster
 from onceover.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -27,7 +28,6 @@ _TIMEOUT_S = 60.0
 LEADERLESS_S = 30.0
 _LOOK_AGAIN_S = 0.5
 _NAMED = 3
-NO_LEADER = "NO_LEADER"
 
 
 class Planner:
@@ -70,17 +70,28 @@ class Planner:
         return request is not None and request["run"] == self._run
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Return the source's LSO of every enrolled partition that exists and has a leader."""
+        """Return the source's LSO of every enrolled partition that exists and whose leader tells it."""
         source, _ = self._both()
         return source.retry(self._ends, Deadline(_TIMEOUT_S))
 
     def _ends(self) -> dict[TopicPartition, int]:
-        source, _ = self._both()
         wanted, led = self._read_leaders()
-        self._left_out = wanted - led
+        found = self._told(led)
+        self._left_out = wanted - found.keys()
         if self._left_out:
-            log.warning("without a leader, left out for now: %s", _listed(self._left_out))
-        return source.list_offsets(led, calls.LATEST)
+            log.warning("left out for now: %s", _listed(self._left_out))
+        return found
+
+    def _told(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the LSOs of those that we may ask about.
+
+        Raises:
+            Retriable: others will be told.
+        """
+        source, _ = self._both()
+        each = source.each_offset(partitions, calls.LATEST)
+        _raise_temporary(each.failed.values())
+        return each.found
 
     def reached(self, ends: dict[TopicPartition, int]) -> bool:
         """Tell whether everything up to ``ends`` is committed, stopped partitions aside.
@@ -106,20 +117,19 @@ class Planner:
             time.sleep(_LOOK_AGAIN_S)
 
     def _late_ends(self) -> dict[TopicPartition, int]:
-        """Return the LSO of partitions that were left out and have a leader now."""
+        """Return the LSO of partitions that were left out and can be asked about now."""
         if not self._left_out:
             return {}
-        source, _ = self._both()
         wanted, led = self._read_leaders()
-        found = source.list_offsets(self._left_out & led, calls.LATEST)
-        self._left_out = (self._left_out & wanted) - led
+        found = self._told(self._left_out & led)
+        self._left_out = (self._left_out & wanted) - found.keys()
         return found
 
     def _left(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """Return the source partitions that are not copied up to their end, or have none yet."""
         _, target = self._both()
         targets = {e.target_of(tp): tp for e in self._read().values() for tp in e.sources()}
-        committed = target.committed(names.progress_group(self._flow), targets) if targets else {}
+        committed = target.each_committed(names.progress_group(self._flow), targets).found if targets else {}
         stopped = self._stopped()
         behind = {
             source
@@ -133,8 +143,8 @@ class Planner:
         """Return those that nobody leads on one of the sides."""
         source, target = self._both()
         owners = {tp: e for e in self._read().values() for tp in e.sources() if tp in partitions}
-        here = source.retry(lambda: source.topics(sorted({tp.topic for tp in owners})))
-        there = target.retry(lambda: target.topics(sorted({e.target for e in owners.values()})))
+        here = source.retry(lambda: source.each_topic(sorted({tp.topic for tp in owners}))).found
+        there = target.retry(lambda: target.each_topic(sorted({e.target for e in owners.values()}))).found
         return {
             tp
             for tp, enrolment in owners.items()
@@ -173,17 +183,26 @@ class Planner:
         return {target: enrolment for target, enrolment in found.items() if enrolment.active}
 
     def _read_leaders(self) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        """Return the enrolled source partitions that exist, and those of them that have a leader."""
+        """Return the enrolled source partitions that exist, for all we may know, and those with a leader."""
         source, _ = self._both()
         enrolled = [tp for e in self._read().values() for tp in e.sources()]
-        topics = source.topics(sorted({tp.topic for tp in enrolled}))
-        there = {tp for tp in enrolled if tp.topic in topics and tp.partition in topics[tp.topic].partitions}
-        return there, {tp for tp in there if not is_leaderless(topics, tp)}
+        topics = source.each_topic(sorted({tp.topic for tp in enrolled}))
+        _raise_temporary(topics.failed.values())
+        found = topics.found
+        there = {tp for tp in enrolled if tp.topic in found and tp.partition in found[tp.topic].partitions}
+        hidden = {tp for tp in enrolled if tp.topic in topics.failed}
+        return there | hidden, {tp for tp in there if not is_leaderless(found, tp)}
 
     def _both(self) -> tuple[Cluster, Cluster]:
         if self._clusters is None:
             raise NeedsOperator("the planner is not open", code="NOT_OPEN")
         return self._clusters
+
+
+def _raise_temporary(errors: Iterable[OnceoverError]) -> None:
+    for error in errors:
+        if isinstance(error, Retriable):
+            raise error
 
 
 def _listed(partitions: Collection[TopicPartition]) -> str:

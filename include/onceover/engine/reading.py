@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from onceover.engine.review import Reviewed
 from onceover.kafka.fetcher import Position
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import FetchedPartition
@@ -31,6 +33,27 @@ class Source(Protocol):
 
     def remove(self, partition: TopicPartition) -> None:
         """Read this partition no longer."""
+
+
+class Review(Protocol):
+    """What the loop needs of the reviewer."""
+
+    @property
+    def waiting(self) -> Collection[TopicPartition]:
+        """Source partitions that are left out for now, and will go on or stop before long."""
+
+    @property
+    def due(self) -> bool:
+        """True when some of them should be looked at again."""
+
+    def unreadable(self, tp: TopicPartition, answer: FetchedPartition) -> None:
+        """Leave one out whose Fetch is answered with an error."""
+
+    def readable(self, tp: TopicPartition) -> None:
+        """Note that one was answered."""
+
+    def look(self, copied: Mapping[TopicPartition, int]) -> Reviewed:
+        """Decide about those that are due, between two transactions."""
 
 
 @dataclass

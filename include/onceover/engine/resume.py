@@ -1,38 +1,64 @@
 """Gathering the evidence on which a lane resumes its partitions (DESIGN 5, step 5).
 
 Everything is read after InitProducerId and after the second look at the layout: what a predecessor
-left open is decided by then.
+left open is decided by then. What is not answered about one partition takes nothing from the others.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from onceover.engine import names
+from onceover.engine.aside import Side
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.stops import Evidence, TopicSeen, judge, needs_epoch
-from onceover.errors import Superseded
+from onceover.errors import OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.cluster import NO_LEADER, Cluster, TopicInfo
+from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.wire.progress import ProgressMeta
 
-# After a leader change the high watermark trails the log for a moment; an end that seems too low is
-# looked at again for this long before it counts as truncation.
-_PATIENCE_S = 5.0
-_LOOK_AGAIN_S = 0.2
+
+@dataclass(frozen=True)
+class Problem:
+    """Why nothing can be said about a partition at the moment."""
+
+    side: Side
+    error: OnceoverError
+
+
+@dataclass(frozen=True)
+class Look:
+    """What was seen of some partitions, by source partition.
+
+    Args:
+        evidence: of those about which everything was answered.
+        problems: of the others.
+        topics: metadata of the source topics.
+        positions: next source offsets to copy, where they could be read.
+    """
+
+    evidence: Mapping[TopicPartition, Evidence]
+    problems: Mapping[TopicPartition, Problem]
+    topics: Mapping[str, TopicInfo]
+    positions: Mapping[TopicPartition, int]
 
 
 def read_progress(
     target: Cluster, flow: str, owned: Mapping[TopicPartition, Enrolment]
-) -> dict[TopicPartition, CommittedOffset]:
+) -> Each[TopicPartition, CommittedOffset]:
     """Return the stable committed progress by *source* partition; those without are left out."""
     wanted = {enrolment.target_of(source): source for source, enrolment in owned.items()}
-    committed = target.committed(names.progress_group(flow), wanted) if wanted else {}
-    return {wanted[tp]: offset for tp, offset in committed.items()}
+    if not wanted:
+        return Each()
+    each = target.each_committed(names.progress_group(flow), wanted)
+    return Each(
+        {wanted[tp]: offset for tp, offset in each.found.items()},
+        {wanted[tp]: error for tp, error in each.failed.items()},
+    )
 
 
 def resting_progress(
@@ -42,14 +68,15 @@ def resting_progress(
 
     Stopped partitions and topics that have left the filter: their lane commits it again from time to time,
     or it would expire after seven days, and a topic that returns would have lost its place. What has no
-    counterpart on the target any more is left out: the broker would refuse the commit.
+    counterpart on the target any more, or may not be looked at, is left out: the broker would refuse the
+    commit.
     """
     wanted = [enrolment.target_of(source) for source, enrolment in resting.items()]
     if not wanted:
         return {}
-    topics = target.topics(sorted({tp.topic for tp in wanted}))
+    topics = target.each_topic(sorted({tp.topic for tp in wanted})).found
     there = [tp for tp in wanted if tp.topic in topics and tp.partition in topics[tp.topic].partitions]
-    committed = target.committed(names.progress_group(flow), there) if there else {}
+    committed = target.each_committed(names.progress_group(flow), there).found if there else {}
     return {
         tp: OffsetToCommit(offset.offset, offset.leader_epoch, offset.metadata)
         for tp, offset in committed.items()
@@ -81,44 +108,27 @@ def gather(
     source: Cluster,
     target: Cluster,
     owned: Mapping[TopicPartition, Enrolment],
-    progress: Mapping[TopicPartition, CommittedOffset],
-) -> tuple[dict[TopicPartition, Evidence], dict[str, TopicInfo]]:
-    """Read both sides' logs for all owned partitions.
-
-    Returns:
-        The evidence by source partition, and the source topics' metadata. A partition without a leader
-        on either side is left out: the others need not wait for its broker.
+    progress: Each[TopicPartition, CommittedOffset],
+) -> Look:
+    """Read both sides' logs for some owned partitions.
 
     Raises:
-        Retriable: a broker is away.
+        Retriable: a cluster as a whole is away.
     """
-    until_s = time.monotonic() + _PATIENCE_S
-    while True:
-        evidence, topics = _look(flow, source, target, owned, progress)
-        if time.monotonic() >= until_s or not any(_seems_too_short(e) for e in evidence.values()):
-            return evidence, topics
-        time.sleep(_LOOK_AGAIN_S)
-
-
-def _seems_too_short(e: Evidence) -> bool:
-    stop = judge(e)
-    return stop is not None and stop.code in ("SOURCE_DIVERGED", "TARGET_SHORTENED")
-
-
-def _look(
-    flow: str,
-    source: Cluster,
-    target: Cluster,
-    owned: Mapping[TopicPartition, Enrolment],
-    progress: Mapping[TopicPartition, CommittedOffset],
-) -> tuple[dict[TopicPartition, Evidence], dict[str, TopicInfo]]:
-    source_topics = source.topics(sorted({tp.topic for tp in owned}))
-    target_topics = target.topics(sorted({e.target for e in owned.values()}))
+    here = source.each_topic(sorted({tp.topic for tp in owned}))
+    there = target.each_topic(sorted({e.target for e in owned.values()}))
     evidence: dict[TopicPartition, Evidence] = {}
+    problems: dict[TopicPartition, Problem] = {}
     for tp, enrolment in owned.items():
-        if is_leaderless(source_topics, tp) or is_leaderless(target_topics, enrolment.target_of(tp)):
+        problem = _unanswered(tp, Side.SOURCE, here) or _unanswered(
+            enrolment.target_of(tp), Side.TARGET, there
+        )
+        if problem is None and tp in progress.failed:
+            problem = Problem(Side.TARGET, progress.failed[tp])
+        if problem is not None:
+            problems[tp] = problem
             continue
-        committed = progress.get(tp)
+        committed = progress.found.get(tp)
         evidence[tp] = Evidence(
             flow=flow,
             source=tp,
@@ -127,14 +137,15 @@ def _look(
             enrolled_target_id=enrolment.target_id,
             position=None if committed is None else committed.offset,
             meta=None if committed is None else ProgressMeta.decode(committed.metadata),
-            source_topic=_seen(source_topics.get(tp.topic)),
-            target_topic=_seen(target_topics.get(enrolment.target)),
+            source_topic=_seen(here.found.get(tp.topic)),
+            target_topic=_seen(there.found.get(enrolment.target)),
         )
     readable = {
         tp: e for tp, e in evidence.items() if judge(replace(e, log_end=1 << 62, target_end=1 << 62)) is None
     }
-    evidence.update(_with_logs(source, target, readable))
-    return evidence, source_topics
+    _with_logs(source, target, readable, evidence, problems)
+    positions = {tp: committed.offset for tp, committed in progress.found.items()}
+    return Look(evidence, problems, here.found, positions)
 
 
 def is_leaderless(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
@@ -143,27 +154,47 @@ def is_leaderless(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
     return partition is not None and partition.leader < 0
 
 
+def _unanswered(tp: TopicPartition, side: Side, topics: Each[str, TopicInfo]) -> Problem | None:
+    """Return why a partition cannot be asked about: its topic may not be seen, or nobody leads it."""
+    if tp.topic in topics.failed:
+        return Problem(side, topics.failed[tp.topic])
+    if is_leaderless(topics.found, tp):
+        return Problem(side, Retriable(f"{tp} has no leader at the moment", code=NO_LEADER, where=str(tp)))
+    return None
+
+
 def _with_logs(
-    source: Cluster, target: Cluster, readable: Mapping[TopicPartition, Evidence]
-) -> dict[TopicPartition, Evidence]:
-    starts = source.list_offsets(readable, calls.EARLIEST)
-    ends = source.list_offsets(readable, calls.LATEST, calls.READ_UNCOMMITTED)
-    target_ends = target.list_offsets(
+    source: Cluster,
+    target: Cluster,
+    readable: Mapping[TopicPartition, Evidence],
+    evidence: dict[TopicPartition, Evidence],
+    problems: dict[TopicPartition, Problem],
+) -> None:
+    """Add what the logs say to the evidence; take out what is not answered."""
+    # Who does not answer the first question is not asked the next ones: a silent broker is waited for once.
+    starts = source.each_offset(readable, calls.EARLIEST)
+    ends = source.each_offset(starts.found, calls.LATEST, calls.READ_UNCOMMITTED)
+    metas = {tp: readable[tp].meta for tp in ends.found}
+    epochs = source.each_epoch_end(
+        {tp: meta.leader_epoch for tp, meta in metas.items() if meta is not None and needs_epoch(meta)}
+    )
+    target_ends = target.each_offset(
         [e.target for e in readable.values()], calls.LATEST, calls.READ_UNCOMMITTED
     )
-    epochs = source.epoch_ends(
-        {tp: e.meta.leader_epoch for tp, e in readable.items() if e.meta is not None and needs_epoch(e.meta)}
-    )
-    return {
-        tp: replace(
+    unread = {**starts.failed, **ends.failed, **epochs.failed}
+    for tp, e in readable.items():
+        if tp in unread or e.target in target_ends.failed:
+            side = Side.SOURCE if tp in unread else Side.TARGET
+            problems[tp] = Problem(side, unread.get(tp) or target_ends.failed[e.target])
+            del evidence[tp]
+            continue
+        evidence[tp] = replace(
             e,
-            log_start=starts[tp],
-            log_end=ends[tp],
-            epoch_end=_known(epochs.get(tp)),
-            target_end=target_ends[e.target],
+            log_start=starts.found[tp],
+            log_end=ends.found[tp],
+            epoch_end=_known(epochs.found.get(tp)),
+            target_end=target_ends.found[e.target],
         )
-        for tp, e in readable.items()
-    }
 
 
 def _known(epoch_end: tuple[int, int] | None) -> tuple[int, int] | None:

@@ -24,6 +24,7 @@ from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster, TopicInfo, failure
 from onceover.kafka.connection import Connection
+from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.wire.progress import ProgressMeta
@@ -295,8 +296,8 @@ def described(cluster: Cluster, topics: Iterable[str]) -> tuple[dict[str, TopicI
         OnceoverError: it says nothing at all.
     """
     wanted = sorted(set(topics))
-    found, refused = cluster.retry(lambda: cluster.known_topics(wanted)) if wanted else ({}, {})
-    return found, refused
+    each = cluster.retry(lambda: cluster.each_topic(wanted)) if wanted else Each()
+    return each.found, each.failed
 
 
 def first_of(refused: Refused) -> OnceoverError | None:

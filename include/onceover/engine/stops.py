@@ -46,6 +46,10 @@ class StopCode(StrEnum):
     DEAD_LETTER_REFUSED = auto()
     SOURCE_DAMAGED = auto()
     MEMORY_TOO_SMALL = auto()
+    SOURCE_UNAUTHORIZED = auto()
+    SOURCE_UNREADABLE = auto()
+    TARGET_UNAUTHORIZED = auto()
+    TARGET_UNWRITABLE = auto()
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from onceover.errors import MustReset, Retriable
+from onceover.errors import MustReset, OnceoverError, Retriable
 from onceover.kafka import produce
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
@@ -54,7 +54,7 @@ class IdempotentProducer:
             return
         if action in (Action.RETRY, Action.REFRESH_AND_RETRY):
             raise Retriable(f"{self._cluster.alias} has no producer id to give (error {result.error_code})")
-        raise self._failure(Api.INIT_PRODUCER_ID, action, result.error_code, _NAME)
+        raise self._failure(Api.INIT_PRODUCER_ID, result.error_code, _NAME)
 
     def send(self, batches: Sequence[Outgoing]) -> None:
         """Send one batch per partition; the very first of a partition is awaited.
@@ -117,18 +117,18 @@ class IdempotentProducer:
         if action is Action.CONTENT:
             self._state.produce_refused(batch.target)
             raise produce.refused(batch, answer)
-        raise self._failure(Api.PRODUCE_IDEMPOTENT, action, answer.error_code, str(batch.target))
+        raise self._failure(Api.PRODUCE_IDEMPOTENT, answer.error_code, str(batch.target), batch.target)
 
     def _guarded(self, action: Callable[[], T]) -> T:
         try:
             return action()
         except Retriable as error:
             self._state.lost()
-            raise MustReset(f"{_NAME}: {error}") from error
+            raise MustReset(f"{_NAME}: {error}").about(*error.partitions) from error
 
-    def _failure(self, api: Api, action: Action, code: int, subject: str) -> Exception:
+    def _failure(self, api: Api, code: int, subject: str, *partitions: TopicPartition) -> OnceoverError:
         self._state.lost()
-        return produce.failure(self._cluster, _NAME, api, action, code, subject)
+        return produce.failure(self._cluster, _NAME, api, code, subject, *partitions)
 
 
 class AtLeastOnceProducer:

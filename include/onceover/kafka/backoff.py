@@ -78,7 +78,8 @@ class Backoff:
             if isinstance(problem, Retriable):
                 raise problem
             raise Retriable(str(problem)) from problem
-        ceiling_s = min(self._cap_s, self._first_s * 2**self._tries)
+        # Long after the cap, the power would be too large for a float.
+        ceiling_s = min(self._cap_s, self._first_s * 2 ** min(self._tries, 30))
         self._tries += 1
         time.sleep(min(deadline.left_s, random.uniform(ceiling_s / 2, ceiling_s)))
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.backoff import Backoff, Deadline, Patience
 from onceover.kafka.connection import Address, Connection, ConnectionLost
+from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 
@@ -29,6 +30,8 @@ _API_PRODUCE = 0
 # Brokers look at the timeout of an InitProducerId with a transactional.id only.
 _NO_TRANSACTION_TIMEOUT_MS = 60_000
 _TRANSACTION_VERSION = "transaction.version"
+# Error code of ours: nobody leads the partition. It passes when its broker is back, whenever that is.
+NO_LEADER = "NO_LEADER"
 
 
 class ClientSettings(Protocol):
@@ -206,25 +209,16 @@ class Cluster:
             Retriable: a topic's metadata is not available at the moment.
             NeedsOperator: not authorized to describe a topic that was named.
         """
-        found, refused = self.known_topics(names)
-        for error in refused.values():
-            raise error
-        return found
+        return self.each_topic(names).whole()
 
-    def known_topics(
-        self, names: Sequence[str] | None = None
-    ) -> tuple[dict[str, TopicInfo], dict[str, OnceoverError]]:
-        """Return the topics that exist among ``names`` (None: all), and why nothing is known of others.
-
-        Those that may not be described are left out of all, and refused where they are named.
-        """
+    def each_topic(self, names: Sequence[str] | None = None) -> Each[str, TopicInfo]:
+        """Return the same, with what the cluster does not answer beside it."""
         answer = calls.metadata(self.control(), names)
-        found: dict[str, TopicInfo] = {}
-        refused: dict[str, OnceoverError] = {}
+        each: Each[str, TopicInfo] = Each()
         for topic in answer.topics:
             match classify(Api.METADATA, topic.error_code):
                 case Action.OK:
-                    found[topic.name] = TopicInfo(
+                    each.found[topic.name] = TopicInfo(
                         topic.name,
                         topic.topic_id,
                         {
@@ -237,8 +231,8 @@ class Cluster:
                     continue
                 case action:
                     name = str(topic.name)
-                    refused[name] = failure(self.alias, Api.METADATA, action, topic.error_code, name)
-        return found, refused
+                    each.failed[name] = failure(self.alias, Api.METADATA, action, topic.error_code, name)
+        return each
 
     # ---- coordinators
 
@@ -288,16 +282,33 @@ class Cluster:
 
         Raises:
             Retriable: a transaction of the group is pending, or the coordinator is away.
+            UsageError: not authorized to describe the group, or one of the topics.
+        """
+        return self.each_committed(group, partitions, stable=stable).whole()
+
+    def each_committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = True
+    ) -> Each[TopicPartition, calls.CommittedOffset]:
+        """Return the same, with the partitions beside it that may not be asked about.
+
+        Raises:
+            As ``committed``, where the group as a whole is not answered.
         """
         connection = self.coordinator(group, calls.GROUP)
         error, offsets = calls.offset_fetch(connection, group, partitions, stable=stable)
-        for code in (error, *(o.error_code for o in offsets.values())):
+        each: Each[TopicPartition, calls.CommittedOffset] = Each()
+        for tp, code in [(None, error), *((tp, o.error_code) for tp, o in offsets.items())]:
             action = classify(Api.OFFSET_FETCH, code)
             if action is Action.REFRESH_AND_RETRY:
                 self.forget_coordinator(group, calls.GROUP)
-            if action not in (Action.OK, Action.MISSING):
-                raise failure(self.alias, Api.OFFSET_FETCH, action, code, group)
-        return {tp: o for tp, o in offsets.items() if o.error_code == 0 and o.offset >= 0}
+            if action in (Action.OK, Action.MISSING):
+                continue
+            problem = failure(self.alias, Api.OFFSET_FETCH, action, code, str(tp or group))
+            if tp is None or isinstance(problem, Retriable):
+                raise problem
+            each.failed[tp] = problem
+        each.found.update((tp, o) for tp, o in offsets.items() if o.error_code == 0 and o.offset >= 0)
+        return each
 
     # ---- offsets
 
@@ -308,48 +319,79 @@ class Cluster:
 
         Raises:
             Retriable: a leader is moving.
+            UsageError: not authorized to describe a topic.
         """
-        found: dict[TopicPartition, int] = {}
-        for node, group in self.by_leader(partitions).items():
-            for tp, (code, offset, _) in calls.list_offsets(
-                self.control(node), group, timestamp_ms, isolation
-            ).items():
-                action = classify(Api.LIST_OFFSETS, code)
-                if action is not Action.OK:
-                    raise failure(self.alias, Api.LIST_OFFSETS, action, code, str(tp))
-                found[tp] = offset
-        return found
+        return self.each_offset(partitions, timestamp_ms, isolation).whole()
+
+    def each_offset(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = calls.READ_COMMITTED
+    ) -> Each[TopicPartition, int]:
+        """Return the same, with the partitions beside it that are not answered."""
+        each = self._each_leader(
+            partitions,
+            Api.LIST_OFFSETS,
+            lambda connection, some: calls.list_offsets(connection, some, timestamp_ms, isolation),
+        )
+        return Each({tp: answer[1] for tp, answer in each.found.items()}, each.failed)
+
+    def each_epoch_end(self, epochs: Mapping[TopicPartition, int]) -> Each[TopicPartition, tuple[int, int]]:
+        """Return where each leader epoch ends in the log now, as (epoch, end offset) (KIP-320)."""
+        each = self._each_leader(
+            epochs,
+            Api.OFFSET_FOR_LEADER_EPOCH,
+            lambda connection, some: calls.end_offsets_for_epochs(
+                connection, {tp: epochs[tp] for tp in some}
+            ),
+        )
+        return Each({tp: (answer[1], answer[2]) for tp, answer in each.found.items()}, each.failed)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
-        """Return where each leader epoch ends in the log now, as (epoch, end offset) (KIP-320)."""
-        found: dict[TopicPartition, tuple[int, int]] = {}
-        for node, group in self.by_leader(epochs).items():
-            answer = calls.end_offsets_for_epochs(self.control(node), {tp: epochs[tp] for tp in group})
-            for tp, (code, epoch, end) in answer.items():
-                action = classify(Api.OFFSET_FOR_LEADER_EPOCH, code)
-                if action is not Action.OK:
-                    raise failure(self.alias, Api.OFFSET_FOR_LEADER_EPOCH, action, code, str(tp))
-                found[tp] = (epoch, end)
-        return found
-
-    def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """Group partitions by leading broker.
+        """Return the same of all partitions.
 
         Raises:
-            Retriable: a partition is not known or has no leader now.
+            As ``list_offsets``.
         """
-        wanted = list(partitions)
-        if not wanted:
-            return {}
-        topics = self.topics(sorted({tp.topic for tp in wanted}))
-        groups: dict[int, list[TopicPartition]] = {}
+        return self.each_epoch_end(epochs).whole()
+
+    def _each_leader(
+        self,
+        partitions: Iterable[TopicPartition],
+        api: Api,
+        ask: Callable[[Connection, list[TopicPartition]], Mapping[TopicPartition, tuple[int, int, int]]],
+    ) -> Each[TopicPartition, tuple[int, int, int]]:
+        """Ask the leaders one after the other; each answer begins with an error code."""
+        led = self._by_leader(list(partitions))
+        each: Each[TopicPartition, tuple[int, int, int]] = Each(failed=led.failed)
+        for node in sorted(set(led.found.values())):
+            group = [tp for tp, leader in led.found.items() if leader == node]
+            try:
+                answers = ask(self.control(node), group)
+            except Retriable as error:
+                each.failed.update(dict.fromkeys(group, error))
+                continue
+            for tp, answer in answers.items():
+                action = classify(api, answer[0])
+                if action is Action.OK:
+                    each.found[tp] = answer
+                else:
+                    each.failed[tp] = failure(self.alias, api, action, answer[0], str(tp))
+        return each
+
+    def _by_leader(self, wanted: Sequence[TopicPartition]) -> Each[TopicPartition, int]:
+        """Return each partition's leading broker; partitions that are not known or not led have failed."""
+        topics = self.each_topic(sorted({tp.topic for tp in wanted})) if wanted else Each()
+        each: Each[TopicPartition, int] = Each()
         for tp in wanted:
-            info = topics.get(tp.topic)
+            info = topics.found.get(tp.topic)
             leader = info.partitions.get(tp.partition) if info else None
-            if leader is None or leader.leader < 0:
-                raise Retriable(f"{tp} has no leader on {self.alias} at the moment", where=str(tp))
-            groups.setdefault(leader.leader, []).append(tp)
-        return groups
+            if tp.topic in topics.failed:
+                each.failed[tp] = topics.failed[tp.topic]
+            elif leader is None or leader.leader < 0:
+                text = f"{tp} has no leader on {self.alias} at the moment"
+                each.failed[tp] = Retriable(text, code=NO_LEADER, where=str(tp))
+            else:
+                each.found[tp] = leader.leader
+        return each
 
     # ---- retrying
 
@@ -378,7 +420,7 @@ def failure(alias: str, api: Api, action: Action, code: int, subject: str) -> On
     name = api.name.replace("_", " ").lower()
     text = f"{alias} answers error {code} to {name}"
     if action in (Action.RETRY, Action.REFRESH_AND_RETRY):
-        return Retriable(text, where=subject)
+        return NotNow(text, where=subject)
     if action is Action.UNAUTHORIZED:
         return UsageError(
             f"{alias} refuses {name} (error {code}, not authorized)",

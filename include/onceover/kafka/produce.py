@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.producer import ProduceResponse
 
-from onceover.errors import Fatal, MustReset, NeedsOperator, Retriable, UsageError
+from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Backoff, Deadline
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.cluster import NO_LEADER, Cluster, TopicInfo
 from onceover.kafka.connection import Connection
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
-from onceover.txn.classify import Action, Api
+from onceover.txn.classify import Action, Api, classify, concerns_partition
 from onceover.wire.hotpath import ProduceData, encode_produce
 
 # Produce by topic id: a topic recreated meanwhile is refused instead of written (FACTS 4).
@@ -40,10 +40,18 @@ class _Route:
     unanswered: deque[list[Outgoing]] = field(default_factory=deque)
 
 
+class _Again(NamedTuple):
+    """A batch that may be sent once more, and the error code that it was refused with."""
+
+    batch: Outgoing
+    code: int
+
+
 class ProduceLink:
     """One connection to each leader, requests pipelined on it, acks=all. Not thread-safe.
 
-    Every method raises ``Retriable`` when a broker is away or a connection is lost.
+    Every method raises ``Retriable`` when a broker is away or a connection is lost. Where an error is about
+    some partitions alone, it says so (``OnceoverError.partitions``).
 
     Args:
         cluster: where to produce.
@@ -65,7 +73,7 @@ class ProduceLink:
     def write(self, batches: Iterable[Outgoing]) -> None:
         """Send stamped batches, at most one of a partition (FACTS 3), without waiting for the answers."""
         batches = list(batches)
-        self._look_up({b.target.topic for b in batches} - self._topics.keys())
+        self._look_up([b.target for b in batches if b.target.topic not in self._topics])
         by_node: dict[int, list[Outgoing]] = {}
         for batch in batches:
             by_node.setdefault(self._leader(batch.target), []).append(batch)
@@ -86,7 +94,7 @@ class ProduceLink:
                 again = self._read(route)
                 total -= 1
                 if again:
-                    raise Retriable(f"{again[0].target} was refused for the moment, with others behind it")
+                    raise self._not_now(again, "with others behind it")
 
     def await_first(self, why: str) -> None:
         """Wait for every answer and repeat what is refused for the moment: nothing was sent behind it.
@@ -96,7 +104,7 @@ class ProduceLink:
         """
         backoff, deadline = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), Deadline(PATIENCE_S)
         while True:
-            again: list[tuple[_Route, list[Outgoing]]] = []
+            again: list[tuple[_Route, list[_Again]]] = []
             for route in self._routes.values():
                 while route.unanswered:
                     refused = self._read(route)
@@ -104,22 +112,27 @@ class ProduceLink:
                         again.append((route, refused))
             if not again:
                 return
-            backoff.pause(deadline, Retriable(why))
-            for route, batches in again:
-                self._write(route, batches)
+            ours = [one for _, refused in again for one in refused if concerns_partition(one.code)]
+            backoff.pause(deadline, self._not_now(ours, "again and again") if ours else Retriable(why))
+            for route, refused in again:
+                self._write(route, [one.batch for one in refused])
 
     def check_topic_ids(self, targets: Iterable[TopicPartition]) -> None:
         """Compare topic ids before a commit, where Produce goes by name (FACTS 4): data written to a
         topic that was recreated meanwhile would be lost silently."""
         if self.version >= BY_TOPIC_ID:
             return
+        targets = list(targets)
         names = sorted({tp.topic for tp in targets})
-        now = self._cluster.topics(names)
+        now = self._cluster.each_topic(names)
         for name in names:
-            if name not in now or now[name].topic_id != self._topics[name].topic_id:
-                raise Retriable(
+            concerned = [tp for tp in targets if tp.topic == name]
+            if name in now.failed:
+                raise now.failed[name].about(*concerned)
+            if name not in now.found or now.found[name].topic_id != self._topics[name].topic_id:
+                raise NotNow(
                     f"target topic {name} was deleted or recreated between its records and the commit"
-                )
+                ).about(*concerned)
 
     def close(self) -> None:
         """Close the connections."""
@@ -150,7 +163,7 @@ class ProduceLink:
         )
         route.unanswered.append(batches)
 
-    def _read(self, route: _Route) -> list[Outgoing]:
+    def _read(self, route: _Route) -> list[_Again]:
         """Take one answer; return the batches that may be sent again."""
         answer = route.connection.receive()
         by_id = self.version >= BY_TOPIC_ID
@@ -163,27 +176,36 @@ class ProduceLink:
             for partition in topic.partition_responses:
                 batch = waiting.pop((topic.topic_id if by_id else topic.name, partition.index))
                 if not self._answered(batch, partition):
-                    again.append(batch)
+                    again.append(_Again(batch, partition.error_code))
         if waiting:
             raise Retriable(f"no answer for {next(iter(waiting.values())).target}")
         return again
 
+    def _not_now(self, refused: Sequence[_Again], why: str) -> NotNow:
+        """Return the error for batches that may not be sent once more, although that is all they lack."""
+        first = refused[0]
+        text = f"{first.batch.target} was refused for the moment (error {first.code}), {why}"
+        error = NotNow(text, where=self._cluster.alias)
+        return error.about(*(one.batch.target for one in refused if concerns_partition(one.code)))
+
     # ---- who leads what
 
-    def _look_up(self, names: set[str]) -> None:
-        """Learn ids and leaders of topics, with one request however many they are."""
-        if not names:
+    def _look_up(self, targets: Sequence[TopicPartition]) -> None:
+        """Learn ids and leaders of their topics, with one request however many they are."""
+        if not targets:
             return
-        found = self._cluster.topics(sorted(names))
-        for name in names:
-            if name not in found:
-                raise Retriable(f"target topic {name} does not exist")
-            self._topics[name] = found[name]
+        each = self._cluster.each_topic(sorted({tp.topic for tp in targets}))
+        self._topics.update(each.found)
+        for target in targets:
+            if target.topic in each.failed:
+                raise each.failed[target.topic].about(target)
+            if target.topic not in each.found:
+                raise NotNow(f"target topic {target.topic} does not exist").about(target)
 
     def _leader(self, target: TopicPartition) -> int:
         partition = self._topics[target.topic].partitions.get(target.partition)
         if partition is None or partition.leader < 0:
-            raise Retriable(f"{target} has no leader on the target")
+            raise Retriable(f"{target} has no leader on the target", code=NO_LEADER).about(target)
         return partition.leader
 
     def _route(self, node: int) -> _Route:
@@ -202,8 +224,20 @@ def refused(batch: Outgoing, answer: Any) -> Refused:
     return Refused(batch, answer.error_code, reason, [one.batch_index for one in named])
 
 
-def failure(cluster: Cluster, producer: str, api: Api, action: Action, code: int, subject: str) -> Exception:
-    """Return what an error code that ends a producer means for whoever uses it."""
+def failure(
+    cluster: Cluster, producer: str, api: Api, code: int, subject: str, *partitions: TopicPartition
+) -> OnceoverError:
+    """Return what an error code that ends a producer means for whoever uses it.
+
+    Args:
+        partitions: which it was answered for, if the code is about partitions.
+    """
+    error = _failure(cluster, producer, api, code, subject)
+    return error.about(*partitions) if concerns_partition(code) else error
+
+
+def _failure(cluster: Cluster, producer: str, api: Api, code: int, subject: str) -> OnceoverError:
+    action = classify(api, code)
     what = api.name.replace("_", " ").lower()
     text = f"{cluster.alias} answers error {code} to {what}"
     match action:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from onceover.errors import MustReset, Retriable
+from onceover.errors import MustReset, OnceoverError, Retriable
 from onceover.kafka import calls, produce
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import OffsetToCommit
@@ -19,7 +19,7 @@ from onceover.kafka.connection import Connection
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.kafka.produce import BY_TOPIC_ID, FIRST_PAUSE_S, LONGEST_PAUSE_S, PATIENCE_S, ProduceLink
 from onceover.model import TopicPartition
-from onceover.txn.classify import Action, Api, classify
+from onceover.txn.classify import Action, Api, classify, concerns_partition
 from onceover.txn.txnstate import Phase, RequestSet, TxnState
 from onceover.wire.batch import stamp
 
@@ -92,7 +92,7 @@ class TransactionalProducer:
             return True
         if action in (Action.RETRY, Action.REFRESH_AND_RETRY, Action.RESET):
             return False
-        raise self._failure(Api.INIT_PRODUCER_ID, action, result.error_code, self._id)
+        raise self._failure(Api.INIT_PRODUCER_ID, result.error_code, self._id)
 
     @property
     def _producer(self) -> tuple[int, int]:
@@ -144,7 +144,7 @@ class TransactionalProducer:
         if action is Action.CONTENT:
             self._state.produce_refused(batch.target)
             raise produce.refused(batch, answer)
-        raise self._failure(Api.PRODUCE, action, answer.error_code, str(batch.target))
+        raise self._failure(Api.PRODUCE, answer.error_code, str(batch.target), batch.target)
 
     def _add_partitions(self, batches: Sequence[Outgoing]) -> None:
         missing = self._state.add_partitions(b.target for b in batches)
@@ -198,7 +198,7 @@ class TransactionalProducer:
                 self._id,
                 calls.TRANSACTION,
             )
-            if self._settled(Api.ADD_OFFSETS, {group: code}, self._id, calls.TRANSACTION):
+            if self._settled(Api.ADD_OFFSETS, {None: code}, self._id, calls.TRANSACTION):
                 return
             self._pause(backoff, deadline, _CLOSING)
 
@@ -258,7 +258,7 @@ class TransactionalProducer:
             if action is Action.REFRESH_AND_RETRY:
                 self._cluster.forget_coordinator(self._id, calls.TRANSACTION)
             elif action is not Action.RETRY:
-                raise self._failure(Api.END_TXN, action, answer.error_code, self._id)
+                raise self._failure(Api.END_TXN, answer.error_code, self._id)
             first = False
             self._pause(backoff, deadline, "the transaction coordinator is not ready")
 
@@ -276,14 +276,21 @@ class TransactionalProducer:
         try:
             return action()
         except Retriable as error:
-            raise self._lost(str(error)) from error
+            raise self._lost(str(error)).about(*error.partitions) from error
 
-    def _settled(self, api: Api, codes: Mapping[Any, int], key: str, kind: int) -> bool:
+    def _settled(
+        self, api: Api, codes: Mapping[TopicPartition, int] | Mapping[None, int], key: str, kind: int
+    ) -> bool:
         """Tell whether every code is OK; False asks for the same request again."""
         actions = {code: classify(api, code) for code in codes.values()}
-        for code, action in actions.items():
-            if action not in (Action.OK, Action.RETRY, Action.REFRESH_AND_RETRY):
-                raise self._failure(api, action, code, key)
+        wrong = [
+            c for c, a in actions.items() if a not in (Action.OK, Action.RETRY, Action.REFRESH_AND_RETRY)
+        ]
+        if wrong:
+            # Of a request that is refused whole, the others' code (55, not attempted) explains nothing.
+            code = next((c for c in wrong if concerns_partition(c)), wrong[0])
+            concerned = [tp for tp, c in codes.items() if c == code and tp is not None]
+            raise self._failure(api, code, key, *concerned)
         if Action.REFRESH_AND_RETRY in actions.values():
             self._cluster.forget_coordinator(key, kind)
         return all(action is Action.OK for action in actions.values())
@@ -298,9 +305,9 @@ class TransactionalProducer:
         self._state.lost()
         return MustReset(f"{self._id}: {why}")
 
-    def _failure(self, api: Api, action: Action, code: int, subject: str) -> Exception:
+    def _failure(self, api: Api, code: int, subject: str, *partitions: TopicPartition) -> OnceoverError:
         self._state.lost()
-        return produce.failure(self._cluster, self._id, api, action, code, subject)
+        return produce.failure(self._cluster, self._id, api, code, subject, *partitions)
 
 
 def _portions(

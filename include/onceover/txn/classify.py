@@ -211,6 +211,28 @@ _TABLE: Final[Mapping[Api, Mapping[int, Action]]] = {
 }
 
 
+# Said of one partition, whatever else a request or a transaction holds: its topic, leader, replicas, rights.
+# Codes about the producer, the transaction or the group are not among them.
+_OF_PARTITION: Final = (
+    frozenset(_LEADER)
+    | frozenset(_MISSING)
+    | frozenset(
+        {
+            _TOPIC_AUTHORIZATION,
+            _INVALID_TOPIC,
+            _POLICY_VIOLATION,
+            _NOT_ENOUGH_REPLICAS,
+            _NOT_ENOUGH_AFTER_APPEND,
+        }
+    )
+)
+
+
+def concerns_partition(error_code: int) -> bool:
+    """Tell whether an error code says something about its partition alone, so that others may go on."""
+    return error_code in _OF_PARTITION
+
+
 def classify(api: Api, error_code: int, *, first_end_txn: bool = False, committing: bool = True) -> Action:
     """Return what to do after ``error_code`` in the answer to ``api``.
 

@@ -11,6 +11,7 @@ from onceover.engine import names
 from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until
 from onceover.engine.obstacles import Obstacle
 from onceover.engine.partition import PartitionCopy
+from onceover.engine.review import Reviewed
 from onceover.engine.stops import Stop
 from onceover.errors import MustReset
 from onceover.kafka.calls import OffsetToCommit
@@ -53,6 +54,31 @@ class FakeSource:
 
     def remove(self, partition: TopicPartition) -> None:
         self.positions.pop(partition)
+
+
+class FakeReview:
+    """Takes down who is left out; decides what the test says, as soon as it is asked."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[TopicPartition, int] = {}
+        self.decided: list[Reviewed] = []
+        self.copied: list[dict[TopicPartition, int]] = []
+        self.answered: list[TopicPartition] = []
+
+    @property
+    def due(self) -> bool:
+        return bool(self.waiting and self.decided)
+
+    def unreadable(self, tp: TopicPartition, answer: FetchedPartition) -> None:
+        self.waiting[tp] = answer.error_code
+
+    def readable(self, tp: TopicPartition) -> None:
+        self.answered.append(tp)
+
+    def look(self, copied: Mapping[TopicPartition, int]) -> Reviewed:
+        self.copied.append(dict(copied))
+        self.waiting.clear()
+        return self.decided.pop(0)
 
 
 @dataclass
@@ -138,11 +164,13 @@ class Setting:
 
     def __post_init__(self) -> None:
         self.source = FakeSource(self.script)
+        self.review = FakeReview()
         self.partitions = {tp: partition(tp) for tp in (A, B)}
         self.loop = CopyLoop(
             me=ME,
             partitions=self.partitions,
             fetcher=self.source,
+            review=self.review,
             producer=self.producer,
             settings=lambda: self.settings,
             look_around=lambda: self.look_around(),

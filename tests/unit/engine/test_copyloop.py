@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import cramjam
 import pytest
@@ -13,8 +14,9 @@ from onceover.engine import names
 from onceover.engine.copyloop import CopySettings, Until, stamped
 from onceover.engine.obstacles import Obstacle
 from onceover.engine.reading import Throttle
+from onceover.engine.review import Reviewed
 from onceover.engine.stops import Stop
-from onceover.errors import MustReset, Retriable
+from onceover.errors import MustReset
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
@@ -152,23 +154,63 @@ def test_look_around_that_raises_ends_the_loop_without_a_commit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "error"),
-    [
-        (answer(error=6), Retriable),
-        (answer(error=74), Retriable),
-        (answer(error=1), MustReset),
-        (answer(error=3), MustReset),
-        (answer(error=100), MustReset),
-        (answer(diverging=DivergingEpoch(3, 5)), MustReset),
-    ],
-    ids=["not leader", "fenced epoch", "out of range", "unknown topic", "unknown topic id", "diverging"],
+    "bad",
+    [*(answer(error=code) for code in (-1, 1, 2, 3, 6, 29, 74, 100)), answer(diverging=DivergingEpoch(3, 5))],
+    ids=lambda bad: f"error {bad.error_code}" if bad.error_code else "diverging",
 )
-def test_fetch_errors_end_the_loop(bad: FetchedPartition, error: type[Exception]) -> None:
-    """What changed on the source is judged at resume; here nothing is concluded and nothing committed."""
-    setting = Setting([[(A, answer([stored(0)], lso=9))], [(A, bad)]])
-    with pytest.raises(error):
-        setting.run({A: 9, B: 0})
-    assert not setting.producer.committed
+def test_fetch_errors_leave_their_partition_out_and_the_others_go_on(bad: FetchedPartition) -> None:
+    """Whatever the code; what was copied before it is committed, and nobody waits for it."""
+    setting = Setting([[(A, answer([stored(0)], lso=9))], [(A, bad), (B, answer([stored(0, 2)], lso=2))]])
+    records = setting.run(seconds=0.1)
+    assert {(r.source, r.source_end) for r in records} == {(A, 1), (B, 2)}
+    assert setting.review.waiting == {A: bad.error_code}
+    assert A in setting.review.answered, "before"
+
+
+def decided(*going: TopicPartition, stop: TopicPartition | None = None) -> Reviewed:
+    """Return a decision: a partition goes on at offset 1, or stops."""
+    found = Reviewed(going={tp: replace(partition(tp), committed=1) for tp in going})
+    if stop is not None:
+        found.stops[stop] = stamped(Stop("SOURCE_UNREADABLE", "m", "e", "s", "r", 1), ME)
+    return found
+
+
+def test_a_partition_that_was_left_out_goes_on_beside_the_others() -> None:
+    """Looked at between two transactions, claimed, read again from its position; the run waits for it."""
+    script = [
+        [(A, answer([stored(0)], lso=9)), (B, answer([stored(0)], lso=1))],
+        [(A, answer(error=6))],
+        [(A, answer([stored(1)], lso=2))],
+    ]
+    setting = Setting(script)
+    setting.review.decided = [decided(A)]
+    setting.source.more = True
+    setting.settings = CopySettings(0.0, 1 << 30, None)
+    records = setting.run({A: 2, B: 1})
+    assert [(r.source, r.source_start, r.source_end) for r in records] == [(A, 0, 1), (B, 0, 1), (A, 1, 2)]
+    assert setting.review.copied == [{B: 1}]
+    log = setting.producer.log
+    assert log[log.index("commit") : log.index("commit") + 3] == ["commit", "offsets", "commit"]
+    assert set(setting.producer.committed[1]) == {A}
+
+
+def test_a_partition_that_was_left_out_stops_when_its_trouble_lasts() -> None:
+    """Written down at once, in a transaction of its own; then the run has nothing left to wait for."""
+    setting = Setting([[(A, answer(error=29)), (B, answer([stored(0)], lso=1))]])
+    setting.review.decided = [decided(stop=A)]
+    setting.run({A: 5, B: 1})
+    assert setting.partitions[A].stopped
+    assert setting.producer.log[-3:] == ["send state", "drain", "commit"]
+    assert not setting.source.script and not setting.review.waiting
+
+
+def test_nobody_is_looked_at_again_inside_a_transaction() -> None:
+    """A look may take a while, and an open transaction has a timeout."""
+    script = [[(A, answer(error=6)), (B, answer([stored(0)], lso=9))], [(B, answer([stored(1)], lso=9))]]
+    setting = Setting(script)
+    setting.review.decided = [decided(A)]
+    setting.run(seconds=0.1)
+    assert not setting.review.copied, "the transaction was open until the end"
 
 
 def refusing(code: int, index: int | None = None) -> Callable[[Outgoing], Refused | None]:

@@ -17,10 +17,13 @@ from onceover.engine.lane import LaneTask
 from onceover.engine.layout import Layout
 from onceover.errors import Fenced, MustReset
 from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.wire.progress import ProgressMeta
 from tests.unit.engine.protocol import ME, OTHER, FakeCluster, FakeProducer, World, faked_world, told
 from tests.unit.engine.test_layout import LAYOUT
+
+Progress = Each[TopicPartition, CommittedOffset]
 
 
 @pytest.fixture
@@ -29,7 +32,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def lane(world: World, monkeypatch: pytest.MonkeyPatch) -> LaneTask:
-    """Return a lane's task; its session ends when it has read the progress."""
+    """Return a lane's task; its session ends when it has read progress and stops."""
 
     class NoFetcher:
         def __init__(self, *_: object, **__: object) -> None:
@@ -41,17 +44,21 @@ def lane(world: World, monkeypatch: pytest.MonkeyPatch) -> LaneTask:
     class NoLag(NoFetcher):
         pass
 
-    def progress(_target: object, _flow: object, _owned: object) -> dict[TopicPartition, CommittedOffset]:
-        world.note("fetch progress")
-        return {}
+    class EndingReview:
+        def __init__(self, *_: object) -> None:
+            pass
 
-    def gather(*_: object) -> tuple[dict[str, object], dict[str, object]]:
-        raise EndOfTest
+        def begin(self, *_: object) -> None:
+            raise EndOfTest
+
+    def progress(_target: object, _flow: object, _owned: object) -> Progress:
+        world.note("fetch progress")
+        return Each()
 
     monkeypatch.setattr(lane_module, "Fetcher", NoFetcher)
     monkeypatch.setattr(lane_module, "LagReporter", NoLag)
     monkeypatch.setattr(lane_module, "read_progress", progress)
-    monkeypatch.setattr(lane_module, "gather", gather)
+    monkeypatch.setattr(lane_module, "Reviewer", EndingReview)
     cluster = FakeCluster(world)
     settings = CopySettings(1.0, 1, None)
     return LaneTask(ME, cluster, cluster, lambda: settings, lambda: 1 << 24, 5.0)  # type: ignore[arg-type]
@@ -79,6 +86,7 @@ def test_lane_reads_owns_reads_again_and_only_then_fetches_progress(
         "read layout and wait",
         "read requests and wait",
         "fetch progress",
+        "read requests and wait",
     ]
 
 
@@ -128,7 +136,7 @@ def test_lane_begins_at_the_first_read_after_any_failure(
     world.wrong["fetch progress"] = [MustReset("lost"), MustReset("lost")]
     run(lane(world, monkeypatch))
     once = ["read layout", "init 0", "read layout and wait", "read requests and wait", "fetch progress"]
-    assert told(world) == once * 3
+    assert told(world) == [*once * 3, "read requests and wait"]
     assert world.log.count("drop 0") == 3
 
 
@@ -145,7 +153,9 @@ def test_higher_instances_of_the_same_generation_win(
     task = lane(world, monkeypatch)
     meta = ProgressMeta("s", "t", 0, 0, generation, instance).encode()
     monkeypatch.setattr(
-        lane_module, "read_progress", lambda *_: {TopicPartition("t", 0): CommittedOffset(0, 5, 0, meta)}
+        lane_module,
+        "read_progress",
+        lambda *_: Each({TopicPartition("t", 0): CommittedOffset(0, 5, 0, meta)}),
     )
     if stops:
         assert list(task.run(Until(float("inf")))) == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -11,9 +11,10 @@ import pytest
 from onceover.engine import planner as module
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.planner import Planner
-from onceover.errors import Retriable
+from onceover.errors import NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ class World:
         self.target_leaders = {0: 1, 1: 1, 2: 1}
         self.positions = {0: 0, 1: 0, 2: 0}
         self.stopped: set[TopicPartition] = set()
+        self.hidden: OnceoverError | None = None
+        self.denied: dict[int, OnceoverError] = {}
         self.stop_requested = False
         self.slept_s = 0.0
         self.asleep: Callable[[], None] = lambda: None
@@ -54,22 +57,33 @@ class Side:
     def retry(self, attempt: Callable[[], T], _deadline: object = None) -> T:
         return attempt()
 
-    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+    def each_topic(self, names: Iterable[str]) -> Each[str, TopicInfo]:
         partitions = {number: PartitionInfo(leader, 0) for number, leader in self._leaders.items()}
-        return {"t": TopicInfo("t", UUID(int=1), partitions, False)} if list(names) else {}
+        if self._world.hidden:
+            return Each({}, dict.fromkeys(names, self._world.hidden))
+        return Each({"t": TopicInfo("t", UUID(int=1), partitions, False)} if list(names) else {})
 
-    def list_offsets(self, partitions: Iterable[TopicPartition], _time: int) -> dict[TopicPartition, int]:
+    def each_offset(self, partitions: Iterable[TopicPartition], _time: int) -> Each[TopicPartition, int]:
         wanted = list(partitions)
         assert all(self._leaders[one.partition] >= 0 for one in wanted), "Kafka would not answer"
-        return dict.fromkeys(wanted, END)
-
-    def committed(self, _group: str, partitions: Iterable[TopicPartition]) -> Mapping[Any, CommittedOffset]:
-        positions = self._world.positions
-        return {
-            one: CommittedOffset(error_code=0, offset=positions[one.partition], leader_epoch=-1, metadata="")
-            for one in partitions
-            if one.partition in positions
+        denied = {
+            one: self._world.denied[one.partition] for one in wanted if one.partition in self._world.denied
         }
+        return Each({one: END for one in wanted if one not in denied}, denied)
+
+    def each_committed(
+        self, _group: str, partitions: Iterable[TopicPartition]
+    ) -> Each[TopicPartition, CommittedOffset]:
+        positions = self._world.positions
+        return Each(
+            {
+                one: CommittedOffset(
+                    error_code=0, offset=positions[one.partition], leader_epoch=-1, metadata=""
+                )
+                for one in partitions
+                if one.partition in positions
+            }
+        )
 
 
 class Clock:
@@ -185,6 +199,48 @@ def test_request_to_stop_ends_the_wait_for_a_leader(world: World, planner: Plann
     world.stop_requested = True
     assert not planner.reached(ends)
     assert world.slept_s == 0
+
+
+def test_partition_that_may_not_be_asked_about_is_for_its_lane_to_stop(
+    world: World, planner: Planner
+) -> None:
+    """Planned for until it has stopped, or can be asked about; the others have their ends at once."""
+    world.denied = {1: UsageError("no right")}
+    ends = planner.ends()
+    assert ends == {tp(0): END, tp(2): END}
+    copy(world, 0, 2)
+    assert not planner.reached(ends)
+    world.stopped.add(tp(1))
+    assert planner.reached(ends)
+    world.stopped.clear()
+    world.denied = {}
+    assert not planner.reached(ends) and ends[tp(1)] == END
+    copy(world, 1)
+    assert planner.reached(ends)
+    assert world.slept_s == 0
+
+
+def test_topic_that_may_not_be_seen_is_not_gone(world: World, planner: Planner) -> None:
+    """A cluster that may not show it says that it knows nothing of it."""
+    world.hidden = UsageError("no right")
+    ends = planner.ends()
+    assert ends == {}
+    copy(world, 0, 1, 2)
+    assert not planner.reached(ends)
+    world.hidden = None
+    assert planner.reached(ends) and ends == {tp(0): END, tp(1): END, tp(2): END}
+
+
+@pytest.mark.parametrize("where", ["hidden", "denied"])
+def test_answer_that_will_come_is_waited_for(world: World, planner: Planner, where: str) -> None:
+    """By whoever retries: a run does not begin without a partition whose leader is just moving."""
+    error = NotNow("error 6")
+    if where == "hidden":
+        world.hidden = error
+    else:
+        world.denied[1] = error
+    with pytest.raises(NotNow):
+        planner.ends()
 
 
 def test_topic_that_is_gone_is_not_waited_for(world: World, planner: Planner) -> None:

@@ -21,6 +21,7 @@ from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Patience
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.wire.progress import NOBODY, ProgressMeta
 
@@ -46,11 +47,11 @@ class Source:
     def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:
         return {}
 
-    def known_topics(self, names: Sequence[str]) -> tuple[dict[str, TopicInfo], dict[str, OnceoverError]]:
+    def each_topic(self, names: Sequence[str]) -> Each[str, TopicInfo]:
         answer = self._answers.pop(0)
         if isinstance(answer, Retriable):
             raise answer
-        return {}, {} if answer is None else dict.fromkeys(names, answer)
+        return Each({}, {} if answer is None else dict.fromkeys(names, answer))
 
 
 class Target:

@@ -13,6 +13,7 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 from onceover.kafka.calls import InitResult
 from onceover.kafka.cluster import Features, PartitionInfo, TopicInfo
 from onceover.kafka.connection import ConnectionLost
+from onceover.kafka.each import Each
 from onceover.wire.batch import iter_batches
 
 LOST = "the connection is lost"
@@ -50,6 +51,9 @@ class FakeCluster:
         self.log.append("Metadata")
         leaders = {0: PartitionInfo(1, 0), 1: PartitionInfo(2, 0)}
         return {"t": TopicInfo("t", self.topic_id, leaders, False)} if "t" in names else {}
+
+    def each_topic(self, names: Sequence[str]) -> Each[str, TopicInfo]:
+        return Each(self.topics(names))
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int) -> InitResult:
         code = self.next("InitProducerId")
@@ -163,9 +167,12 @@ class FakeConnection:
                 results_by_topic_v3_and_below=[
                     SimpleNamespace(
                         name=topic.name,
+                        # Refused whole: one has the code, the others were not attempted.
                         results_by_partition=[
-                            SimpleNamespace(partition_index=p, partition_error_code=code)
-                            for p in topic.partitions
+                            SimpleNamespace(
+                                partition_index=p, partition_error_code=code if p == 0 else 55 * bool(code)
+                            )
+                            for p in reversed(sorted(topic.partitions))
                         ],
                     )
                     for topic in request.v3_and_below_topics

@@ -1,8 +1,11 @@
-"""How long a silent cluster holds its caller up."""
+"""How long a silent cluster holds its caller up, and how tries are spaced."""
 
 from __future__ import annotations
 
-from onceover.kafka.backoff import Patience
+import pytest
+
+from onceover.errors import Retriable
+from onceover.kafka.backoff import Backoff, Deadline, Patience
 
 
 def test_without_a_limit_attempts_wait_as_usual() -> None:
@@ -31,3 +34,13 @@ def test_when_it_is_over_a_healthy_broker_still_has_time_to_answer() -> None:
 
     assert patience.left_s == 0.0
     assert patience.share_s(40.0) == 0.25
+
+
+def test_pauses_stay_below_their_cap_however_often_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane may wait for its cluster for a day."""
+    paused: list[float] = []
+    monkeypatch.setattr("onceover.kafka.backoff.time.sleep", paused.append)
+    backoff, deadline = Backoff(first_s=0.05, cap_s=2.0), Deadline(1e9)
+    for _ in range(3000):
+        backoff.pause(deadline, Retriable("away"))
+    assert max(paused) <= 2.0 and paused[0] <= 0.05 and min(paused[100:]) >= 1.0

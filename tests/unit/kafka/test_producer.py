@@ -8,6 +8,7 @@ import pytest
 
 from onceover.errors import MustReset, NeedsOperator, UsageError
 from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.each import Each
 from onceover.kafka.ports import Refused
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition, RequestSet
@@ -142,7 +143,7 @@ def test_not_yet_in_a_later_round_is_a_reset(cluster: FakeCluster, code: int) ->
     made.send([batch(P0)])
     made.send([batch(P0)])
     cluster.codes["answer"].append(code)
-    with pytest.raises(MustReset, match="refused for the moment, with others behind it"):
+    with pytest.raises(MustReset, match=r"refused for the moment \(error \d+\), with others behind it"):
         made.drain()
     never_committed(made, cluster)
 
@@ -299,6 +300,65 @@ def test_missing_authorization_and_broker_settings_are_for_people(cluster: FakeC
     cluster.codes[names_of(cluster)[0]].append(12)
     with pytest.raises(NeedsOperator):
         made.add_offsets(GROUP, OFFSETS)
+
+
+@pytest.mark.parametrize("code", [29, 6, 3, 19])
+def test_errors_about_one_partition_name_it(cluster: FakeCluster, code: int) -> None:
+    """So that the lane's others may go on without it; the transaction is lost all the same."""
+    made = producer(cluster)
+    made.send([batch(P0), batch(P1)])
+    made.drain()
+    cluster.codes["answer"].extend([0, code])
+    made.send([batch(P0), batch(P1)])
+    with pytest.raises((UsageError, MustReset)) as caught:
+        made.drain()
+    assert caught.value.partitions == (P1,)
+    never_committed(made, cluster)
+
+
+@pytest.mark.parametrize("code", [47, 45, 30, 53, 90])
+def test_errors_about_the_producer_name_no_partition(cluster: FakeCluster, code: int) -> None:
+    """Nobody is stopped because the lane was fenced, or has no right to its group or its id."""
+    made = producer(cluster)
+    cluster.codes["answer"].append(code)
+    with pytest.raises((UsageError, MustReset)) as caught:
+        made.send([batch(P0)])
+    assert caught.value.partitions == ()
+    never_committed(made, cluster)
+
+
+@pytest.mark.parametrize("code", [29, 3])
+def test_progress_that_is_refused_for_a_topic_names_it(cluster: FakeCluster, code: int) -> None:
+    """READ is needed to commit offsets, whatever may be written."""
+    made = producer(cluster)
+    cluster.codes[names_of(cluster)[0]].append(code)
+    with pytest.raises((UsageError, MustReset)) as caught:
+        made.add_offsets(GROUP, OFFSETS)
+    assert caught.value.partitions == (P0,)
+
+
+def test_the_older_set_names_who_keeps_the_others_out_of_the_transaction() -> None:
+    """One without the right, and the rest is not attempted (55)."""
+    cluster = v3()
+    made = producer(cluster)
+    cluster.codes["AddPartitionsToTxn v3"].append(29)
+    with pytest.raises(UsageError) as caught:
+        made.send([batch(P1), batch(P0)])
+    assert caught.value.partitions == (P0,)
+    never_committed(made, cluster)
+
+
+@pytest.mark.parametrize("failed", [True, False], ids=["no right", "not there"])
+def test_topic_that_cannot_be_looked_up_is_named(monkeypatch: pytest.MonkeyPatch, failed: bool) -> None:
+    """Before anything of the round is sent."""
+    cluster = v5()
+    made = producer(cluster)
+    error = UsageError("no right")
+    monkeypatch.setattr(cluster, "each_topic", lambda _: Each({}, {"t": error} if failed else {}))
+    with pytest.raises(UsageError if failed else MustReset) as caught:
+        made.send([batch(P0)])
+    assert caught.value.partitions == (P0,)
+    assert not any(request.startswith("Produce") for request in cluster.log)
 
 
 # ---- size

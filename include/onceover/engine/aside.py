@@ -1,0 +1,162 @@
+"""Partitions that cannot be copied for the moment: when each is tried again, and when that is over. Pure.
+
+Invariant: waiting for one partition takes nothing from the others, and nothing is tried for ever: what does
+not pass within its patience is told to a person, with the error that was seen last. Only a partition that
+nobody leads is waited for without end; it comes back by itself, and `status` tells.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from onceover.errors import MustReset, OnceoverError, Retriable, UsageError
+from onceover.kafka.cluster import NO_LEADER
+from onceover.model import TopicPartition
+
+
+class Side(StrEnum):
+    """Where the trouble is."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+
+@dataclass(frozen=True)
+class Pace:
+    """How a kind of trouble is waited for.
+
+    Args:
+        patience_s: from then on it is lasting.
+        first_s: pause before the first new try; it doubles up to ``cap_s``.
+        free: tries at the beginning that need no pause.
+    """
+
+    patience_s: float
+    first_s: float
+    cap_s: float
+    free: int = 0
+
+    def pause_s(self, tries: int) -> float:
+        """Return the pause after so many tries in vain."""
+        number = tries - self.free - 1
+        # Long after the cap, the power would be too large for a float.
+        return 0.0 if number < 0 else min(self.cap_s, self.first_s * 2 ** min(number, 30))
+
+
+# A grant takes a moment until every broker knows it; asked for longer, the answer stays the same.
+RIGHTS = Pace(3.0, 0.2, 1.0)
+# Leaders move within a second, or within the half minute that a controller needs to notice a dead broker.
+PASSING = Pace(60.0, 0.1, 5.0)
+# Known to no table, or to be lasting: once more, in case that a broker was just being restarted.
+UNKNOWN = Pace(10.0, 0.5, 5.0)
+# A high watermark trails the log for a moment after a change of leaders.
+TOO_SHORT = Pace(5.0, 0.2, 0.2)
+# The log has changed: what is there now is looked at without delay, and mostly says what to do.
+CHANGED = Pace(10.0, 0.5, 5.0, free=1)
+LEADERLESS = Pace(float("inf"), 0.1, 5.0)
+# On the target every try costs the lane's open transaction, its other partitions' work among it.
+WRITING = Pace(60.0, 5.0, 60.0, free=2)
+# A partition is tried again as soon as it may be. What was not seen for so long behind that has passed, also
+# where nobody could tell.
+_FORGOTTEN_S = 60.0
+# However long a pause is: one bad moment proves nothing.
+_LEAST_TRIES = 3
+
+
+def pace_of(side: Side, error: OnceoverError) -> Pace:
+    """Return how long an error is waited for."""
+    if isinstance(error, UsageError):
+        return RIGHTS
+    if error.code == NO_LEADER:
+        return LEADERLESS
+    if isinstance(error, Retriable | MustReset):
+        return WRITING if side is Side.TARGET else PASSING
+    return UNKNOWN
+
+
+@dataclass
+class Trouble:
+    """What keeps a partition from being copied.
+
+    Args:
+        error: as it was seen last.
+        pace: of that kind of error.
+        since_s: when it was seen first, ``at_s`` last, by the monotonic clock.
+        tries: how often it was seen.
+    """
+
+    error: OnceoverError
+    pace: Pace
+    since_s: float
+    at_s: float
+    tries: int = 1
+
+    @property
+    def next_s(self) -> float:
+        """When the partition may be tried again."""
+        return self.at_s + self.pace.pause_s(self.tries)
+
+    def is_lasting(self, longest_s: float) -> bool:
+        """Tell whether it was seen for so long that a person has to know."""
+        patience_s = self.pace.patience_s
+        if patience_s != float("inf"):
+            patience_s = min(patience_s, longest_s)
+        return self.tries >= _LEAST_TRIES and self.at_s - self.since_s >= patience_s
+
+
+@dataclass
+class Troubles:
+    """What one lane's task knows of its partitions' troubles; kept over its resets. Not thread-safe.
+
+    Args:
+        longest_s: patience ends here in any case: a task that ends before would wait anew each time.
+        clock: the monotonic clock.
+    """
+
+    longest_s: float = float("inf")
+    clock: Callable[[], float] = time.monotonic
+    _found: dict[tuple[TopicPartition, Side], Trouble] = field(default_factory=dict)
+
+    def note(self, tp: TopicPartition, side: Side, error: OnceoverError, pace: Pace | None = None) -> None:
+        """Take down what was seen now of a source partition or its counterpart."""
+        now_s, pace = self.clock(), pace or pace_of(side, error)
+        old = self._found.get((tp, side))
+        if old is None or old.pace != pace or now_s - old.next_s > _FORGOTTEN_S:
+            self._found[tp, side] = Trouble(error, pace, now_s, now_s)
+        else:
+            self._found[tp, side] = Trouble(error, pace, old.since_s, now_s, old.tries + 1)
+
+    def lasting(self, tp: TopicPartition, side: Side) -> OnceoverError | None:
+        """Return the error that does not pass; None while there is none, or it may pass."""
+        trouble = self._found.get((tp, side))
+        return trouble.error if trouble is not None and trouble.is_lasting(self.longest_s) else None
+
+    def is_due(self, tp: TopicPartition) -> bool:
+        """Tell whether a partition may be tried (again) now."""
+        now_s = self.clock()
+        return all(self._found[tp, side].next_s <= now_s for side in Side if (tp, side) in self._found)
+
+    def will_end(self, tp: TopicPartition) -> bool:
+        """Tell whether a partition in trouble will go on or stop before long."""
+        found = [self._found[tp, side] for side in Side if (tp, side) in self._found]
+        return all(trouble.pace.patience_s != float("inf") for trouble in found)
+
+    def __bool__(self) -> bool:
+        """True when there is any; asked for every answer, so that a lane without trouble pays nothing."""
+        return bool(self._found)
+
+    def has(self, tp: TopicPartition, side: Side) -> bool:
+        """Tell whether something is noted."""
+        return (tp, side) in self._found
+
+    def passed(self, tp: TopicPartition, side: Side) -> None:
+        """Forget it: it works again."""
+        self._found.pop((tp, side), None)
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Begin anew with a partition, because somebody asked for it."""
+        for side in Side:
+            self.passed(tp, side)

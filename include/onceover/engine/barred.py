@@ -1,0 +1,55 @@
+"""Stops of partitions that a cluster does not let the flow read or write, although they are there. Pure."""
+
+from __future__ import annotations
+
+from onceover.engine import commands
+from onceover.engine.aside import Side
+from onceover.engine.stops import Stop, StopCode
+from onceover.errors import OnceoverError, UsageError
+from onceover.model import TopicPartition
+
+_RIGHTS = {Side.SOURCE: "READ and DESCRIBE", Side.TARGET: "WRITE, READ and DESCRIBE"}
+
+
+def barred(
+    flow: str,
+    source: TopicPartition,
+    target: TopicPartition,
+    side: Side,
+    error: OnceoverError,
+    position: int | None,
+) -> Stop:
+    """Return the stop for trouble that does not pass.
+
+    Args:
+        side: where it is.
+        error: as it was seen last.
+        position: next source offset to copy, None where it cannot be read.
+    """
+    topic = source.topic if side is Side.SOURCE else target.topic
+    again = commands.resume(flow, source)
+    # What the error is about may be another topic than the copy: where a handler writes, or dead letters.
+    seen = error.message if error.where is None else f"{error.message} ({error.where})"
+    if isinstance(error, UsageError):
+        code = StopCode.SOURCE_UNAUTHORIZED if side is Side.SOURCE else StopCode.TARGET_UNAUTHORIZED
+        return Stop(
+            code,
+            f"the flow's principal may not {'read' if side is Side.SOURCE else 'write'} {side} topic {topic}",
+            f"{_RIGHTS[side]} on {topic}",
+            seen,
+            f"grant them (docs/operations.md lists all rights), then {again}",
+            position,
+        )
+    if side is Side.SOURCE:
+        code, message = (
+            StopCode.SOURCE_UNREADABLE,
+            f"{source} cannot be read on the source, and that does not pass",
+        )
+        fix = "see to the broker that leads it: its log says why"
+    else:
+        code, message = (
+            StopCode.TARGET_UNWRITABLE,
+            f"{target} cannot be written on the target, and that does not pass",
+        )
+        fix = "see to the broker that leads it, to its replicas and to the topic's configuration"
+    return Stop(code, message, "answers without an error", seen, f"{fix}; then {again}", position)

@@ -1,0 +1,139 @@
+"""How long a partition in trouble is waited for: pauses that grow, a patience for each kind, an end."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceover.engine.aside import CHANGED, TOO_SHORT, Pace, Side, Trouble, Troubles, pace_of
+from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
+from onceover.kafka.cluster import NO_LEADER
+from onceover.model import TopicPartition
+
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+DENIED = UsageError("no right", code="NOT_AUTHORIZED")
+MOVES = NotNow("error 6")
+LEADERLESS = Retriable("nobody leads it", code=NO_LEADER)
+
+
+class Clock:
+    """A clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def persist(troubles: Troubles, clock: Clock, side: Side, error: OnceoverError, seconds: float) -> int:
+    """Try a partition whenever it is due, in vain; return how often that was."""
+    end_s, tries = clock.now_s + seconds, 0
+    while clock.now_s < end_s:
+        if troubles.is_due(A):
+            troubles.note(A, side, error)
+            tries += 1
+        clock.now_s += 0.05
+    return tries
+
+
+@pytest.mark.parametrize(
+    ("side", "error", "patience_s"),
+    [
+        (Side.SOURCE, DENIED, 3),
+        (Side.TARGET, DENIED, 3),
+        (Side.SOURCE, MOVES, 60),
+        (Side.TARGET, MOVES, 60),
+        (Side.TARGET, MustReset("error 6"), 60),
+        (Side.SOURCE, Retriable("silent"), 60),
+        (Side.SOURCE, NeedsOperator("error 2"), 10),
+        (Side.TARGET, Fatal("unheard of"), 10),
+    ],
+)
+def test_trouble_lasts_when_its_patience_is_over_and_not_before(
+    side: Side, error: OnceoverError, patience_s: float
+) -> None:
+    """Seen again and again until then; the error that was seen last is what a person gets to read."""
+    clock = Clock()
+    troubles = Troubles(clock=clock)
+    persist(troubles, clock, side, error, patience_s - 1)
+    assert troubles.lasting(A, side) is None
+    persist(troubles, clock, side, error, max(8.0, patience_s))
+    assert troubles.lasting(A, side) is error
+
+
+def test_a_partition_that_nobody_leads_is_waited_for_without_end() -> None:
+    """It comes back by itself, and `status` tells; its pauses stay short."""
+    clock = Clock()
+    troubles = Troubles(longest_s=5.0, clock=clock)
+    tries = persist(troubles, clock, Side.SOURCE, LEADERLESS, 3600)
+    assert troubles.lasting(A, Side.SOURCE) is None
+    assert 700 < tries < 800
+
+
+def test_a_task_that_is_shorter_than_a_patience_tells_before_its_end() -> None:
+    """Every further task would begin to wait anew."""
+    clock = Clock()
+    troubles = Troubles(longest_s=5.0, clock=clock)
+    persist(troubles, clock, Side.SOURCE, MOVES, 8)
+    assert troubles.lasting(A, Side.SOURCE) is MOVES
+
+
+def test_one_bad_moment_proves_nothing_however_long_ago_the_other_was() -> None:
+    """Two leader changes within a minute are two, not one that lasted."""
+    clock = Clock()
+    troubles = Troubles(longest_s=1.0, clock=clock)
+    for pause_s in (0, 50, 59):
+        clock.now_s += pause_s
+        troubles.note(A, Side.TARGET, MOVES)
+    assert troubles.lasting(A, Side.TARGET) is MOVES, "three in a row"
+    clock.now_s += 100
+    troubles.note(A, Side.TARGET, MOVES)
+    assert troubles.lasting(A, Side.TARGET) is None, "it had worked in between"
+
+
+def test_another_kind_of_trouble_begins_anew() -> None:
+    """A right that comes after a minute of leader changes has its own three seconds."""
+    clock = Clock()
+    troubles = Troubles(clock=clock)
+    persist(troubles, clock, Side.SOURCE, MOVES, 50)
+    troubles.note(A, Side.SOURCE, DENIED)
+    assert troubles.lasting(A, Side.SOURCE) is None
+
+
+def test_what_works_again_is_forgotten_side_by_side() -> None:
+    """Reading well says nothing about writing."""
+    troubles = Troubles(clock=Clock())
+    for side in Side:
+        troubles.note(A, side, DENIED)
+    troubles.passed(A, Side.SOURCE)
+    assert troubles.has(A, Side.TARGET) and not troubles.has(A, Side.SOURCE)
+    assert not troubles.is_due(A) and troubles.is_due(B)
+    troubles.forget(A)
+    assert not troubles and troubles.is_due(A)
+
+
+def test_a_failed_write_costs_the_others_their_transaction_so_pauses_are_longer() -> None:
+    """Leaders move within a second: two tries are free."""
+    clock = Clock()
+    troubles = Troubles(clock=clock)
+    for _ in range(2):
+        troubles.note(A, Side.TARGET, MOVES)
+        assert troubles.is_due(A)
+    troubles.note(A, Side.TARGET, MOVES)
+    clock.now_s += 4.9
+    assert not troubles.is_due(A)
+    clock.now_s += 0.2
+    assert troubles.is_due(A)
+
+
+def test_a_changed_log_is_looked_at_at_once() -> None:
+    """The evidence mostly says what happened."""
+    assert Trouble(MOVES, CHANGED, 0.0, 5.0).next_s == 5.0
+    assert pace_of(Side.SOURCE, MOVES).pause_s(1) > 0
+
+
+@pytest.mark.parametrize("tries", [1, 10, 2000])
+@pytest.mark.parametrize("pace", [TOO_SHORT, CHANGED, Pace(1.0, 0.1, 5.0)])
+def test_pauses_have_an_upper_end(pace: Pace, tries: int) -> None:
+    """Also after a night."""
+    assert 0 <= pace.pause_s(tries) <= pace.cap_s

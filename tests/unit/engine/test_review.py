@@ -1,0 +1,242 @@
+"""What a lane decides about its partitions: evidence goes first, doubt waits, and nobody waits with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from onceover.engine import review as review_module
+from onceover.engine.aside import Side, Troubles
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.resume import Look, Problem
+from onceover.engine.review import Reviewed, Reviewer
+from onceover.engine.stops import Evidence, TopicSeen
+from onceover.engine.treatment import Treatment
+from onceover.errors import NotNow, Retriable, UsageError
+from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.each import Each
+from onceover.kafka.fetcher import Position
+from onceover.model import TopicPartition
+from onceover.wire.hotpath import DivergingEpoch
+from onceover.wire.unpack import Ceiling
+from tests.unit.engine.batches import answer
+from tests.unit.engine.test_aside import Clock
+
+SOURCE_ID, TARGET_ID = UUID(int=1), UUID(int=2)
+A, B = TopicPartition("t", 0), TopicPartition("t", 1)
+ENROLLED = {tp: Enrolment("t", "copy", SOURCE_ID, TARGET_ID, {0: 0, 1: 0}, 1) for tp in (A, B)}
+TOPICS = {"t": TopicInfo("t", SOURCE_ID, {0: PartitionInfo(1, 0), 1: PartitionInfo(1, 0)}, False)}
+CEILING = Ceiling(1 << 20, 1 << 22)
+DENIED = UsageError("error 29", code="NOT_AUTHORIZED")
+
+
+def evidence(tp: TopicPartition, **changes: Any) -> Evidence:
+    """Return what speaks for going on."""
+    good = Evidence(
+        flow="f",
+        source=tp,
+        target=TopicPartition("copy", tp.partition),
+        enrolled_source_id=SOURCE_ID,
+        enrolled_target_id=TARGET_ID,
+        position=7,
+        meta=None,
+        source_topic=TopicSeen(SOURCE_ID, 2),
+        target_topic=TopicSeen(TARGET_ID, 2),
+        log_end=9,
+    )
+    return replace(good, **changes)
+
+
+class FakeFetcher:
+    def __init__(self) -> None:
+        self.positions: dict[TopicPartition, Position] = {}
+
+    def assign(self, tp: TopicPartition, position: Position) -> None:
+        self.positions[tp] = position
+
+    def remove(self, tp: TopicPartition) -> None:
+        self.positions.pop(tp, None)
+
+
+class Scene:
+    """A reviewer over what the test says that is seen next."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = Clock()
+        self.troubles = Troubles(clock=self.clock)
+        self.fetcher = FakeFetcher()
+        self.seen: dict[TopicPartition, Evidence | Problem] = {A: evidence(A), B: evidence(B)}
+        self.asked: list[set[TopicPartition]] = []
+        self.away: Retriable | None = None
+        cluster: Any = SimpleNamespace(alias="east", retry=lambda ask, *_: ask())
+        self.review = Reviewer(
+            "f", cluster, cluster, self.fetcher, Treatment(), {}, self.troubles, CEILING, lambda stop: stop  # type: ignore[arg-type]
+        )  # fmt: skip
+        monkeypatch.setattr(review_module, "gather", self._gather)
+        monkeypatch.setattr(review_module, "read_progress", lambda *_: Each())
+        monkeypatch.setattr(review_module, "_hasty", _Open)
+        monkeypatch.setattr("onceover.engine.review.time.monotonic", self.clock)
+
+    def _gather(
+        self, _flow: str, _source: object, _target: object, some: Mapping[TopicPartition, object], _: object
+    ) -> Look:
+        self.asked.append(set(some))
+        if self.away is not None:
+            raise self.away
+        seen = {tp: what for tp, what in self.seen.items() if tp in some}
+        return Look(
+            {tp: what for tp, what in seen.items() if isinstance(what, Evidence)},
+            {tp: what for tp, what in seen.items() if isinstance(what, Problem)},
+            TOPICS,
+            dict.fromkeys(seen, 7),
+        )
+
+    def begin(self, *staying: TopicPartition, noted: tuple[TopicPartition, ...] = ()) -> Reviewed:
+        return self.review.begin(ENROLLED, Each(), staying, noted)
+
+    def look(self, seconds: float = 0.0) -> Reviewed:
+        """Look whenever something is due, for so long; return the last decision."""
+        end_s, found = self.clock.now_s + seconds, Reviewed()
+        while not found.going and not found.stops:
+            if self.review.due:
+                found = self.review.look({})
+            self.clock.now_s += 0.05
+            if self.clock.now_s > end_s:
+                break
+        return found
+
+
+class _Open:
+    """A cluster that is opened for a look."""
+
+    def __init__(self, cluster: Any) -> None:
+        self._cluster = cluster
+
+    def __enter__(self) -> Any:
+        return self._cluster
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
+    return Scene(monkeypatch)
+
+
+def test_what_is_well_goes_on_and_what_has_stopped_stays_so(scene: Scene) -> None:
+    """Stopped partitions are not even asked about."""
+    found = scene.begin(B)
+    assert set(found.going) == {A} == set(scene.fetcher.positions)
+    assert scene.asked == [{A}]
+    assert not found.stops and not scene.review.waiting and not scene.review.due
+
+
+def test_a_stop_of_before_is_taken_back_when_its_partition_goes_on(scene: Scene) -> None:
+    """Named by its target."""
+    assert scene.begin(noted=(TopicPartition("copy", 0),)).resumed == {TopicPartition("copy", 0)}
+
+
+@pytest.mark.parametrize(
+    ("side", "code"), [(Side.SOURCE, "SOURCE_UNAUTHORIZED"), (Side.TARGET, "TARGET_UNAUTHORIZED")]
+)
+def test_what_is_not_answered_waits_then_stops(scene: Scene, side: Side, code: str) -> None:
+    """The other goes on from the beginning; the stop keeps the position, which tells it from later ones."""
+    scene.seen[A] = Problem(side, DENIED)
+    assert set(scene.begin().going) == {B}
+    assert list(scene.review.waiting) == [A]
+    (stop,) = scene.look(10).stops.values()
+    assert (stop.code, stop.position, stop.seen) == (code, 7, "error 29")
+    assert scene.clock.now_s - 1000 > 3 and not scene.review.waiting
+
+
+def test_what_is_answered_in_time_goes_on(scene: Scene) -> None:
+    """From the evidence of that moment."""
+    scene.seen[A] = Problem(Side.SOURCE, NotNow("error 6"))
+    scene.begin()
+    assert not scene.look(20).going
+    scene.seen[A] = evidence(A, position=8)
+    found = scene.look(20)
+    assert found.going[A].position == 8 and scene.fetcher.positions[A].offset == 8
+
+
+@pytest.mark.parametrize(
+    ("bad", "code"),
+    [(answer(error=29), "SOURCE_UNAUTHORIZED"), (answer(error=2), "SOURCE_UNREADABLE")],
+    ids=["no right", "corrupt"],
+)
+def test_fetch_errors_that_the_evidence_says_nothing_of_stop_in_the_end(
+    scene: Scene, bad: Any, code: str
+) -> None:
+    """Everything looks well, each time it is read again, and each time Fetch says no."""
+    scene.begin()
+    rounds = 0
+    while not (found := scene.look(20)).stops:
+        scene.review.unreadable(A, bad)
+        assert A not in scene.fetcher.positions
+        rounds += 1
+    assert [stop.code for stop in found.stops.values()] == [code]
+    assert 3 <= rounds <= 12
+
+
+def test_a_fetch_that_is_answered_clears_the_record(scene: Scene) -> None:
+    """Leaders may move as often as they like."""
+    scene.begin()
+    for _ in range(100):
+        scene.review.unreadable(A, answer(error=6))
+        assert set(scene.look(1).going) == {A}
+        scene.review.readable(A)
+        scene.clock.now_s += 1
+    assert not scene.troubles
+
+
+@pytest.mark.parametrize("bad", [answer(error=1), answer(error=100), answer(diverging=DivergingEpoch(3, 5))])
+def test_a_changed_log_is_judged_by_the_evidence_without_delay(scene: Scene, bad: Any) -> None:
+    """Deleted, recreated, truncated: its own stop, as at a start."""
+    scene.begin()
+    scene.seen[A] = evidence(A, source_topic=None)
+    scene.review.unreadable(A, bad)
+    assert scene.review.due
+    assert [stop.code for stop in scene.review.look({}).stops.values()] == ["SOURCE_MISSING"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"), [({"log_end": 6}, "SOURCE_DIVERGED"), ({"log_start": 8}, "SOURCE_TRUNCATED")]
+)
+def test_only_a_log_that_seems_too_short_is_looked_at_again(
+    scene: Scene, changes: dict[str, int], code: str
+) -> None:
+    """A high watermark trails the log for a moment; a log's start does not."""
+    scene.seen[A] = evidence(A, **changes)
+    found = scene.begin()
+    if code == "SOURCE_DIVERGED":
+        assert not found.stops
+        found = scene.look(10)
+        assert scene.clock.now_s - 1000 >= 5
+    assert [stop.code for stop in found.stops.values()] == [code]
+
+
+def test_trouble_of_before_is_waited_with_beside_the_others(scene: Scene) -> None:
+    """A partition that cost the lane its transaction does not cost it the next one at once."""
+    for _ in range(3):
+        scene.troubles.note(A, Side.TARGET, NotNow("error 6"))
+    assert set(scene.begin().going) == {B}
+    assert scene.asked == [{B}]
+    assert not scene.look(4).going
+    assert set(scene.look(4).going) == {A}
+
+
+def test_a_cluster_that_is_away_as_a_whole_is_nobodys_fault(scene: Scene) -> None:
+    """Looked at again later; the loop that copies has its own way of noticing."""
+    scene.seen[A] = Problem(Side.SOURCE, DENIED)
+    scene.begin()
+    scene.away = Retriable("no broker answers")
+    assert not scene.look(60).stops
+    assert list(scene.review.waiting) == [A]
+    scene.away, scene.seen[A] = None, evidence(A)
+    assert set(scene.look(10).going) == {A}
