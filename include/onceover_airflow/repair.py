@@ -125,8 +125,8 @@ def apply_repair(flow: str) -> dict[str, Any]:
 def report_repair(flow: str) -> dict[str, Any]:
     """Show where the flow stands; return counts.
 
-    What was resumed is looked at by the running lanes within moments, and everything else at the next start:
-    until then it is still shown as stopped.
+    What was resumed is looked at by the running lanes within moments, or at the next start: until then it is
+    still shown as stopped.
 
     Raises:
         JobInterrupted: a cluster does not answer; tried again.

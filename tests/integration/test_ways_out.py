@@ -68,6 +68,7 @@ def test_a_deleted_target_topic_is_created_again(replica: Replica, capsys: Captu
             ["partition", "reseed"]
         ]
     follow(capsys, way)
+    assert [p["stop"] for number in range(3) for p in scene.shown(capsys, number)] == [None] * 3
     scene.expect_copied(30)
     scene.expect_clear(capsys)
     expect_copying(replica, scene.topic, scene.other)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from onceover.engine.requests import read_layout
@@ -49,6 +51,12 @@ class Scene:
         assert entries[self.other, 0]["state"] == "caught_up"
         assert entries[self.other, 0]["stop"] is None
 
+    def shown(self, capsys: Capture, partition: int) -> list[dict[str, Any]]:
+        """Return what `status` shows of the partition, when it is still one of the flow's."""
+        _, document = self.replica.command(capsys, "status", str(self.replica.flow.path))
+        shown: list[dict[str, Any]] = document["flows"][0]["partitions"]
+        return [p for p in shown if (p["topic"], p["partition"]) == (self.topic, partition)]
+
     def resolve(self, capsys: Capture, action: str, *offset: int, partition: int = 0) -> int | None:
         """Do what the stop's own text says; return the number of offsets that the plan speaks of."""
         found = commands(self.replica.stop_of(self.topic, partition)["resolve"])
@@ -58,6 +66,10 @@ class Scene:
         plan = way.run(capsys)
         assert generation(self.replica) == before
         done = way.run(capsys, APPLY)
+        if action != "resume":
+            # A stop that is over is nobody's to resolve again, whether the flow runs or not.
+            states = {p["state"]: p["stop"] for p in self.shown(capsys, partition)}
+            assert set(states.values()) == {None}, states
         assert (done["applied"], done["changes"]) == (True, plan["changes"])
         records: int | None = plan["changes"][0]["records"]
         return records

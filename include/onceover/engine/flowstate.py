@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.layout import Layout
 from onceover.engine.statelog import StateLog
 from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class FlowState:
     def enrolled(self) -> dict[str, Enrolment]:
         """What is enrolled, by target topic."""
         return read_enrolments(self.leader)
+
+    def stopped(self, targets: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Return those of some target partitions that a lane has stopped, whether they can be read or not."""
+        return [tp for tp in targets if names.stop_key(*tp) in self.others]
 
 
 def read_flow_state(target: Cluster, flow: str) -> FlowState:

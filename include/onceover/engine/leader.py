@@ -184,12 +184,18 @@ class Leader:
 
     # ---- while running
 
-    def enrol(self, enrolments: Iterable[Enrolment], new: Mapping[TopicPartition, OffsetToCommit]) -> None:
+    def enrol(
+        self,
+        enrolments: Iterable[Enrolment],
+        new: Mapping[TopicPartition, OffsetToCommit],
+        over: Iterable[TopicPartition] = (),
+    ) -> None:
         """Make topics part of the flow: their records and first progress in one transaction.
 
         Args:
             enrolments: the topics' records, with all their partitions.
             new: start offsets of *target* partitions that have no progress yet; others must not be in it.
+            over: *target* partitions whose stop is over with this; only where no lane can write another.
 
         Raises:
             Fenced: a newer generation runs.
@@ -203,6 +209,8 @@ class Leader:
         try:
             reached(Step.ENROL_BEGIN)
             self._send(records)
+            if stops := {names.stop_key(*tp): None for tp in over}:
+                self._send(stops, names.STATE_OTHERS)
             if new:
                 reached(Step.ENROL_OFFSETS)
                 self._active().add_offsets(names.progress_group(self._flow.name), new)
@@ -321,16 +329,16 @@ class Leader:
         self._send(records)
         self._end(step)
 
-    def _send(self, records: Mapping[str, Any]) -> None:
+    def _send(self, records: Mapping[str, Any], partition: int = names.STATE_LEADER) -> None:
         at_ms = now_ms()
         pairs = [
             (key.encode(), None if value is None else json.dumps(value, separators=(",", ":")).encode())
             for key, value in records.items()
         ]
-        producer = self._active()
+        producer, to = self._active(), self._state_partition._replace(partition=partition)
         for piece in pieces(pairs, OWN_BATCH_BYTES):
             batch = encode([(at_ms, key, value, ()) for key, value in piece]).batch
-            producer.send([Outgoing(self._state_partition, parse_header(batch), batch)])
+            producer.send([Outgoing(to, parse_header(batch), batch)])
         producer.drain()
 
     def _end(self, step: Step | None) -> None:

@@ -134,7 +134,10 @@ class Repairer:
             since={**enrolment.since, **dict.fromkeys(anew, layout.generation)},
             changed={**enrolment.changed, **dict.fromkeys(written, approved.id)},
         )
-        leader.enrol([enrolment], _progress(plan, enrolment, layout))
+        state = self.target.retry(lambda: read_flow_state(self.target, plan.flow))
+        # What is written here is what the stop asked for; shown on, it would be asked for again.
+        over = state.stopped(enrolment.target_of(tp) for tp in plan.sources)
+        leader.enrol([enrolment], _progress(plan, enrolment, layout), over)
 
 
 def _check_possible(plan: Repair) -> None:

@@ -299,6 +299,7 @@ class Seeder:
         self._create(plan, journal)
         copies = self.target.retry(lambda: self._copies(plan))
         journal.refused(plan.refused)
+        state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
         by_position = {c.object: c for c in plan.changes if c.what == "position"}
         for batch in _batches(plan.topics, plan.positions):
             enrolments = [
@@ -308,7 +309,7 @@ class Seeder:
             progress: dict[TopicPartition, OffsetToCommit] = {}
             for enrolment in enrolments:
                 progress.update(_progress(enrolment, plan, layout))
-            _enrol(leader, enrolments, progress)
+            _enrol(leader, enrolments, progress, state.stopped(progress))
             journal.done(*(by_position[str(tp)] for topic in batch for tp in _written(topic, plan)))
 
     def _create(self, plan: SeedPlan, journal: Journal) -> None:
@@ -391,10 +392,13 @@ def _between(progress: CommittedOffset | None) -> tuple[str, str] | None:
 
 
 def _enrol(
-    leader: Leader, enrolments: Sequence[Enrolment], progress: Mapping[TopicPartition, OffsetToCommit]
+    leader: Leader,
+    enrolments: Sequence[Enrolment],
+    progress: Mapping[TopicPartition, OffsetToCommit],
+    over: Sequence[TopicPartition],
 ) -> None:
     try:
-        leader.enrol(enrolments, progress)
+        leader.enrol(enrolments, progress, over)
     except Fenced as error:
         raise Fenced(
             "the flow was started meanwhile, and goes on with the progress that it found",
