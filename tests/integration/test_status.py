@@ -22,6 +22,7 @@ from onceover.engine.leader import now_ms
 from onceover.engine.runstate import SILENT_AFTER_MS
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
+from onceover.spark.failures import jvm_gone
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.status import PATIENCE_S
 from tests.support.clusters import ClusterFactory, SharedCluster
@@ -233,7 +234,7 @@ def test_a_driver_that_is_gone_is_no_copying_one(replica: Replica, capsys: Captu
             code, entry = status(replica, capsys)
             assert (code, entry["state"], needs(entry)) == (3, "fenced", ["FENCED"])
     with flow.running() as (lead, _):
-        lead.end(FAILED, "the Spark JVM is gone")
+        lead.end(FAILED, jvm_gone())
     code, entry = status(replica, capsys)
     assert (code, entry["run"]["state"], needs(entry)) == (3, "failed", ["RUN_FAILED"])
     assert "the Spark JVM is gone" in entry["needs"][0]["message"]

@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from onceover.engine.statevalue import mapping, record
-from onceover.errors import Fenced, NeedsOperator, UsageError
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 
 VERSION = 1
 # Why a run ended: everything was copied or its time was over, somebody asked, or it could not go on.
@@ -39,6 +39,7 @@ class Layout:
             somebody has to start the flow again.
         ended_why: ``done``, ``asked`` or ``failed``; None while it runs, and of older records.
         ended_error: what it failed with.
+        ended_passes: what it failed with passes by itself, such as a process that was killed.
     """
 
     generation: int
@@ -57,6 +58,7 @@ class Layout:
     interrupted: bool = False
     ended_why: str | None = None
     ended_error: str | None = None
+    ended_passes: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``layout``."""
@@ -84,10 +86,13 @@ class Layout:
         """Return the record that lets the lanes begin."""
         return replace(self, ready=True)
 
-    def as_ended(self, at_ms: int, why: str = DONE, error: str | None = None) -> Layout:
+    def as_ended(self, at_ms: int, why: str = DONE, error: OnceoverError | None = None) -> Layout:
         """Return the record of a run that ended by itself."""
-        short = None if error is None else error[:_ERROR_CHARS]
-        return replace(self, ended_at_ms=at_ms, ended_why=why, ended_error=short)
+        ended = replace(self, ended_at_ms=at_ms, ended_why=why)
+        if error is None:
+            return ended
+        short, passes = error.message[:_ERROR_CHARS], isinstance(error, Retriable)
+        return replace(ended, ended_error=short, ended_passes=passes)
 
     @property
     def ids_to_fence(self) -> int:

@@ -24,7 +24,7 @@ from onceover.engine.ownership import Flow
 from onceover.engine.rounds import OWN_BATCH_BYTES, pieces
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
-from onceover.errors import MustReset, NeedsOperator, Retriable
+from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
 from onceover.kafka.cluster import Cluster
@@ -254,7 +254,7 @@ class Leader:
         self.state.catch_up()
         self._check_mine()
 
-    def end(self, why: str = DONE, error: str | None = None) -> None:
+    def end(self, why: str = DONE, error: OnceoverError | None = None) -> None:
         """Write that this run ended by itself, and why; lanes that still live stop at once."""
         reached(Step.ENDED)
         ended = self._own().as_ended(now_ms(), why, error)

@@ -48,6 +48,7 @@ class Run:
         host: where; ``pid`` of its driver, where that is known.
         ended: ``done``, ``asked`` or ``failed``; None while it has not ended, or when it did not say.
         error: what it failed with.
+        passes: whether that passes by itself.
         interrupted: of a fenced one, whether there is a copy that has to be started again.
     """
 
@@ -58,6 +59,7 @@ class Run:
     pid: int | None = None
     ended: str | None = None
     error: str | None = None
+    passes: bool = False
     interrupted: bool = False
 
     def document(self, now_ms: float) -> dict[str, Any]:
@@ -104,6 +106,7 @@ def run_of(layout: Layout | None, heartbeat: Mapping[str, Any] | None, now_ms: f
         pid=None if own is None or ended else own["pid"],
         ended=layout.ended_why,
         error=layout.ended_error,
+        passes=layout.ended_passes,
         interrupted=state is RunState.FENCED and layout.interrupted,
     )
 
@@ -136,7 +139,8 @@ def run_need(flow: str, run: Run, now_ms: float) -> dict[str, Any] | None:
         return {"code": "DRIVER_GONE", "message": message, "resolve": start}
     if run.state is RunState.FAILED:
         message = f"its run on {run.host} failed {ago} ago: {run.error or 'it did not say why'}"
-        return {"code": "RUN_FAILED", "message": message, "resolve": f"correct the cause, then {start}"}
+        resolve = start if run.passes else f"correct the cause, then {start}"
+        return {"code": "RUN_FAILED", "message": message, "resolve": resolve}
     if run.state is RunState.FENCED and run.interrupted:
         message = f"a change of its progress {ago} ago fenced a copy that had not ended, and nobody copies"
         return {"code": "FENCED", "message": message, "resolve": start}

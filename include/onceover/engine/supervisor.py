@@ -33,7 +33,7 @@ from onceover.engine.topicapply import TopicApply
 from onceover.engine.topicplan import TopicPlan, View, overlap, plan_topics, without
 from onceover.engine.topicrefusals import two_way
 from onceover.engine.topicview import TopicReader
-from onceover.errors import NeedsOperator, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin
 from onceover.kafka.cluster import Cluster
@@ -195,7 +195,7 @@ class Supervisor:
         """Ask the lanes to finish, as ``onceover stop`` does."""
         self._notes.write(names.REQUEST_STOP, stop_request(self._layout().run))
 
-    def end(self, why: str = DONE, error: str | None = None) -> None:
+    def end(self, why: str = DONE, error: OnceoverError | None = None) -> None:
         """Write that the run has ended, end what its lanes left open, take back the request that ended it.
 
         In this order: a lane that is fenced reads the layout again, and only one that says "ended"

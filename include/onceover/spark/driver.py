@@ -36,7 +36,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError,
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster
 from onceover.logs import configure
-from onceover.spark.failures import error_of, jvm_gone, session_error
+from onceover.spark.failures import cause_of, error_of, jvm_gone, session_error
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
 from onceover.spark.schema import FORMAT
@@ -107,6 +107,7 @@ class Run:
             target.close()
 
     def _lead(self, spark: SparkSession, leader: Supervisor, target: Cluster) -> None:
+        parent = os.getppid()
         try:
             target.retry(leader.discover, Deadline(_GIVE_UP_S))
             self._announce(spark)
@@ -123,21 +124,30 @@ class Run:
             self._came_to_its_end = self._until == "caught-up" and by_itself and not self._asked
             log.info("finished")
         except BaseException as error:
-            self._clean_up(spark, leader, error)
+            self.clean_up(spark, leader, error, parent)
             raise
         leader.end(ASKED if self._asked else DONE)
 
-    def _clean_up(self, spark: SparkSession, leader: Supervisor, cause: BaseException) -> None:
-        """End what killed workers may have left open; fenced or unreachable, there is nothing to do."""
+    def clean_up(self, spark: SparkSession, leader: Supervisor, cause: BaseException, parent: int) -> None:
+        """End what killed workers may have left open; fenced or unreachable, there is nothing to do.
+
+        Args:
+            cause: what the run ends with; ``parent`` is the process id of the JVM.
+        """
         # With the session it would end by an exception, and Spark writes a page about that.
         with suppress(Py4JError, PySparkException, ConnectionError):
             for query in spark.streams.active:
                 query.stop()
-        text = cause.message if isinstance(cause, OnceoverError) else type(cause).__name__
+        error = cause_of(cause, parent)
         try:
-            leader.end(FAILED, text)
-        except OnceoverError as error:
-            log.debug("not cleaned up: %s", error)
+            # Told to end, by a signal or by request, its JVM may be taken from it before it is through.
+            asked = self._stop.is_set() or leader.was_asked_to_stop()
+            if asked and isinstance(error, Retriable):
+                leader.end(ASKED)
+            else:
+                leader.end(FAILED, error)
+        except OnceoverError as failure:
+            log.debug("not cleaned up: %s", failure)
 
     def _watch_over(self, query: StreamingQuery, leader: Supervisor, slots: SlotWatch) -> None:
         """Return when the query has ended by itself or the run should end."""
@@ -327,8 +337,8 @@ def main(argv: Sequence[str]) -> int:
     document: dict[str, Any] = {"onceover": 1, "command": "replicate", "ok": False, "exit": 1}
     try:
         run = Run(FlowWatch(Path(args.flow)), args.until, args.home)
-        signal.signal(signal.SIGTERM, run.stop)
-        signal.signal(signal.SIGINT, run.stop)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, run.stop)
         try:
             _with_spark(run)
         finally:

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
 
 import onceover.errors
 from onceover.errors import Fatal, OnceoverError, Retriable, unexpected
@@ -131,6 +132,20 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
         code="JVM_UNREACHABLE",
         resolve="see the log",
     )
+
+
+def cause_of(failure: BaseException, parent: int) -> OnceoverError:
+    """Return what a run has failed with, in words.
+
+    Args:
+        failure: whatever was raised.
+        parent: process id of the JVM.
+    """
+    if isinstance(failure, OnceoverError):
+        return failure
+    if isinstance(failure, Py4JError | PySparkException | ConnectionError):
+        return session_error(failure, parent)
+    return unexpected(failure)
 
 
 def jvm_gone() -> Retriable:

@@ -18,7 +18,7 @@ from onceover.engine.layout import (
     fence_bound,
     leaves_unfinished,
 )
-from onceover.errors import Fenced, NeedsOperator
+from onceover.errors import Fatal, Fenced, NeedsOperator
 
 LAYOUT = Layout(
     generation=7,
@@ -82,7 +82,7 @@ SEIZED = replace(LAYOUT, ready=False, seized=True)
         (LAYOUT.as_ended(9, DONE), False),
         (LAYOUT.as_ended(9, ASKED), False),
         (replace(LAYOUT, ended_at_ms=9), False),
-        (LAYOUT.as_ended(9, FAILED, "boom"), True),
+        (LAYOUT.as_ended(9, FAILED, Fatal("boom")), True),
         (SEIZED, False),
         (replace(SEIZED, interrupted=True), True),
     ],

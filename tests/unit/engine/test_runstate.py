@@ -9,6 +9,7 @@ import pytest
 
 from onceover.engine.layout import ASKED, DONE, FAILED, Layout
 from onceover.engine.runstate import SILENT_AFTER_MS, RunState, describe_run, run_need, run_of
+from onceover.errors import Fatal, OnceoverError, Retriable
 
 NOW_MS = 1_700_000_000_000
 LAYOUT = Layout(
@@ -44,7 +45,7 @@ def beat(silent_ms: int, run: str = "a") -> dict[str, Any]:
         (LAYOUT.as_ended(NOW_MS, DONE), beat(1), RunState.ENDED),
         (LAYOUT.as_ended(NOW_MS, ASKED), beat(SILENT_AFTER_MS), RunState.ENDED),
         (replace(LAYOUT, ended_at_ms=NOW_MS), None, RunState.ENDED),
-        (LAYOUT.as_ended(NOW_MS, FAILED, "boom"), beat(1), RunState.FAILED),
+        (LAYOUT.as_ended(NOW_MS, FAILED, Fatal("boom")), beat(1), RunState.FAILED),
         (replace(NEW, ready=False, seized=True), None, RunState.FENCED),
     ],
 )
@@ -67,6 +68,20 @@ def test_a_driver_that_is_gone_is_told_with_the_command_that_helps() -> None:
     assert need["code"] == "DRIVER_GONE"
     assert "7 on box is gone: no sign of life for 4 min 12 s" in need["message"]
     assert "`onceover replicate orders`" in need["resolve"]
+
+
+@pytest.mark.parametrize(("error", "corrects"), [(Fatal("boom"), True), (Retriable("boom"), False)])
+def test_nobody_is_told_to_correct_what_passes(error: OnceoverError, corrects: bool) -> None:
+    """A killed process has no cause in the flow; what it was is said in words either way."""
+    layout = Layout.from_json(LAYOUT.as_ended(NOW_MS, FAILED, error).to_json())
+    need = run_need("orders", run_of(layout, None, NOW_MS), NOW_MS)
+
+    assert need is not None
+    assert need["message"].endswith("failed 0.0 s ago: boom")
+    assert ("correct the cause" in need["resolve"], "`onceover replicate orders`" in need["resolve"]) == (
+        corrects,
+        True,
+    )
 
 
 @pytest.mark.parametrize("silent_ms", [6_000, 3_600_000, -3_600_000, None])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
 from onceover.engine.statusshape import Facts, Side, shape
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.spark.driver import known_stops
+from onceover.spark.driver import Run, known_stops
 
 
 def status(*, source: OnceoverError | None = None, target: OnceoverError | None = None) -> dict[str, Any]:
@@ -64,3 +65,49 @@ def test_target_that_does_not_answer_at_the_end_is_no_run_without_stops(
         stops(error, error, asked=asked)
     assert (unknown.value.code, unknown.value.where) == ("STOPS_UNKNOWN", "w:1")
     assert "`onceover status orders`" in str(unknown.value.resolve)
+
+
+class Ending:
+    """A supervisor that remembers how its run ended."""
+
+    def __init__(self, *, requested: bool) -> None:
+        self._requested = requested
+        self.ended: list[tuple[str, OnceoverError | None]] = []
+
+    def was_asked_to_stop(self) -> bool:
+        return self._requested
+
+    def end(self, why: str, error: OnceoverError | None = None) -> None:
+        self.ended.append((why, error))
+
+
+class Spark:
+    """A session whose JVM is gone."""
+
+    @property
+    def streams(self) -> Any:
+        raise ConnectionRefusedError
+
+
+GONE = ConnectionRefusedError(111, "Connection refused")
+
+
+@pytest.mark.parametrize(
+    ("cause", "signalled", "requested", "expected"),
+    [
+        (GONE, True, False, ("asked", None)),
+        (GONE, False, True, ("asked", None)),
+        (GONE, False, False, ("failed", "the Spark JVM is gone: it was killed")),
+        (UsageError("too few"), True, False, ("failed", "too few")),
+        (KeyError("x"), True, True, ("failed", "unexpected KeyError: 'x'")),
+    ],
+)
+def test_a_jvm_taken_from_a_run_that_was_told_to_end_is_no_failure(
+    cause: Exception, signalled: bool, requested: bool, expected: tuple[str, str | None]
+) -> None:
+    """Airflow kills it soon after the signal; what fails for another reason is told all the same."""
+    run, leader = Run(cast(Any, None), "forever", Path()), Ending(requested=requested)
+    if signalled:
+        run.stop()
+    run.clean_up(cast(Any, Spark()), cast(Any, leader), cause, parent=-1)
+    assert [(why, error and error.message) for why, error in leader.ended] == [expected]

@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from onceover.errors import Fatal, Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.connection import ConnectionLost
-from onceover.spark.failures import WorkerError, carrying, error_of, session_error
+from onceover.spark.failures import WorkerError, carrying, cause_of, error_of, session_error
 from onceover.spark.master import checked, reach
 
 # As Spark 4.2 puts a worker's exception between its own words.
@@ -131,3 +131,19 @@ def test_worker_error_is_one_line_of_json() -> None:
         raise Retriable("a\nb", where="c")
     assert json.loads(str(caught.value).partition(" ")[2])["message"] == "a\nb"
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("failure", "message"),
+    [
+        (UsageError("a word of ours"), "a word of ours"),
+        (ConnectionRefusedError(111, "Connection refused"), "the Spark JVM is gone: it was killed"),
+        (Py4JNetworkError("Answer from Java side is empty"), "the Spark JVM is gone: it was killed"),
+        (Py4JError("An error occurred while calling o1.x"), "Spark failed: An error occurred"),
+        (ZeroDivisionError("division by zero"), "unexpected ZeroDivisionError: division by zero"),
+        (SystemExit(3), "unexpected SystemExit: 3"),
+    ],
+)
+def test_every_end_of_a_run_is_told_in_words(failure: BaseException, message: str) -> None:
+    """Never by the bare name of a type."""
+    assert cause_of(failure, -1).message.startswith(message)
