@@ -19,7 +19,7 @@ from onceover_airflow import forms
 from onceover_airflow.approval import FlowApprovalOperator, Question, approved, table
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.markdown import code, plain
-from onceover_airflow.report import status_table
+from onceover_airflow.standing import show_standing
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -132,15 +132,7 @@ def report_repair(flow: str) -> dict[str, Any]:
         JobInterrupted: a cluster does not answer; tried again.
         AirflowFailException: any other error.
     """
-    from onceover.engine.status import flow_status
-    from onceover.wiring.flows import open_clusters
-
-    with flow_at_hand(flow) as loaded:
-        source, target = open_clusters(loaded)
-        with source, target:
-            status = flow_status(loaded.flow, source, target)
-    for line in status_table(status):
-        log.info(line)
+    status = show_standing(flow)
     stopped = sum(1 for partition in status["partitions"] if partition["stop"])
     return {"flow": flow, "state": status["state"], "partitions_stopped": stopped}
 

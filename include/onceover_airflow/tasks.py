@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any, Final
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.exceptions import AirflowFailException
 
-from onceover.errors import OnceoverError, Retriable
-from onceover_airflow.errors import JobInterrupted
+from onceover.errors import OnceoverError
 from onceover_airflow.notify import check_notifier
-from onceover_airflow.report import asset_uri, count_run, status_table
-from onceover_airflow.secrets import environment
+from onceover_airflow.report import asset_uri, count_run
+from onceover_airflow.standing import show_standing
 
 log = logging.getLogger(__name__)
 
@@ -53,12 +51,7 @@ def report_result(flow: str) -> dict[str, Any]:
     """
     context = get_current_context()
     copied = context["ti"].xcom_pull(task_ids="replicate")
-    status = _read_status(flow)
-    for line in status_table(status):
-        log.info(line)
-    for note in status.get("notes", ()):
-        log.warning("%(object)s: %(message)s; %(resolve)s", note)
-    _check_answered(status)
+    status = show_standing(flow)
     counts = count_run(copied, status)
     if copied is None:
         log.info(
@@ -72,32 +65,3 @@ def report_result(flow: str) -> dict[str, Any]:
         context["outlet_events"][AssetAlias(CAUGHT_UP_ALIAS)].add(Asset(uri), extra=counts)
         log.info("caught up: %s", uri)
     return counts
-
-
-def _read_status(flow: str) -> dict[str, Any]:
-    from onceover.config.load import load_flow
-    from onceover.wiring.status import read_status
-    from onceover_airflow.connections import connection_environment
-
-    try:
-        loaded = load_flow(flow)
-        with environment(connection_environment(loaded)):
-            return read_status(loaded)
-    except OnceoverError as error:
-        raise AirflowFailException(str(error)) from error
-
-
-def _check_answered(status: Mapping[str, Any]) -> None:
-    """Go on only when both clusters have answered.
-
-    Raises:
-        JobInterrupted: one does not, for the moment.
-        AirflowFailException: it refuses to, or is another cluster.
-    """
-    for side in ("source", "target"):
-        error = status[side]["error"]
-        if error is not None:
-            text = f"{status[side]['alias']}: {error['message']}"
-            if error["exit"] == Retriable.exit_code:
-                raise JobInterrupted(text)
-            raise AirflowFailException(text)
