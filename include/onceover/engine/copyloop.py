@@ -15,6 +15,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
 from onceover.engine import names
 from onceover.engine.obstacles import Blocked, TryOtherwise, obstacle_after
@@ -42,6 +43,16 @@ _IN_FLIGHT = 4
 _IDLE_WAIT_MS = 500
 # What a handler gave for several partitions goes out in requests of about this size.
 _REQUEST_BYTES = 1 << 20
+
+
+_Streams = list[tuple[PartitionCopy, Iterator[Outgoing | None]]]
+
+
+class _Nothing(Enum):
+    """Why a partition's stream has given no batch."""
+
+    PAUSED = auto()
+    ENDED = auto()
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,9 @@ class CopyLoop:
         resumed: target partitions whose old stop record is removed in the first transaction.
         resting: progress of partitions that are not copied, committed again as it is in the first
             transaction.
+        throttle: the bandwidth that was used before.
+        longest_open_s: a transaction is ended by then even in the middle of an answer; well below the time
+            after which the target would end it.
     """
 
     me: LaneIdentity
@@ -121,10 +135,11 @@ class CopyLoop:
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     resumed: set[TopicPartition] = field(default_factory=set)
     resting: Mapping[TopicPartition, OffsetToCommit] = field(default_factory=dict)
+    throttle: Throttle = field(default_factory=Throttle)
+    longest_open_s: float = 5.0
     _begun_s: float | None = None
     _begun_ms: int = 0
     _sent_bytes: int = 0
-    _throttle: Throttle = field(default_factory=Throttle)
     _shared_targets: bool = field(init=False)
     _handles: bool = field(init=False)
 
@@ -162,9 +177,9 @@ class CopyLoop:
             self._ask(until)
             answers = self._answers(until, current)
             taken = [(self.partitions[tp], self._take(tp, answer)) for tp, answer in answers]
-            self._throttle.spend(sum(len(a.records) for _, a in answers), current.bytes_per_second)
+            self.throttle.spend(sum(len(a.records) for _, a in answers), current.bytes_per_second)
             self._ask(until)
-            self._produce(taken)
+            yield from self._produce(taken, until, current)
             if self._due(current):
                 yield self._commit()
                 current = self.settings()
@@ -174,7 +189,7 @@ class CopyLoop:
     # ---- reading
 
     def _ask(self, until: Until) -> None:
-        if self._throttle.wait_s or not self.fetcher.positions:
+        if self.throttle.wait_s or not self.fetcher.positions:
             return
         left_ms = int((until.deadline_s - time.monotonic()) * 1000)
         self.fetcher.request(max_wait_ms=max(1, min(_IDLE_WAIT_MS, left_ms)), min_bytes=1)
@@ -186,7 +201,7 @@ class CopyLoop:
         if self.fetcher.waiting:
             return self.fetcher.poll(wait_s)
         # Nothing to read: throttled, or no partitions. Waiting is all there is to do.
-        pause_s = min(wait_s, self._throttle.wait_s or wait_s)
+        pause_s = min(wait_s, self.throttle.wait_s or wait_s)
         time.sleep(pause_s)
         return []
 
@@ -230,59 +245,97 @@ class CopyLoop:
 
     # ---- writing
 
-    def _produce(self, taken: list[tuple[PartitionCopy, list[Visible]]]) -> None:
-        """Send the batches in rounds of one per partition (FACTS 3: a second one would be lost)."""
-        streams = [(p, p.outgoing(visible)) for p, visible in taken if visible]
-        if self._handles:
-            self._produce_gathered(streams)
-        else:
-            self._produce_in_turns(streams)
-        if self._pending():
-            self._begin()
+    def _produce(
+        self, taken: list[tuple[PartitionCopy, list[Visible]]], until: Until, current: CopySettings
+    ) -> Iterator[list[MapRecord]]:
+        """Send the batches in rounds of one per partition (FACTS 3: a second one would be lost).
 
-    def _produce_in_turns(self, streams: list[tuple[PartitionCopy, Iterator[Outgoing]]]) -> None:
+        Yields what was committed on the way: whatever an answer takes to be worked off, no transaction stays
+        open for longer than it may.
+        """
+        streams = [(p, p.outgoing(visible)) for p, visible in taken if visible]
+        if streams:
+            self._begin()
+        for _ in self._gathered(streams, current) if self._handles else self._in_turns(streams):
+            if self._late(current):
+                # With a handler only the first has begun, and beginning another one may take long.
+                begun = streams[:1] if self._handles else list(streams)
+                streams[: len(begun)] = self._settled(begun)
+                yield self._commit()
+                self.look_around()
+                if until.over(self.partitions.values(), self.review.waiting):
+                    return
+                if streams:
+                    self._begin()
+        if not self._pending():
+            self._begun_s = None
+
+    def _late(self, current: CopySettings) -> bool:
+        """Tell whether the transaction should be ended although the answer is not worked off."""
+        if self._begun_s is None:
+            return False
+        longest_s = min(current.max_interval_s, self.longest_open_s)
+        return self._sent_bytes >= current.max_bytes or time.monotonic() - self._begun_s >= longest_s
+
+    def _in_turns(self, streams: _Streams) -> Iterator[None]:
         """Take one batch of every partition, and again, so that a request carries many partitions."""
         while streams:
             batches: list[Outgoing] = []
             going = []
             for partition, stream in streams:
                 batch = self._next(partition, stream)
-                if batch is not None:
+                if isinstance(batch, Outgoing):
                     batches.append(batch)
                     going.append((partition, stream))
-            streams = going
+            streams[:] = going
             if batches:
                 self._send_rounds(batches)
+                yield
 
-    def _produce_gathered(self, streams: list[tuple[PartitionCopy, Iterator[Outgoing]]]) -> None:
+    def _gathered(self, streams: _Streams, current: CopySettings) -> Iterator[None]:
         """Take one source partition after the other, so that only one group of batches at a time is
         expanded in memory; what the handler gives for them is gathered into larger requests."""
         batches: list[Outgoing] = []
         size = 0
-        for partition, stream in streams:
-            while (batch := self._next(partition, stream)) is not None:
+        while streams:
+            batch = self._next(*streams[0])
+            if isinstance(batch, Outgoing):
                 batches.append(batch)
                 size += len(batch.batch)
-                if size >= _REQUEST_BYTES:
+            else:
+                del streams[0]
+            if size >= _REQUEST_BYTES or not streams or self._late(current):
+                if batches:
                     self._send_rounds(batches)
-                    batches, size = [], 0
-        if batches:
-            self._send_rounds(batches)
+                batches, size = [], 0
+                yield
+
+    def _settled(self, streams: _Streams) -> _Streams:
+        """Bring every partition behind what was sent of it; return those that have more."""
+        going = []
+        for partition, stream in streams:
+            partition.pausing = True
+            while isinstance(batch := self._next(partition, stream), Outgoing):
+                self._send_rounds([batch])
+            partition.pausing = False
+            if batch is _Nothing.PAUSED:
+                going.append((partition, stream))
+        return going
 
     def _send_rounds(self, batches: list[Outgoing]) -> None:
         for round_ in distinct_targets(batches) if self._shared_targets else [batches]:
             self._send(round_)
 
-    def _next(self, partition: PartitionCopy, stream: Iterator[Outgoing]) -> Outgoing | None:
+    def _next(self, partition: PartitionCopy, stream: Iterator[Outgoing | None]) -> Outgoing | _Nothing:
         try:
-            return next(stream, None)
+            return next(stream, _Nothing.ENDED) or _Nothing.PAUSED
         except Blocked as blocked:
             self._stop(partition, blocked.stop)
         except CorruptBatch as error:
             self._damaged(partition, error)
         except BatchTooLarge as error:
             self._stop(partition, memory_too_small(self.me.flow, partition.source, partition.position, error))
-        return None
+        return _Nothing.ENDED
 
     def _damaged(self, partition: PartitionCopy, error: CorruptBatch) -> None:
         self._stop(partition, damaged_batch(self.me.flow, partition.source, partition.position, error))

@@ -76,6 +76,11 @@ class _Form:
         offset = bad.record.offset
         return handler_failed(self.flow, self.source, offset, self.handler.name, bad.reason.message)
 
+    def too_slow(self, offset: int, seconds: float) -> Stop:
+        """Return the stop of the partition at a record that the handler has been too long about."""
+        seen = f"{seconds:.0f} s for it, several times; a transaction may not stay open for longer than 15 s"
+        return handler_failed(self.flow, self.source, offset, self.handler.name, seen)
+
 
 def handler_use(handler: Handler, flow: str, group_bytes: int) -> HandlerUse:
     """Return how the engine uses ``handler``.

@@ -10,7 +10,7 @@ The two forms share this frame; how records are taken apart and put together is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Protocol
 
@@ -117,6 +117,9 @@ class Handling(Protocol):
     def stop_at(self, bad: BadRecord) -> Stop:
         """Return the stop of a partition at a record that the handler fails on."""
 
+    def too_slow(self, offset: int, seconds: float) -> Stop:
+        """Return the stop of a partition at a record that the handler has been too long about."""
+
     def process(self, group: Group, request: Request) -> Handled:
         """Return what the handler makes of ``group``.
 
@@ -125,10 +128,19 @@ class Handling(Protocol):
         """
 
 
-def groups(visible: Sequence[Visible], ceiling: Ceiling) -> Iterator[Group]:
+def _all(most_bytes: int) -> int:
+    return most_bytes
+
+
+def groups(
+    visible: Sequence[Visible], ceiling: Ceiling, share: Callable[[int], int] = _all
+) -> Iterator[Group]:
     """Yield runs of batches of one codec of at most ``ceiling.piece_bytes`` together.
 
     A larger batch comes in pieces; a single larger record comes alone.
+
+    Args:
+        share: of those bytes, how much is wanted; asked for every batch anew.
 
     Raises:
         CorruptBatch: a batch is damaged; what came before it was yielded.
@@ -137,9 +149,10 @@ def groups(visible: Sequence[Visible], ceiling: Ceiling) -> Iterator[Group]:
     group = Group()
     for header, batch in visible:
         if batch is not None:
+            now = ceiling._replace(piece_bytes=share(ceiling.piece_bytes))
             try:
-                for piece in _pieces(header, batch, ceiling):
-                    if not group.takes(piece, ceiling.piece_bytes):
+                for piece in _pieces(header, batch, now):
+                    if not group.takes(piece, now.piece_bytes):
                         yield group
                         group = Group()
                     group.add(piece)

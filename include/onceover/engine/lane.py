@@ -21,6 +21,7 @@ from onceover.engine.enrolment import Enrolment, owned, read_enrolments
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.engine.obstacles import Obstacle, TryOtherwise
+from onceover.engine.reading import Throttle
 from onceover.engine.resume import check_instance, read_progress, resting_progress
 from onceover.engine.review import Reviewer
 from onceover.engine.statelog import StateLog
@@ -45,6 +46,8 @@ log = logging.getLogger(__name__)
 
 # How often stop requests, the layout and new enrolments are looked at while copying.
 _LOOK_INTERVAL_S = 0.2
+# Of the time after which the target ends a transaction: what is under way then still has to get through.
+_OPEN_SHARE = 1 / 3
 # Of a task: a partition's trouble that would outlast the task is told before its end, or every task would
 # wait for it anew.
 _PATIENCE_SHARE = 0.5
@@ -84,6 +87,7 @@ class LaneTask:
     treatment: Treatment = field(default_factory=Treatment)
     obstacles: dict[TopicPartition, Obstacle] = field(default_factory=dict)
     troubles: Troubles = field(default_factory=Troubles)
+    throttle: Throttle = field(default_factory=Throttle)
 
     def run(self, until: Until) -> Iterator[list[MapRecord]]:
         """Copy until ``until`` says so; yield what each committed transaction did.
@@ -243,6 +247,8 @@ class LaneSession:
             stops=found.stops,
             resumed=found.resumed,
             resting=self._resting(found.going, known),
+            throttle=task.throttle,
+            longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,
         )
 
     def _resting(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from onceover.engine.pace import Pace
 from onceover.engine.stops import Stop, dead_letter_refused, refused_record
 from onceover.errors import MustReset
 from onceover.kafka.ports import Outgoing, Refused
@@ -37,6 +38,7 @@ class Obstacle:
         reencode_at: the batch at this base offset is re-encoded instead of passed.
         divert: source offsets of records that go to the dead-letter topic, and why.
         barrier: copy up to this source offset, then stop with ``stop``.
+        pace: how fast the handler is.
     """
 
     max_batch_bytes: int | None = None
@@ -45,6 +47,7 @@ class Obstacle:
     divert: dict[int, Reason] = field(default_factory=dict)
     barrier: int | None = None
     stop: Stop | None = None
+    pace: Pace = field(default_factory=Pace)
 
     @property
     def empty(self) -> bool:

@@ -7,6 +7,7 @@ transactions.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -73,6 +74,7 @@ class PartitionCopy:
     lso: int = -1
     stopped: bool = False
     aside: bool = False
+    pausing: bool = False
     bytes: int = 0
     target_start: int = field(init=False)
     runs: int = 0
@@ -103,8 +105,11 @@ class PartitionCopy:
         """True when everything up to the LSO of the last answer is in hand, or no more can be had now."""
         return self.stopped or self.aside or self.position >= self.lso
 
-    def outgoing(self, visible: list[Visible]) -> Iterator[Outgoing]:
+    def outgoing(self, visible: list[Visible]) -> Iterator[Outgoing | None]:
         """Yield the batches to produce, moving ``position`` over them and over what is skipped.
+
+        While ``pausing`` is set, None is yielded as soon as ``position`` is behind everything that was
+        yielded: then, and at the end, the transaction may be committed.
 
         Raises:
             Blocked: the partition stops at ``position``; what came before it was yielded.
@@ -140,7 +145,7 @@ class PartitionCopy:
         if run:
             yield run
 
-    def _merged(self, group: list[Visible]) -> Iterator[Outgoing]:
+    def _merged(self, group: list[Visible]) -> Iterator[Outgoing | None]:
         """Copy a run of tiny batches as one: a request takes only one batch of a partition."""
         batches = [(one.header, one.batch) for one in group if one.batch is not None]
         try:
@@ -155,8 +160,10 @@ class PartitionCopy:
             yield Outgoing(self.target, header, encoded.batch, self.source, tuple(encoded.source_runs))
         self.position = group[-1].header.next_offset
         self.leader_epoch = group[-1].header.leader_epoch
+        if self.pausing:
+            yield None
 
-    def _apart(self, group: list[Visible]) -> Iterator[Outgoing]:
+    def _apart(self, group: list[Visible]) -> Iterator[Outgoing | None]:
         """Copy what cannot be merged by halves, and in the end one by one: what expands too far passes as
         bytes, and everything before a damaged batch is copied, so that the stop names its place."""
         half = len(group) // 2
@@ -166,7 +173,7 @@ class PartitionCopy:
             yield from self._merged(group[:half])
             yield from self._merged(group[half:])
 
-    def _each(self, group: list[Visible]) -> Iterator[Outgoing]:
+    def _each(self, group: list[Visible]) -> Iterator[Outgoing | None]:
         for header, batch in group:
             barrier = self.obstacle.barrier
             if barrier is not None and header.last_offset >= barrier:
@@ -178,13 +185,15 @@ class PartitionCopy:
                 yield from self._one(header, batch)
             self.position = header.next_offset
             self.leader_epoch = header.leader_epoch
+            if self.pausing:
+                yield None
 
     def _reason_to_stop(self) -> Stop:
         if self.obstacle.stop is None:
             raise Fatal(f"{self.source}: a barrier without its reason")
         return self.obstacle.stop
 
-    def _one(self, header: BatchHeader, batch: memoryview) -> Iterator[Outgoing]:
+    def _one(self, header: BatchHeader, batch: memoryview) -> Iterator[Outgoing | None]:
         verify(header, batch)
         cap = self.obstacle.max_batch_bytes
         if (
@@ -200,7 +209,9 @@ class PartitionCopy:
             runs = ((header.base_offset, header.count),)
             yield Outgoing(self.target, header, batch, self.source, runs)
 
-    def _reencoded(self, header: BatchHeader, batch: memoryview, end: int | None) -> Iterator[Outgoing]:
+    def _reencoded(
+        self, header: BatchHeader, batch: memoryview, end: int | None
+    ) -> Iterator[Outgoing | None]:
         """Copy a batch record by record, before ``end``; a large one in pieces, the position behind each."""
         for piece in unpack_pieces(header, batch, self.ceiling):
             behind = piece.header.next_offset if end is None else min(end, piece.header.next_offset)
@@ -213,7 +224,12 @@ class PartitionCopy:
             ):
                 yield self._outgoing(self.target, encoded)
             yield from self._diverted(piece, behind)
-            self.position = max(self.position, behind)
+            if behind > self.position:
+                # Together: the epoch before this one ends before the batch, and a position behind its
+                # epoch's end looks like another history.
+                self.position, self.leader_epoch = behind, header.leader_epoch
+            if self.pausing:
+                yield None
 
     def _diverted(self, piece: Unpacked, end: int) -> Iterator[Outgoing]:
         """Send the records before ``end`` that the target refused to the dead-letter topic."""
@@ -230,19 +246,37 @@ class PartitionCopy:
 
     # ---- with a handler, and what cannot be copied
 
-    def _handled(self, handling: Handling, visible: list[Visible]) -> Iterator[Outgoing]:
-        """Copy what the handler makes of the batches, ``group_bytes`` of them at a time."""
-        for group in groups(visible, Ceiling(handling.group_bytes, self.ceiling.record_bytes)):
+    def _handled(self, handling: Handling, visible: list[Visible]) -> Iterator[Outgoing | None]:
+        """Copy what the handler makes of the batches, as much at a time as it deals with in a moment."""
+        ceiling = Ceiling(handling.group_bytes, self.ceiling.record_bytes)
+        for group in groups(visible, ceiling, self.obstacle.pace.share):
             barrier = self.obstacle.barrier
             blocked = barrier is not None and group.end > barrier
             if group.batches:
-                handled = handling.process(group, self._request(barrier if blocked else None))
+                handled = self._timed(handling, group, self._request(barrier if blocked else None))
                 yield from self._results(group, handled)
             if blocked and barrier is not None:
                 self.position = barrier
                 raise Blocked(self._reason_to_stop())
             if group.end > self.position:
                 self.position, self.leader_epoch = group.end, group.leader_epoch
+            if self.pausing:
+                yield None
+
+    def _timed(self, handling: Handling, group: Group, request: Request) -> Handled:
+        """Hand a group over and learn from how long that takes.
+
+        Raises:
+            Blocked: it is one record, and has taken too long several times.
+        """
+        began_s = time.monotonic()
+        handled = handling.process(group, request)
+        seconds = time.monotonic() - began_s
+        pace, records = self.obstacle.pace, sum(piece.header.count for piece in group.batches)
+        pace.took(seconds, group.bytes)
+        if pace.too_slow(seconds, records, self.position):
+            raise Blocked(handling.too_slow(self.position, seconds))
+        return handled
 
     def _request(self, end: int | None) -> Request:
         return Request(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -20,6 +20,7 @@ from onceover.kafka.ports import Acknowledged, Outgoing, Refused
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapRecord
+from onceover.wire.visibility import Visible
 from tests.unit.engine.batches import TOPIC_ID
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -196,3 +197,8 @@ def partition(tp: TopicPartition) -> PartitionCopy:
         target_end=TARGET_START,
         obstacle=Obstacle(),
     )
+
+
+def sent(copy: PartitionCopy, visible: list[Visible]) -> Iterator[Outgoing]:
+    """Yield the batches that a partition sends."""
+    return (batch for batch in copy.outgoing(visible) if batch is not None)

@@ -341,7 +341,7 @@ def test_throttle_spends_at_most_its_rate() -> None:
 def test_throttled_loop_does_not_ask() -> None:
     """While the bucket is empty no request goes out."""
     setting = Setting([], settings=CopySettings(60.0, 1 << 30, 1.0))
-    setting.loop._throttle.spend(1_000, 1.0)
+    setting.loop.throttle.spend(1_000, 1.0)
     setting.run(seconds=0.05)
     assert setting.source.requests == 0
 

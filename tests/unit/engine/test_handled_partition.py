@@ -23,7 +23,7 @@ from onceover.wire.batch import CorruptBatch, parse_header
 from onceover.wire.offsetmap import MAX_SEGMENTS
 from onceover.wire.records import decode
 from tests.unit.engine.batches import answer, stored
-from tests.unit.engine.loop import A, B, Setting, partition
+from tests.unit.engine.loop import A, B, Setting, partition, sent
 from tests.unit.engine.test_partition import skipped, values, visible
 
 UNHURRIED = settings(deadline=None)
@@ -51,7 +51,7 @@ def offsets(outgoing: Outgoing) -> list[int]:
 def test_position_moves_behind_what_was_handled_and_skipped(form: str) -> None:
     """Also where everything was dropped or nothing was visible."""
     copy = handled(A, form)
-    out = list(copy.outgoing([*visible(stored(0, 4, epoch=3)), skipped(stored(4, 2, epoch=4))]))
+    out = list(sent(copy, [*visible(stored(0, 4, epoch=3)), skipped(stored(4, 2, epoch=4))]))
     assert sorted(o for one in out for o in offsets(one)) == [1, 2, 2]
     assert {one.target for one in out} == {
         TopicPartition("t", 1),
@@ -59,14 +59,14 @@ def test_position_moves_behind_what_was_handled_and_skipped(form: str) -> None:
         TopicPartition("t", 3),
     }
     assert (copy.position, copy.leader_epoch) == (6, 4)
-    assert list(copy.outgoing([skipped(stored(6, 2))])) == [] and copy.position == 8
+    assert list(sent(copy, [skipped(stored(6, 2))])) == [] and copy.position == 8
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_stop_stands_at_the_bad_record_with_everything_before_it_out(form: str) -> None:
     """In whatever group it comes."""
     copy = handled(A, form, group_bytes=1)
-    stream = copy.outgoing(visible(stored(0, 4), stored(4, 6)))
+    stream = sent(copy, visible(stored(0, 4), stored(4, 6)))
     out: list[Outgoing] = []
     with pytest.raises(Blocked) as blocked:
         out.extend(stream)
@@ -78,7 +78,7 @@ def test_stop_stands_at_the_bad_record_with_everything_before_it_out(form: str) 
 def test_dead_letters_go_out_with_the_others(form: str) -> None:
     """The record as it was, and the position goes on behind it."""
     copy = handled(A, form, letters=True)
-    out = list(copy.outgoing(visible(stored(0, 9))))
+    out = list(sent(copy, visible(stored(0, 9))))
     [letter] = [one for one in out if one.target == LETTERS]
     assert offsets(letter) == [7] and values(letter) == [b"v7"]
     assert copy.position == 9
@@ -92,7 +92,7 @@ def test_barrier_ends_the_input_of_the_handler(form: str) -> None:
     copy.obstacle.barrier, copy.obstacle.stop = 5, stop
     out: list[Outgoing] = []
     with pytest.raises(Blocked):
-        out.extend(copy.outgoing(visible(stored(0, 9))))
+        out.extend(sent(copy, visible(stored(0, 9))))
     assert max(o for one in out for o in offsets(one)) == 4 and copy.position == 5
 
 
@@ -103,7 +103,7 @@ def test_damage_behind_good_batches_stops_after_them() -> None:
     copy = handled(A, "spread_batch")
     out: list[Outgoing] = []
     with pytest.raises(CorruptBatch):
-        out.extend(copy.outgoing(visible(stored(0, 4), bytes(bad))))
+        out.extend(sent(copy, visible(stored(0, 4), bytes(bad))))
     assert copy.position == 4 and sorted(o for one in out for o in offsets(one)) == [1, 2, 2]
 
 
@@ -118,7 +118,7 @@ def test_map_holds_every_output_once_and_covers_every_source_offset(
     ends: dict[TopicPartition, int] = {}
     expected: list[tuple[int, TopicPartition, int]] = []
     for count in counts:
-        for one in copy.outgoing(visible(stored(source, count))):
+        for one in sent(copy, visible(stored(source, count))):
             base = ends.get(one.target, 100) + foreign
             ends[one.target] = base + one.header.count
             copy.acknowledged(Acknowledged(one, base))
@@ -160,7 +160,7 @@ def test_divert_without_a_handler_leaves_the_others_of_the_batch(merged: bool) -
     copy.dead_letter = DeadLetter("f", "east", A, LETTERS)
     copy.obstacle = Obstacle(divert={2: Reason("RECORD_REFUSED", "why"), 40: Reason("later", "")})
     batches = [stored(n, 1) for n in range(12)] if merged else [stored(0, 12)]
-    out = list(copy.outgoing(visible(*batches)))
+    out = list(sent(copy, visible(*batches)))
     [letter] = [one for one in out if one.target == LETTERS]
     assert offsets(letter) == [2] and values(letter) == [b"v2"]
     copied = [o for one in out if one.target == A for o in offsets(one)]
@@ -172,7 +172,7 @@ def test_divert_without_a_handler_leaves_the_others_of_the_batch(merged: bool) -
 def test_letter_says_where_it_comes_from_and_why() -> None:
     """Texts only; the record's own headers come first."""
     copy = handled(A, "spread", letters=True)
-    [letter] = [one for one in copy.outgoing(visible(stored(0, 9))) if one.target == LETTERS]
+    [letter] = [one for one in sent(copy, visible(stored(0, 9))) if one.target == LETTERS]
     [record] = decode(letter.header, bytes(letter.batch))
     headers = dict(record.headers)
     assert headers[b"onceover.source.offset"] == b"7" and headers[b"onceover.source.timestamp"] == b"1007"

@@ -15,6 +15,7 @@ from onceover.engine import names
 from onceover.engine.copyloop import CopySettings, Until
 from onceover.engine.lane import LaneTask
 from onceover.engine.layout import Layout
+from onceover.engine.review import Reviewed
 from onceover.errors import Fenced, MustReset
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.each import Each
@@ -138,6 +139,38 @@ def test_lane_begins_at_the_first_read_after_any_failure(
     once = ["read layout", "init 0", "read layout and wait", "read requests and wait", "fetch progress"]
     assert told(world) == [*once * 3, "read requests and wait"]
     assert world.log.count("drop 0") == 3
+
+
+def test_bandwidth_that_was_used_is_not_forgotten_by_a_reset(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One answer may be worth minutes of a very low limit."""
+    seen = []
+
+    class Loop:
+        def __init__(self, **given: object) -> None:
+            seen.append(given["throttle"])
+
+        def claim(self) -> None:
+            if len(seen) > 1:
+                raise EndOfTest
+            raise MustReset("lost")
+
+    world.values = {names.LAYOUT: LAYOUT.to_json()}
+    task = lane(world, monkeypatch)
+
+    class EmptyReview:
+        def __init__(self, *_: object) -> None:
+            pass
+
+        def begin(self, *_: object) -> Reviewed:
+            return Reviewed()
+
+    monkeypatch.setattr(lane_module, "Reviewer", EmptyReview)
+    monkeypatch.setattr(lane_module, "resting_progress", lambda *_: {})
+    monkeypatch.setattr(lane_module, "CopyLoop", Loop)
+    run(task)
+    assert len(seen) == 2 and seen[0] is seen[1]
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from onceover.wire.records import decode
 from onceover.wire.visibility import Visible
 from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, build_batch
 from tests.unit.engine.batches import stored
-from tests.unit.engine.loop import TARGET_START, A, partition
+from tests.unit.engine.loop import TARGET_START, A, partition, sent
 
 STOP = Stop("RECORD_REFUSED", "m", "e", "s", "r", 3)
 
@@ -43,7 +43,7 @@ def values(outgoing: Outgoing) -> list[bytes | None]:
 
 def take(copy: PartitionCopy, *batches: Visible) -> list[Outgoing]:
     """Return everything that goes out."""
-    return list(copy.outgoing(list(batches)))
+    return list(sent(copy, list(batches)))
 
 
 def test_plain_batch_passes_as_the_very_bytes_of_the_receive_buffer() -> None:
@@ -109,7 +109,7 @@ def test_barrier_inside_a_batch_copies_up_to_it_and_blocks() -> None:
     """The records before it belong to the target; the position is exactly the barrier."""
     copy = partition(A)
     copy.obstacle = Obstacle(barrier=3, stop=STOP)
-    stream = copy.outgoing(visible(stored(0, 2), stored(2, 3)))
+    stream = sent(copy, visible(stored(0, 2), stored(2, 3)))
     first, second = islice(stream, 2)
     assert (values(first), values(second)) == ([b"v0", b"v1"], [b"v2"])
     with pytest.raises(Blocked) as blocked:
@@ -156,7 +156,7 @@ def test_what_comes_before_a_damaged_batch_is_copied_also_from_a_run_of_tiny_one
     batches = [bytearray(stored(offset)) for offset in range(9)]
     batches[4][-1] ^= 1
     copy = partition(A)
-    stream = copy.outgoing(visible(*map(bytes, batches)))
+    stream = sent(copy, visible(*map(bytes, batches)))
     taken = [next(stream) for _ in range(4)]
     with pytest.raises(CorruptBatch) as caught:
         next(stream)

@@ -18,7 +18,7 @@ from tests.support.hostile import bomb, seal
 from tests.support.memory import Peak
 from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
 from tests.unit.engine.batches import stored
-from tests.unit.engine.loop import TARGET_START, A, partition
+from tests.unit.engine.loop import TARGET_START, A, partition, sent
 from tests.unit.engine.test_partition import take, values, visible
 
 MIB = 1 << 20
@@ -79,7 +79,7 @@ def test_a_large_batch_is_reencoded_in_pieces() -> None:
     copy = partition(A)
     copy.ceiling = TWO
     seen, target = [], TARGET_START
-    for one in copy.outgoing(visible(stamped(7, base_offset=3))):
+    for one in sent(copy, visible(stamped(7, base_offset=3))):
         seen.append((copy.position, values(one), one.source_runs))
         copy.acknowledged(Acknowledged(one, target))
         target += one.header.count
@@ -112,7 +112,7 @@ def test_a_barrier_in_a_later_piece_is_where_it_stops() -> None:
     copy = partition(A)
     copy.ceiling = TWO
     copy.obstacle = Obstacle(barrier=5, stop=STOP)
-    stream = copy.outgoing(visible(stamped(7)))
+    stream = sent(copy, visible(stamped(7)))
     out = list(islice(stream, 3))
     assert [value for one in out for value in values(one)] == [b"v0", b"v1", b"v2", b"v3", b"v4"]
     with pytest.raises(Blocked):
@@ -145,7 +145,7 @@ def test_a_record_that_takes_too_much_stops_at_its_offset() -> None:
     batch = seal(payload, codec=Codec.ZSTD, count=4, attributes=LOG_APPEND_TIME)
     copy = partition(A)
     copy.ceiling = Ceiling(1 << 16, 1 << 18)
-    stream = copy.outgoing(visible(batch))
+    stream = sent(copy, visible(batch))
     assert offsets(list(islice(stream, 3)), A) == [0, 1, 2]
     with pytest.raises(BatchTooLarge) as caught:
         next(stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,12 @@ BAD = b"bad"
 def same(record: Record) -> Iterable[Record]:
     """Keep every record."""
     return (record,)
+
+
+def slow(record: Record, seconds: float) -> Iterable[Record]:
+    """Return the record unchanged, after a while."""
+    time.sleep(seconds)
+    yield record
 
 
 def same_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
