@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from onceover.cli.output import Interrupted
 from onceover.cli.sparkjob import job_result
 from onceover.embed.processes import ChildProcess
 from onceover.errors import Fatal, OnceoverError, Retriable
@@ -53,7 +54,8 @@ def test_master_is_looked_at_before_spark_starts(tmp_path: Path, master: str, co
         ("exit 5", False, Fatal, "DRIVER_FAILED"),
         ("kill -9 $$", False, Retriable, "DRIVER_KILLED"),
         ("exit 143", False, Retriable, "DRIVER_KILLED"),
-        ("kill -15 $$", True, Retriable, "STOPPED_EARLY"),
+        ("kill -15 $$", True, Interrupted, "STOPPED_EARLY"),
+        ("exit 1", True, Interrupted, "STOPPED_EARLY"),
     ],
 )
 def test_end_without_a_report(

@@ -8,7 +8,8 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NoReturn
+from contextlib import suppress
+from typing import Final, NoReturn
 
 from onceover.cli import (
     adopt,
@@ -28,7 +29,7 @@ from onceover.cli import (
     topics,
     translate,
 )
-from onceover.cli.output import CommandResult
+from onceover.cli.output import CommandResult, envelope, interrupted
 from onceover.cli.typed import as_typed
 from onceover.errors import Fatal, OnceoverError, UsageError, unexpected, unusable_path
 from onceover.logs import configure, is_verbose
@@ -38,14 +39,14 @@ log = logging.getLogger(__name__)
 _EPILOG: Final = """exit codes:
   0 done   1 a check found a violation   2 bad usage or config, nothing was changed
   3 needs an operator   4 fenced by a newer start   5 temporary failure: run again
+  130 interrupted   141 nobody read the result
 
 examples:
   onceover flow check flights-dr
   onceover replicate flights-dr --until caught-up
   onceover status
 """
-# As a shell says of a process that SIGINT, or SIGPIPE, has ended.
-INTERRUPTED: Final = 130
+# As a shell says of a process that SIGPIPE has ended.
 UNREAD: Final = 141
 # Each is called as its command.
 _MODULES: Final = (
@@ -67,12 +68,6 @@ _MODULES: Final = (
     bench,
 )
 _COMMANDS: Final = [module.__name__.rpartition(".")[2] for module in _MODULES]
-
-
-class _Interrupted(OnceoverError):
-    """Somebody pressed Ctrl-C."""
-
-    exit_code = INTERRUPTED
 
 
 class _Unread(OnceoverError):
@@ -110,9 +105,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Only ``SystemExit`` leaves it, after ``--help``."""
     arguments = list(sys.argv[1:] if argv is None else argv)
     as_json = "--json" in arguments
-    configure()
     command = " ".join(arguments[:1])
     try:
+        configure()
         args = build_parser().parse_args(arguments)
         command = _command_name(args)
         # Not only where it was written in full.
@@ -132,7 +127,7 @@ def _ours(error: BaseException) -> OnceoverError:
     if isinstance(error, OnceoverError):
         return error
     if isinstance(error, KeyboardInterrupt):
-        return _Interrupted("interrupted", code="INTERRUPTED")
+        return interrupted()
     if isinstance(error, BrokenPipeError):
         return _Unread("stdout was closed before the command was done", code="UNREAD")
     if isinstance(error, OSError) and error.filename is not None:
@@ -159,8 +154,14 @@ def _shown(command: str, result: CommandResult, *, as_json: bool) -> str:
 def _failed(command: str, error: OnceoverError, *, as_json: bool) -> int:
     if as_json:
         _write(json.dumps(envelope(command, error.exit_code, {"error": error.as_dict()})))
-    sys.stderr.write(f"{as_typed(_explained(error), _COMMANDS)}\n")
+    _complain(as_typed(_explained(error), _COMMANDS))
     return error.exit_code
+
+
+def _complain(text: str) -> None:
+    # The terminal may be closed.
+    with suppress(OSError):
+        sys.stderr.write(f"{text}\n")
 
 
 def _write(text: str) -> bool:
@@ -173,14 +174,9 @@ def _write(text: str) -> bool:
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            sys.stderr.write(f"error: the result cannot be written to stdout: {error.strerror}\n")
+            _complain(f"error: the result cannot be written to stdout: {error.strerror}")
             return False
     return True
-
-
-def envelope(command: str, exit_code: int, document: dict[str, Any]) -> dict[str, Any]:
-    """Return a document with the fields that every one has."""
-    return {**document, "onceover": 1, "command": command, "ok": exit_code == 0, "exit": exit_code}
 
 
 def _explained(error: OnceoverError) -> str:

@@ -4,13 +4,35 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from onceover.errors import OnceoverError
 
 if TYPE_CHECKING:
     # argparse keeps the class private, and generic only in its stubs.
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 else:
     Subparsers = Any
+
+
+# As a shell says of a process that SIGINT has ended.
+INTERRUPTED: Final = 130
+
+
+class Interrupted(OnceoverError):
+    """Somebody pressed Ctrl-C, or closed the terminal, and nothing is left to be done about it."""
+
+    exit_code = INTERRUPTED
+
+
+def interrupted() -> Interrupted:
+    """Return what a command ends with that was interrupted."""
+    return Interrupted("interrupted", code="INTERRUPTED")
+
+
+def envelope(command: str, exit_code: int, document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with the fields that every one has."""
+    return {**document, "onceover": 1, "command": command, "ok": exit_code == 0, "exit": exit_code}
 
 
 @dataclass(frozen=True)

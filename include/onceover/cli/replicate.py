@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from types import FrameType
 from typing import Any, Final
 
@@ -31,6 +32,7 @@ _EXAMPLES: Final = """examples:
   onceover replicate flights-dr --until forever        copy until Ctrl-C or `onceover stop`
   onceover replicate flights-dr --until 10m --json
 """
+_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PROGRESS_S: Final = 5.0
 # The driver needs up to 10 s to end gracefully, and the JVM a few more to leave.
 _STOP_WAIT_S: Final = 20.0
@@ -92,7 +94,9 @@ def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
     def stop(_number: int, _frame: FrameType | None) -> None:
         stopping.set()
 
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    # A closed terminal likewise; what is ignored stays so, as under nohup.
+    wanted = [n for n in _STOPPING if signal.getsignal(n) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, stop) for number in wanted}
     try:
         _attend(child, flow, stopping, show=show)
     finally:
@@ -156,10 +160,14 @@ class _Progress:
     def end(self) -> None:
         """Leave the line as it is."""
         if self._shown:
-            sys.stderr.write("\n")
-            sys.stderr.flush()
+            self._put("\n")
 
     def _write(self, line: str) -> None:
-        sys.stderr.write(f"\r{line.ljust(len(self._shown))}")
-        sys.stderr.flush()
+        self._put(f"\r{line.ljust(len(self._shown))}")
         self._shown = line
+
+    def _put(self, text: str) -> None:
+        # The terminal may be closed: the copy ends in order all the same.
+        with suppress(OSError):
+            sys.stderr.write(text)
+            sys.stderr.flush()

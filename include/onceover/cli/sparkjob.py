@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any, Final
 
+from onceover.cli.output import Interrupted
 from onceover.embed.java import find_java
 from onceover.embed.processes import ChildProcess
 from onceover.errors import Fatal, OnceoverError, Retriable
@@ -56,8 +57,8 @@ def job_result(
         stopped: whether somebody has asked it to end.
 
     Raises:
-        OnceoverError: what the driver says it failed with; ``Retriable`` when it was killed, ``Fatal`` when
-            it ended without a word.
+        OnceoverError: what the driver says it failed with; ``Interrupted`` when it was asked to end before it
+            could say anything, ``Retriable`` when it was killed, ``Fatal`` when it ended without a word.
     """
     try:
         document: dict[str, Any] = json.loads(own.report.read_text())
@@ -71,9 +72,9 @@ def job_result(
 
 
 def _silent_end(child: ChildProcess, log_path: Path, *, stopped: bool) -> OnceoverError:
+    if stopped:
+        return Interrupted("stopped before it had begun", code="STOPPED_EARLY", resolve="start it again")
     number = killed_by(child.returncode or 0)
-    if number is not None and stopped:
-        return Retriable("stopped before it had begun", code="STOPPED_EARLY", resolve="start it again")
     if number is not None:
         return Retriable(
             f"the driver was killed by signal {number} before it could report",

@@ -102,7 +102,7 @@ def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> Spark
         )
     home = run_dir(flow)
     report = home / "log" / "replicate.json"
-    where = _master(master or flow.spark.master, flow.lanes)
+    where = _master(flow.spark.master if master is None else master, flow.lanes)
     return SparkJob(
         application=_SPARK_JOBS / "replicate.py",
         master=where,
@@ -158,7 +158,7 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
     for pattern in options.topics:
         compiled("--topics", pattern)
     report = run_dir(flow) / "log" / "audit.json"
-    wanted = master or flow.spark.master
+    wanted = flow.spark.master if master is None else master
     # Reading is what takes the time: as many workers as there are cores, unless it is said how many.
     where = _master(wanted, (os.cpu_count() or 1) if wanted == "local" else 1)
     conf = _conf(where, flow)

@@ -1,0 +1,58 @@
+"""Where the program begins: interrupted at any moment, it ends like any other command.
+
+Loading the commands takes a second, and many on a busy machine. Nothing has been begun by then, so an
+interrupt ends the process on the spot: an exception in the middle of an import can be lost, or be told as a
+traceback of whatever was being loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, NoReturn
+
+from onceover.cli.output import INTERRUPTED, envelope, interrupted
+
+# A terminal that is closed ends a command as Ctrl-C does.
+_SIGNALS: Final = (signal.SIGINT, signal.SIGHUP)
+
+
+def run() -> int:
+    """Run the command that was typed; return its exit code."""
+    arguments = sys.argv[1:]
+    # What is ignored stays so, as under nohup.
+    wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in wanted:
+        signal.signal(number, lambda *_: _leave(arguments))
+    from onceover.cli.main import main
+
+    for number in wanted:
+        signal.signal(number, signal.default_int_handler)
+    try:
+        return main(arguments)
+    except KeyboardInterrupt:
+        # The command has said already how it ended.
+        return INTERRUPTED
+
+
+def _leave(arguments: Sequence[str]) -> NoReturn:
+    error = interrupted()
+    if "--json" in arguments:
+        document = envelope(" ".join(arguments[:1]), error.exit_code, {"error": error.as_dict()})
+        _tell(1, json.dumps(document))
+    _tell(2, f"error: {error.message}")
+    os._exit(error.exit_code)
+
+
+def _tell(descriptor: int, line: str) -> None:
+    # The terminal may be the one that was closed.
+    with suppress(OSError):
+        os.write(descriptor, f"{line}\n".encode())
+
+
+if __name__ == "__main__":
+    sys.exit(run())

@@ -1,0 +1,164 @@
+"""A command that is interrupted says so in one line, or one document: while it is loaded, too."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover.cli import replicate
+from onceover.config.load import load_flow
+from onceover.spark.submit import replicate_job
+from tests.support.wait import wait_until
+
+_PROJECT = Path(__file__).parents[2]
+_ENTRY = (sys.executable, "-m", "onceover.cli.entry")
+# Takes the place of a library that the commands load.
+_SLOW = """
+import os, pathlib, time
+pathlib.Path(os.environ["LOADING"]).touch()
+time.sleep(60)
+"""
+Loading = subprocess.Popen[str]
+
+
+def default_signals() -> None:
+    """Undo what the process that runs the tests ignores."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
+def loading(folder: Path, *arguments: str) -> Loading:
+    """Start a command and return it while its modules are being loaded."""
+    (folder / "psutil.py").write_text(_SLOW)
+    flag = folder / "loading"
+    environment = {**os.environ, "PYTHONPATH": str(folder), "LOADING": str(flag)}
+    process = subprocess.Popen(
+        [*_ENTRY, *arguments],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
+    )
+    wait_until(flag.exists, 60.0, "the command being loaded")
+    return process
+
+
+@pytest.fixture
+def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Loading]:
+    """The command that the test names, while it is loaded."""
+    process = loading(tmp_path, *request.param)
+    yield process
+    process.kill()
+    process.communicate()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("started", [("status", "--json")], indirect=True)
+def test_interrupted_while_it_is_loaded_a_command_prints_its_document(started: Loading, number: int) -> None:
+    """Ctrl-C and a closed terminal."""
+    started.send_signal(number)
+    out, err = started.communicate(timeout=20)
+    document = json.loads(out)
+    assert (started.returncode, document["exit"], document["ok"], document["command"]) == (
+        130,
+        130,
+        False,
+        "status",
+    )
+    assert document["error"]["code"] == "INTERRUPTED"
+    assert err == "error: interrupted\n"
+
+
+@pytest.mark.parametrize("started", [("status",)], indirect=True)
+def test_interrupted_while_it_is_loaded_a_command_says_one_line(started: Loading) -> None:
+    """No traceback of whatever was being loaded."""
+    started.send_signal(signal.SIGINT)
+    assert (*started.communicate(timeout=20), started.returncode) == ("", "error: interrupted\n", 130)
+
+
+class Child:
+    """A driver that ends when it is asked to; the command line gets a signal as soon as it looks at it.
+
+    Args:
+        number: the signal.
+        looks: how often it is looked at before it ends by itself.
+    """
+
+    pid, returncode = 1, 0
+
+    def __init__(self, number: int, looks: int) -> None:
+        self._number = number
+        self._looks = looks
+        self.got: list[int] = []
+
+    @property
+    def alive(self) -> bool:
+        os.kill(os.getpid(), self._number)
+        self._looks -= 1
+        return self._looks > 0 and not self.got
+
+    def send_signal(self, number: int) -> None:
+        self.got.append(number)
+
+    def wait(self, timeout_s: float) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.fixture(params=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def number(request: pytest.FixtureRequest) -> Iterator[int]:
+    """A signal that is not ignored, whoever runs the tests."""
+    previous = signal.signal(request.param, lambda *_: None)
+    yield request.param
+    signal.signal(request.param, previous)
+
+
+def copied(monkeypatch: pytest.MonkeyPatch, child: Child) -> bool:
+    """Copy with ``child`` for the driver; return whether somebody has stopped it."""
+    answers: list[bool] = []
+
+    def job_result(*_: object, stopped: bool) -> dict[str, Any]:
+        answers.append(stopped)
+        return {}
+
+    monkeypatch.setenv("ONCEOVER_EAST", "127.0.0.1:1")
+    monkeypatch.setenv("ONCEOVER_WEST", "127.0.0.1:2")
+    flow = load_flow("flights-dr")
+    job = replicate_job(flow, until="forever")
+    monkeypatch.setattr(replicate, "start_job", lambda *_: child)
+    monkeypatch.setattr(replicate, "job_result", job_result)
+    replicate._execute(flow, job, show=False)
+    return answers[0]
+
+
+def test_every_end_of_a_terminal_ends_a_copy_in_order(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """The driver is asked to end, and nobody is killed."""
+    child = Child(number, 100)
+    assert copied(monkeypatch, child)
+    assert child.got == [signal.SIGTERM]
+
+
+def test_what_is_ignored_ends_no_copy(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """As under nohup: whoever closes the terminal means something else."""
+    signal.signal(number, signal.SIG_IGN)
+    child = Child(number, 3)
+    assert not copied(monkeypatch, child)
+    assert child.got == []
+
+
+def test_the_program_begins_there() -> None:
+    """Nothing else is loaded before."""
+    scripts = tomllib.loads((_PROJECT / "pyproject.toml").read_text())["project"]["scripts"]
+    assert scripts == {"onceover": "onceover.cli.entry:run"}
