@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
@@ -22,6 +23,7 @@ from onceover.cli.main import main
         ["audit", "flights-dr", "--master", ""],
         ["audit", "flights-dr", "--since", "2026-99-99"],
         ["audit", "flights-dr", "--topics", "["],
+        ["audit", "flights-dr", "--topics", " flights.jfk "],
         ["groups", "plan", "flights-dr", "--group", "["],
         ["seed", "plan", "flights-dr", "--from", "map", "--topic", "["],
         ["adopt", "plan", "flights-dr", "--topic", "["],
@@ -63,3 +65,16 @@ def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]
             main([command, "--help"])
         assert ended.value.code == 0
         assert "onceover" in capsys.readouterr().out.split("usage:", 1)[1].split("\n", 1)[1]
+
+
+def test_advice_in_a_document_can_be_typed_like_the_text(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the program is not on PATH, its name alone is no command."""
+    monkeypatch.setattr(sys, "argv", ["/opt/app/.venv/bin/onceover"])
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert main(["replicate", "--json"]) == 2
+    shown = capsys.readouterr()
+    advice = json.loads(shown.out)["error"]["resolve"]
+    assert "`/opt/app/.venv/bin/onceover replicate --help`" in advice
+    assert advice in shown.err

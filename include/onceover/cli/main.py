@@ -7,9 +7,9 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from onceover.cli import (
     adopt,
@@ -147,13 +147,25 @@ def _command_name(args: argparse.Namespace) -> str:
 
 def _shown(command: str, result: CommandResult, *, as_json: bool) -> str:
     if as_json:
-        return json.dumps(envelope(command, result.exit_code, result.document))
+        return json.dumps(envelope(command, result.exit_code, _typed(result.document)))
     return as_typed(result.text, _COMMANDS)
+
+
+def _typed(value: Any) -> Any:
+    """Return a document whose advice names commands as they can be typed, like the text."""
+    if isinstance(value, Mapping):
+        return {
+            key: as_typed(each, _COMMANDS) if key == "resolve" and isinstance(each, str) else _typed(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, list | tuple):
+        return [_typed(each) for each in value]
+    return value
 
 
 def _failed(command: str, error: OnceoverError, *, as_json: bool) -> int:
     if as_json:
-        _write(json.dumps(envelope(command, error.exit_code, {"error": error.as_dict()})))
+        _write(json.dumps(envelope(command, error.exit_code, _typed({"error": error.as_dict()}))))
     _complain(as_typed(_explained(error), _COMMANDS))
     return error.exit_code
 

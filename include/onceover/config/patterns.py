@@ -14,8 +14,14 @@ def compiled(option: str, pattern: str) -> re.Pattern[str]:
         option: of the command line that it belongs to, for the message.
 
     Raises:
-        UsageError: it is no regular expression.
+        UsageError: it is no regular expression, or has spaces around it that nobody sees.
     """
+    if pattern != pattern.strip():
+        raise UsageError(
+            f"{option} {pattern!r} begins or ends with spaces",
+            expected=repr(pattern.strip()),
+            resolve="leave them out; a space that is meant is written [ ]",
+        )
     try:
         return re.compile(pattern)
     except re.error as error:

@@ -313,6 +313,12 @@ master: Final = matching(
 def _pattern(number: int, entry: object) -> str:
     if not isinstance(entry, str) or not entry:
         raise Invalid(f"entry {number} is not a text", "write each regular expression in quotes")
+    if entry != entry.strip():
+        # Nobody sees them where a message says that nothing matches.
+        raise Invalid(
+            f"entry {number} begins or ends with spaces",
+            f"write {entry.strip()!r}; a space that is meant is written [ ]",
+        )
     try:
         re.compile(entry)
     except re.error as error:

@@ -30,6 +30,10 @@ PERSON: Final = 3
 TEMPORARY: Final = 5
 # The driver shows signs of life, and no lane has begun: Spark has not given it a slot yet.
 WAITING: Final = "waiting"
+COPYING: Final = "copying"
+# Of a partition that is not caught up while nobody copies.
+IDLE: Final = "idle"
+_OVER: Final = (RunState.ENDED, RunState.FAILED, RunState.GONE, RunState.FENCED)
 # The worst first: wrong data, then what waits for a person, then a file to be corrected, then what may pass.
 EXIT_ORDER: Final = (VIOLATED, PERSON, BAD_CONFIG, TEMPORARY, OK)
 # Nothing of these topics is on the target (any more).
@@ -97,8 +101,9 @@ def shape(facts: Facts) -> dict[str, Any]:
     # Without a layout among unreadable values nobody knows whether it was started.
     if facts.state is not None and (state.layout is not None or not state.problems):
         run = run_of(state.layout, state.heartbeat, facts.now_ms)
+    behind = IDLE if run.state in _OVER else COPYING
     partitions = [
-        _partition(facts, state, enrolment, tp)
+        _partition(facts, state, enrolment, tp, behind)
         for enrolment in state.enrolments
         for tp in enrolment.sources()
     ]
@@ -156,7 +161,7 @@ def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
 
 
 def _partition(
-    facts: Facts, state: FlowFacts, enrolment: Enrolment, source: TopicPartition
+    facts: Facts, state: FlowFacts, enrolment: Enrolment, source: TopicPartition, behind: str
 ) -> dict[str, Any]:
     here, target = facts.here, enrolment.target_of(source)
     committed = facts.there.committed.get(target)
@@ -176,7 +181,7 @@ def _partition(
         "partition": source.partition,
         "target_topic": target.topic,
         "lane": lane_of(source, state.layout.lanes) if state.layout else None,
-        "state": "stopped" if stop else "caught_up" if lag == 0 else "copying",
+        "state": "stopped" if stop else "caught_up" if lag == 0 else behind,
         "source_start": enrolment.start[source.partition],
         "lso": lso,
         "high_watermark": high_watermark,
@@ -325,8 +330,8 @@ def _state(facts: Facts, run: Run, partitions: Sequence[Mapping[str, Any]]) -> s
         return str(RunState.UNKNOWN)
     if all(p["state"] == "caught_up" for p in partitions):
         return "caught_up"
-    waits = any(p["state"] == "copying" for p in partitions) and not _has_begun(facts)
-    return WAITING if waits else "copying"
+    waits = any(p["state"] == COPYING for p in partitions) and not _has_begun(facts)
+    return WAITING if waits else COPYING
 
 
 def _has_begun(facts: Facts) -> bool:

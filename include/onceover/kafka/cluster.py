@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
+from onceover.ages import age_text
 from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.backoff import Backoff, Deadline, Patience
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DEFAULT_TIMEOUT_S = 30.0
+# Longer than an election; whoever waits at a terminal wonders by then.
+_SILENT_S = 5.0
 _API_PRODUCE = 0
 # Brokers look at the timeout of an InitProducerId with a transactional.id only.
 _NO_TRANSACTION_TIMEOUT_MS = 60_000
@@ -402,7 +405,7 @@ class Cluster:
             deadline: without one, 30 s, or until nobody has patience with the cluster any more.
         """
         deadline = deadline or Deadline(DEFAULT_TIMEOUT_S)
-        backoff = Backoff()
+        backoff, silence = Backoff(), Deadline(_SILENT_S)
         while True:
             try:
                 return attempt()
@@ -410,6 +413,9 @@ class Cluster:
                 log.debug("%s: trying again: %s", self.alias, error)
                 if not self.patience.left_s:
                     raise
+                if silence.passed and not deadline.passed:
+                    log.warning("%s; trying for %s more", error.message, age_text(deadline.left_s))
+                    silence = Deadline(deadline.left_s)
                 began_s = time.monotonic()
                 backoff.pause(deadline, error)
                 self.patience.spend(time.monotonic() - began_s)

@@ -33,6 +33,7 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("flow name too long", {"flow": "a" * 101}, "flow", "not a valid flow name", "at most 100"),
     ("topics is a list", {"topics": ["orders"]}, "topics", "expected keys with values", "indented lines"),
     ("no topics", {"topics": {"include": []}}, "topics.include", "is empty", "name at least one topic"),
+    ("spaces", {"topics": {"include": ["a", " b "]}}, "topics.include", "entry 2 begins or ends with", "'b'"),
     ("broken expression", {"topics": {"include": ["a", "b("]}}, "topics.include", "entry 2", "backslash"),
     ("text for a list", {"topics": {"include": "orders"}}, "topics.include", "seen orders", "write a list"),
     (

@@ -12,7 +12,7 @@ import pytest
 from onceover.cli.statustext import describe
 from onceover.engine import status as module
 from onceover.engine.enrolment import Enrolment
-from onceover.engine.layout import Layout
+from onceover.engine.layout import DONE, FAILED, Layout
 from onceover.engine.status import flow_status
 from onceover.engine.statusjudge import judge_all
 from onceover.engine.statusread import FlowFacts, SourceLogs, TargetLogs
@@ -208,3 +208,28 @@ def test_driver_without_a_lane_waits_for_spark(
     )
     assert (status["state"], status["run"]["state"], status["exit"]) == (state, "running", 0)
     assert describe(status).startswith(title)
+
+
+@pytest.mark.parametrize(
+    ("ended", "lso", "expected"),
+    [(None, 20, "copying"), (DONE, 20, "idle"), (FAILED, 20, "idle"), (DONE, 10, "caught_up")],
+)
+def test_nobody_copies_a_partition_of_a_run_that_is_over(ended: str | None, lso: int, expected: str) -> None:
+    """Its records wait for the next start."""
+    known = facts()
+    assert known.layout is not None
+    if ended is not None:
+        known.layout = known.layout.as_ended(int(time.time() * 1000), ended)
+    here = SourceLogs(starts={TP: 0}, lsos={TP: lso}, high_watermarks={TP: lso})
+    status = shape(
+        Facts(
+            flow="f",
+            now_ms=time.time() * 1000,
+            source=Side(alias="east"),
+            target=Side(alias="west"),
+            state=known,
+            here=here,
+            there=target_logs(),
+        )
+    )
+    assert [p["state"] for p in status["partitions"]] == [expected]

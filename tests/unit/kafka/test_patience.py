@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from onceover.config.clients import ClientConfig
 from onceover.errors import Retriable
 from onceover.kafka.backoff import Backoff, Deadline, Patience
+from onceover.kafka.cluster import Cluster
 
 
 def test_without_a_limit_attempts_wait_as_usual() -> None:
@@ -44,3 +46,20 @@ def test_pauses_stay_below_their_cap_however_often_was_tried(monkeypatch: pytest
     for _ in range(3000):
         backoff.pause(deadline, Retriable("away"))
     assert max(paused) <= 2.0 and paused[0] <= 0.05 and min(paused[100:]) >= 1.0
+
+
+def test_whoever_waits_long_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A command that says nothing for half a minute looks as if it hung."""
+
+    def away() -> None:
+        raise Retriable("no broker of east answers (refused)")
+
+    cluster = Cluster(ClientConfig("east", {"bootstrap.servers": "127.0.0.1:1"}))
+    for silent_s, told in ((60.0, 0), (0.0, 1)):
+        monkeypatch.setattr("onceover.kafka.cluster._SILENT_S", silent_s)
+        with pytest.raises(Retriable):
+            cluster.retry(away, Deadline(0.3))
+        assert len(caplog.messages) == told
+    assert caplog.messages[0].startswith("no broker of east answers (refused); trying for 0.")
