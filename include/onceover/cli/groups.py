@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Final
 
 from onceover.cli.output import CommandResult, Subparsers, plan_result
+from onceover.cli.signals import asked_to_end
 from onceover.config.faults import Invalid
 from onceover.config.load import load_flow
 from onceover.config.units import parse_duration_ms
-from onceover.engine.groupapply import Pause
 from onceover.engine.groupplan import GroupPlan
 from onceover.engine.groups import Allowed, Direction
 from onceover.errors import UsageError
@@ -96,8 +91,8 @@ def apply(args: argparse.Namespace) -> CommandResult:
         if planned.watched:
             print("looking twice at what somebody else has committed ...", file=stream, flush=True)
 
-    with _until_signalled() as pause:
-        applied = apply_groups(load_flow(args.flow), _wish(args), show, pause)
+    with asked_to_end() as asked:
+        applied = apply_groups(load_flow(args.flow), _wish(args), show, asked.wait)
     return CommandResult(applied.document(), applied.describe(), applied.exit_code)
 
 
@@ -106,9 +101,9 @@ def follow(args: argparse.Namespace) -> CommandResult:
     stream = sys.stderr if args.json else sys.stdout
     interval_s = _interval_s(args.interval)
     flow, wish = load_flow(args.flow), _wish(args)
-    with _until_signalled() as pause:
+    with asked_to_end() as asked:
         followed = follow_groups(
-            flow, wish, interval_s, pause, lambda text: print(text, file=stream, flush=True)
+            flow, wish, interval_s, asked.wait, lambda text: print(text, file=stream, flush=True)
         )
     document = {"flow": flow.flow, "direction": str(wish.direction), **followed.document()}
     return CommandResult(document, followed.describe(), followed.exit_code)
@@ -134,19 +129,3 @@ def _interval_s(text: str) -> float:
     if interval_ms <= 0:
         raise UsageError(f"--interval {text} is no time at all", expected="more than 0")
     return interval_ms / 1000
-
-
-@contextmanager
-def _until_signalled() -> Iterator[Pause]:
-    """Yield what waits, and stops waiting at Ctrl-C or SIGTERM: what is being written is finished first."""
-    stopping = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stopping.wait
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)

@@ -12,12 +12,12 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future
 from contextlib import suppress
-from types import FrameType
 from typing import Any, Final
 
 import psutil
 
 from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.signals import asked_to_end
 from onceover.cli.sparkjob import job_result, start_job
 from onceover.cli.statustext import progress_line
 from onceover.config.flowfile import Flow
@@ -32,7 +32,6 @@ _EXAMPLES: Final = """examples:
   onceover replicate flights-dr --until forever        copy until Ctrl-C or `onceover stop`
   onceover replicate flights-dr --until 10m --json
 """
-_STOPPING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PROGRESS_S: Final = 5.0
 # The driver needs up to 10 s to end gracefully, and the JVM a few more to leave.
 _STOP_WAIT_S: Final = 20.0
@@ -89,19 +88,10 @@ def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
     log_path = job.report.parent / "driver.log"
     own = job.with_own_report()
     child = start_job(own, f"replicate {flow.flow}", log_path)
-    stopping = threading.Event()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
-
-    # A closed terminal likewise; what is ignored stays so, as under nohup.
-    wanted = [n for n in _STOPPING if signal.getsignal(n) is not signal.SIG_IGN]
-    previous = {number: signal.signal(number, stop) for number in wanted}
     try:
-        _attend(child, flow, stopping, show=show)
+        with asked_to_end() as stopping:
+            _attend(child, flow, stopping, show=show)
     finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
         child.stop()
     return job_result(own, job.report, child, log_path, stopped=stopping.is_set())
 
