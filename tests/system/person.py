@@ -47,6 +47,8 @@ class Person:
         page.locator("input[name=username]").fill(username)
         page.locator("input[name=password]").fill(password)
         page.locator("button[type=submit]").click()
+        # Text is looked for in any case of its letters: "PASS" stands on the page of the login, too.
+        page.wait_for_url(lambda url: "/auth/login" not in url)
         page.get_by_text(shown).first.wait_for()
         # Of every tab, from here on: before the login Airflow's own page asks for what it may not have.
         listen = self._browser.on
