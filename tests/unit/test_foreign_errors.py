@@ -14,9 +14,10 @@ import pytest
 
 from onceover.cli import numbers
 from onceover.errors import UsageError
+from tests.support.signals import default_signals
 from tests.support.wait import wait_until
 
-_COMMAND = (sys.executable, "-m", "onceover.cli.main")
+_COMMAND = (sys.executable, "-m", "onceover.cli.entry")
 _PROJECT = Path(__file__).parents[2]
 _LONG = "9" * 5000
 
@@ -144,6 +145,7 @@ def test_an_interrupt_is_one_document(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=default_signals,
     )
     with process:
         wait_until(waiting.exists, 120, "the command waits")

@@ -17,6 +17,7 @@ import pytest
 from onceover.cli import replicate
 from onceover.config.load import load_flow
 from onceover.spark.submit import replicate_job
+from tests.support.signals import default_signals
 from tests.support.wait import wait_until
 
 _PROJECT = Path(__file__).parents[2]
@@ -28,12 +29,6 @@ pathlib.Path(os.environ["LOADING"]).touch()
 time.sleep(60)
 """
 Loading = subprocess.Popen[str]
-
-
-def default_signals() -> None:
-    """Undo what the process that runs the tests ignores."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 def loading(folder: Path, *arguments: str) -> Loading:
