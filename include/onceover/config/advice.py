@@ -57,7 +57,7 @@ def _state(flow: Flow, target: ClientConfig) -> Iterator[str]:
     if flow.state.replication_factor == 1 and brokers > 1:
         yield (
             "state.replication_factor is 1: the flow stops while the one broker with its state is away; "
-            "write 3 where the target has three brokers"
+            "leave it out (the target's own default), or write 3 where the target has three brokers"
         )
 
 

@@ -111,7 +111,7 @@ class GroupsSpec(Closed):
 class StateSpec(Closed):
     """The flow's own topics on the target."""
 
-    replication_factor: Annotated[int, BeforeValidator(values.whole(1, 15))] = 1
+    replication_factor: Annotated[int, BeforeValidator(values.replication_factor)] = -1
     map_retention_ms: Annotated[int, BeforeValidator(values.duration("1h", "3650d"))] = Field(
         default=parse_duration_ms("14d"), alias="map_retention"
     )

@@ -57,7 +57,7 @@ def _lanes(value: str) -> int:
 
 
 def _replication_factor(value: str) -> int:
-    return int(values.whole(1, 15)(value))
+    return values.replication_factor(value)
 
 
 def _support(value: str) -> str:

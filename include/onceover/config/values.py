@@ -97,6 +97,13 @@ def whole(low: int, high: int, why: str = "") -> Parser:
     return parse
 
 
+def replication_factor(value: object) -> int:
+    """Return a replication factor; -1 leaves it to the cluster."""
+    if value in (-1, "-1") and not isinstance(value, bool):
+        return -1
+    return int(whole(1, 15, "or -1 for the cluster's own default")(value))
+
+
 def duration(low: str, high: str, why: str = "") -> Parser:
     """Return a parser of durations from ``low`` to ``high`` that yields milliseconds."""
     low_ms, high_ms = parse_duration_ms(low), parse_duration_ms(high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Final
 
@@ -10,13 +11,25 @@ from onceover.errors import Retriable
 from onceover.kafka.admin import Admin, TopicSpec
 from onceover.kafka.cluster import Cluster
 
+log = logging.getLogger(__name__)
+
+# Nothing is compacted in the segment that is being written, and every session reads the state from its
+# beginning: with Kafka's own 7 days and half a log of garbage it would read a week of heartbeats.
+STATE_CONFIG: Final = {
+    "cleanup.policy": "compact",
+    "segment.ms": str(3600_000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
 _SEGMENT_MS: Final = 6 * 3600_000
 _TOMBSTONES_MS: Final = 3600_000
 
 
 @dataclass(frozen=True)
 class StateSettings:
-    """How the flow's own topics are created; ``dead_letter`` holds the topic of its bad records, if any."""
+    """How the flow's own topics are created; ``dead_letter`` holds the topic of its bad records, if any.
+
+    A ``replication_factor`` of -1 is the target's own default.
+    """
 
     replication_factor: int
     map_retention_ms: int
@@ -25,6 +38,8 @@ class StateSettings:
 
 def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: StateSettings) -> None:
     """Create the flow's own topics where they are missing, and wait until they have leaders.
+
+    A state topic that is there already is brought in line, as far as the principal may.
 
     Raises:
         Retriable: the target is away, or they have no leaders in time.
@@ -35,13 +50,28 @@ def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: State
     map_config = _map_config(settings.map_retention_ms)
     admin.create_topics(
         [
-            TopicSpec(state, names.STATE_PARTITIONS, factor, {"cleanup.policy": "compact"}),
+            TopicSpec(state, names.STATE_PARTITIONS, factor, STATE_CONFIG),
             TopicSpec(offsets, names.MAP_PARTITIONS, factor, map_config),
             *settings.dead_letter,
         ]
     )
     wanted = [state, offsets, *(spec.name for spec in settings.dead_letter)]
     target.retry(lambda: _check_ready(target, wanted))
+    _bring_in_line(admin, state)
+
+
+def _bring_in_line(admin: Admin, state: str) -> None:
+    """Give a state topic of an earlier version the configuration of new ones, where that is allowed."""
+    found = admin.topic_configs([state])
+    failures = dict(found.failures)
+    if state in found.overrides:
+        own = found.overrides[state]
+        missing = {key: value for key, value in STATE_CONFIG.items() if own.get(key) != value}
+        if missing:
+            failures |= admin.alter_configs({state: missing})
+    for failure in failures.values():
+        # It works as it is; sessions only take longer to begin.
+        log.warning("%s keeps its configuration: %s", state, failure.message)
 
 
 def _map_config(retention_ms: int) -> dict[str, str]:

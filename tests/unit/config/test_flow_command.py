@@ -66,7 +66,8 @@ def test_check_reports_the_flow_and_what_deserves_a_second_look(write_flow: Flow
         "sasl.password": "${PASSWORD}",
     }
     write_flow({}, "another")
-    path = write_flow({"target": {"client": client}, "spark": {"master": "spark://h:7077"}})
+    spark = {"master": "spark://h:7077"}
+    path = write_flow({"target": {"client": client}, "spark": spark, "state": {"replication_factor": 1}})
     result = _run("check", "orders-dr")
     document = result.document
     assert (document["flow"], document["path"], document["lanes"]) == ("orders-dr", str(path), 2)
