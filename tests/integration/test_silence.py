@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.kafka import admin, connection
-from tests.support.clusters import ClusterFactory
+from tests.support.busy import BusyProducer
+from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.proxy import Proxy, Temper
 from tests.support.replica import Live, Replica
 from tests.support.wait import wait_until
@@ -81,3 +83,48 @@ def test_a_host_that_died_without_a_word_is_left_for_its_successor(
         lines[side == "target"].proxy.treat(Temper.SWALLOW)
         copied(replica, live, topic, 5)
     replica.assert_same()
+
+
+@pytest.mark.soak
+def test_a_frozen_broker_of_three_is_left_for_the_new_leaders(
+    start_cluster: ClusterFactory,
+    target_cluster: SharedCluster,
+    tmp_path: Path,
+    unique_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel still takes connections for it; nobody answers on them. The others lead what it has led."""
+    monkeypatch.setattr(connection, "REQUEST_TIMEOUT_MS", _PATIENCE_MS)
+    monkeypatch.setattr(admin, "_TIMEOUT_S", _PATIENCE_MS / 1000)
+    source = start_cluster("frozen", brokers=3, heap_mb=320)
+    with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
+        topic = f"{unique_name}.a"
+        client = AdminClient(source.client)
+        new = NewTopic(topic, 3, 3, config={"retention.ms": "-1"})
+        client.create_topics([new])[topic].result(_TIMEOUT_S)
+        with (
+            BusyProducer(source.client, topic, 3, seed=3) as busy,
+            replica.running() as live,
+        ):
+            first = source.nodes[0]
+
+            def position() -> int:
+                return sum(p["position"] or 0 for p in replica.flow.status()["partitions"])
+
+            wait_until(lambda: position() > 0, _TIMEOUT_S, "the copy has begun")
+            first.pause()
+            try:
+                # Beyond what was in flight: every partition has to go on.
+                before = {p["partition"]: p["position"] for p in replica.flow.status()["partitions"]}
+
+                def all_on() -> bool:
+                    now = {p["partition"]: p["position"] or 0 for p in replica.flow.status()["partitions"]}
+                    return all(now.get(n, 0) > (at or 0) for n, at in before.items()) or not live.alive
+
+                wait_until(all_on, 3 * _TIMEOUT_S, "every partition goes on", poll_s=0.5)
+                assert live.alive
+            finally:
+                first.resume()
+        replica.copy()
+        replica.assert_same(topic)
+        assert sum(len(replica.target_records(topic, p)) for p in range(3)) >= busy.committed > 0

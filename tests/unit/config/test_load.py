@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from onceover.config import values
 from onceover.config.connectfile import find_connect_files
 from onceover.config.document import EMBEDDED_VARIABLES, substitute
+from onceover.config.faults import Invalid
 from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environment, variables
 from onceover.config.load import find_flow_files, flows_dir, load_flow, run_dir
 from onceover.config.values import Rpo
@@ -240,3 +242,11 @@ def test_run_folder_of_any_flow_leaves_the_variables_alone(embedded: Path) -> No
     """A flow may be called like the file."""
     run_dir("environment").mkdir()
     assert variables()["ONCEOVER_EAST"] == "h:1"
+
+
+@pytest.mark.parametrize("value", [0, -2, 16, True, "x"])
+def test_replication_factor_is_a_number_of_brokers_or_the_clusters_own(value: object) -> None:
+    """And nothing else that looks like one."""
+    assert values.replication_factor(-1) == values.replication_factor("-1") == -1
+    with pytest.raises(Invalid):
+        values.replication_factor(value)
