@@ -89,18 +89,20 @@ def abort_hanging(cluster: KafkaCluster, topics: Mapping[str, int]) -> None:
     connection = Connection(Address(host, int(port)), {})
     try:
         wanted = [(topic, list(range(count))) for topic, count in topics.items()]
-        answer = connection.call(
-            DescribeProducersRequest(version=0, topics=wanted), DescribeProducersResponse
+        markers = connection.call(
+            DescribeProducersRequest(version=0, topics=wanted),
+            DescribeProducersResponse,
+            lambda answer: [
+                (p.producer_id, p.producer_epoch, False, [(t.name, [n.partition_index])], 0)
+                for t in answer.topics
+                for n in t.partitions
+                for p in n.active_producers
+                if p.current_txn_start_offset >= 0
+            ],
         )
-        markers = [
-            (p.producer_id, p.producer_epoch, False, [(t.name, [n.partition_index])], 0)
-            for t in answer.topics
-            for n in t.partitions
-            for p in n.active_producers
-            if p.current_txn_start_offset >= 0
-        ]
         if markers:
-            connection.call(WriteTxnMarkersRequest(version=1, markers=markers), WriteTxnMarkersResponse)
+            request = WriteTxnMarkersRequest(version=1, markers=markers)
+            connection.call(request, WriteTxnMarkersResponse, lambda answer: answer.markers)
     finally:
         connection.close()
 

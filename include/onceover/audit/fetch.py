@@ -17,6 +17,7 @@ _API_KEY: Final = 1
 _VERSION: Final = 13
 _READ_COMMITTED: Final = 1
 _NONE: Final = -1
+_UVARINT_BITS: Final = 35
 
 _HEADER = struct.Struct(">hhih")
 _BEGIN = struct.Struct(">iiiibii")
@@ -87,7 +88,7 @@ def decode_fetch(frame: memoryview) -> Fetched:
     """
     try:
         return _decode(frame)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise Fatal(
             "a broker's answer to fetch is shorter than it says", seen=f"{len(frame)} bytes"
         ) from error
@@ -131,10 +132,11 @@ def _skip_tags(frame: memoryview, at: int) -> int:
 
 def _uvarint(frame: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift < _UVARINT_BITS:
         byte = frame[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
         shift += 7
+    raise ValueError("a number that is too long")

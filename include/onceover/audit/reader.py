@@ -19,7 +19,7 @@ from onceover.audit.model import Reason
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.cluster import Cluster, failure
-from onceover.kafka.connection import Connection
+from onceover.kafka.connection import LARGEST_BATCH_BYTES, Connection
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 
@@ -169,7 +169,8 @@ class _Pump:
             max_bytes=self._fetch_bytes,
             max_wait_ms=_WAIT_MS,
         )
-        connection.send_frame([frame], correlation_id, decode_fetch)
+        most = self._fetch_bytes + LARGEST_BATCH_BYTES
+        connection.send_frame([frame], correlation_id, decode_fetch, max_answer_bytes=most)
 
     def _check(self, answer: Fetched) -> None:
         tp, alias = self._stretch.partition, self._cluster.alias

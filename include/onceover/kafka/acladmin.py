@@ -8,7 +8,7 @@ set always means that there are none. So they are read through a connection of o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
@@ -26,6 +26,7 @@ from confluent_kafka.admin import (
 from kafka.protocol.admin import DescribeAclsRequest, DescribeAclsResponse
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka import calls
 from onceover.kafka.admin import is_temporary, open_admin
 from onceover.kafka.cluster import Cluster
 
@@ -66,6 +67,32 @@ class Acl(NamedTuple):
         return f"{self.rule} on {kind} {self.name}"
 
 
+class _Listed(NamedTuple):
+    """An ACL as a broker answers it, kinds as numbers."""
+
+    pattern_type: int
+    topic: str
+    principal: str
+    host: str
+    operation: int
+    permission: int
+
+
+def _listed(answer: Any) -> tuple[int, list[_Listed]]:
+    return answer.error_code, [
+        _Listed(
+            resource.pattern_type,
+            calls.text(resource.resource_name),
+            calls.text(one.principal),
+            calls.text(one.host),
+            one.operation,
+            one.permission_type,
+        )
+        for resource in answer.resources
+        for one in resource.acls
+    ]
+
+
 class NoAuthorizer(UsageError):
     """The cluster runs without an authorizer: it has no ACLs and takes none."""
 
@@ -89,7 +116,7 @@ class AclAdmin:
             UsageError: the principal may not ask.
             Retriable: no answer.
         """
-        answer = self._cluster.control().call(
+        error_code, listed = self._cluster.control().call(
             DescribeAclsRequest(
                 version=_DESCRIBE_VERSION,
                 resource_type_filter=ResourceType.TOPIC.value,
@@ -101,10 +128,11 @@ class AclAdmin:
                 permission_type=AclPermissionType.ANY.value,
             ),
             DescribeAclsResponse,
+            _listed,
         )
-        if answer.error_code:
-            raise self._translated(KafkaError(answer.error_code), "list its ACLs")
-        return frozenset(self._read(answer.resources))
+        if error_code:
+            raise self._translated(KafkaError(error_code), "list its ACLs")
+        return frozenset(map(self._read, listed))
 
     def create(self, acls: Iterable[Acl]) -> None:
         """Create ACLs; one that exists already is left as it is.
@@ -129,20 +157,15 @@ class AclAdmin:
             self._client = open_admin(self._cluster.config)
         return self._client
 
-    def _read(self, resources: Iterable[Any]) -> Iterator[Acl]:
-        for resource in resources:
-            pattern = self._known(ResourcePatternType, resource.pattern_type)
-            for one in resource.acls:
-                operation = self._known(AclOperation, one.operation)
-                permission = self._known(AclPermissionType, one.permission_type)
-                yield Acl(
-                    pattern.name,
-                    resource.resource_name,
-                    one.principal,
-                    one.host,
-                    operation.name,
-                    permission.name,
-                )
+    def _read(self, listed: _Listed) -> Acl:
+        return Acl(
+            self._known(ResourcePatternType, listed.pattern_type).name,
+            listed.topic,
+            listed.principal,
+            listed.host,
+            self._known(AclOperation, listed.operation).name,
+            self._known(AclPermissionType, listed.permission).name,
+        )
 
     def _known(self, kind: type[E], number: int) -> E:
         try:

@@ -4,6 +4,9 @@ Which codes mean what is decided by the callers through ``txn.classify``. Versio
 negotiated: the oldest that carry what the guarantees need (topic ids, leader epochs, stable offset
 fetches), served by every broker from 3.1 on. Nested structures are given as tuples in the order of
 the protocol's schema.
+
+What is made of an answer is made by a function that the connection calls: an answer that lacks what the
+protocol promises is damaged, and ends the connection (``kafka.connection``).
 """
 
 from __future__ import annotations
@@ -74,6 +77,47 @@ class OffsetToCommit(NamedTuple):
     metadata: str
 
 
+class BrokerMetadata(NamedTuple):
+    """A broker as the metadata names it."""
+
+    node_id: int
+    host: str
+    port: int
+
+
+class PartitionMetadata(NamedTuple):
+    """A partition; leader -1 while there is none."""
+
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+
+
+class TopicMetadata(NamedTuple):
+    """A topic, or why there is none; then its id is zero."""
+
+    error_code: int
+    name: str
+    topic_id: UUID
+    is_internal: bool
+    partitions: tuple[PartitionMetadata, ...]
+
+
+class Metadata(NamedTuple):
+    """What a broker knows of its cluster."""
+
+    cluster_id: str
+    brokers: tuple[BrokerMetadata, ...]
+    topics: tuple[TopicMetadata, ...]
+
+
+class ApiVersions(NamedTuple):
+    """The newest version that a broker speaks of each request, and the cluster's finalized features."""
+
+    newest: Mapping[int, int]
+    features: Mapping[str, int]
+
+
 class InitResult(NamedTuple):
     """Answer of InitProducerId."""
 
@@ -87,13 +131,31 @@ def _by_topic(partitions: Iterable[TopicPartition]) -> list[tuple[str, list[int]
     return [(topic, [tp.partition for tp in group]) for topic, group in groupby(ordered, lambda tp: tp.topic)]
 
 
-def api_versions(connection: Connection) -> Any:
+def text(value: Any) -> str:
+    """Return a string of an answer that must not be null; for the functions that read one."""
+    if not isinstance(value, str):
+        raise TypeError("null where a text has to be")
+    return value
+
+
+def _place(topic: Any, partition: int) -> TopicPartition:
+    return TopicPartition(text(topic), partition)
+
+
+def api_versions(connection: Connection) -> ApiVersions:
     """ApiVersions v3: what the broker serves, and the cluster's finalized features (KIP-584)."""
+
+    def read(answer: Any) -> ApiVersions:
+        return ApiVersions(
+            {key.api_key: key.max_version for key in answer.api_keys},
+            {text(f.name): f.max_version_level for f in answer.finalized_features or ()},
+        )
+
     request = ApiVersionsRequest(version=3, client_software_name="onceover", client_software_version="1")
-    return connection.call(request, ApiVersionsResponse)
+    return connection.call(request, ApiVersionsResponse, read)
 
 
-def metadata(connection: Connection, topics: Sequence[str] | None) -> Any:
+def metadata(connection: Connection, topics: Sequence[str] | None) -> Metadata:
     """Metadata v12: brokers, cluster id, and the topics named (None: all). Never creates a topic."""
     named = None if topics is None else [(_NO_TOPIC_ID, name) for name in topics]
     return connection.call(
@@ -104,14 +166,32 @@ def metadata(connection: Connection, topics: Sequence[str] | None) -> Any:
             include_topic_authorized_operations=False,
         ),
         MetadataResponse,
+        _metadata,
     )
 
 
-def find_coordinator(connection: Connection, key: str, key_type: int) -> Any:
-    """FindCoordinator v3 for a group (0) or a transactional.id (1)."""
-    return connection.call(
-        FindCoordinatorRequest(version=3, key=key, key_type=key_type), FindCoordinatorResponse
+def _metadata(answer: Any) -> Metadata:
+    return Metadata(
+        text(answer.cluster_id),
+        tuple([BrokerMetadata(b.node_id, text(b.host), b.port) for b in answer.brokers]),
+        tuple([_topic(topic) for topic in answer.topics]),
     )
+
+
+def _topic(topic: Any) -> TopicMetadata:
+    return TopicMetadata(
+        topic.error_code,
+        text(topic.name),
+        topic.topic_id or _NO_TOPIC_ID,
+        bool(topic.is_internal),
+        tuple([PartitionMetadata(p.partition_index, p.leader_id, p.leader_epoch) for p in topic.partitions]),
+    )
+
+
+def find_coordinator(connection: Connection, key: str, key_type: int) -> tuple[int, int]:
+    """FindCoordinator v3 for a group (0) or a transactional.id (1): error code, and the broker."""
+    request = FindCoordinatorRequest(version=3, key=key, key_type=key_type)
+    return connection.call(request, FindCoordinatorResponse, lambda a: (a.error_code, a.node_id))
 
 
 def list_offsets(
@@ -122,31 +202,37 @@ def list_offsets(
     ``EARLIEST`` gives the log start; ``LATEST`` the LSO when reading committed, else the high
     watermark; a time gives the first record at or after it, -1 where there is none.
     """
+
+    def read(answer: Any) -> dict[TopicPartition, tuple[int, int, int]]:
+        return {
+            _place(t.name, p.partition_index): (p.error_code, p.offset, p.leader_epoch)
+            for t in answer.topics
+            for p in t.partitions
+        }
+
     topics = [(t, [(p, NO_EPOCH, timestamp_ms) for p in ps]) for t, ps in _by_topic(partitions)]
     request = ListOffsetsRequest(version=6, replica_id=-1, isolation_level=isolation, topics=topics)
-    answer = connection.call(request, ListOffsetsResponse)
-    return {
-        TopicPartition(t.name, p.partition_index): (p.error_code, p.offset, p.leader_epoch)
-        for t in answer.topics
-        for p in t.partitions
-    }
+    return connection.call(request, ListOffsetsResponse, read)
 
 
 def end_offsets_for_epochs(
     connection: Connection, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, tuple[int, int, int]]:
     """OffsetForLeaderEpoch v4: (error code, epoch, end offset of that epoch) (KIP-320)."""
+
+    def read(answer: Any) -> dict[TopicPartition, tuple[int, int, int]]:
+        return {
+            _place(t.topic, p.partition): (p.error_code, p.leader_epoch, p.end_offset)
+            for t in answer.topics
+            for p in t.partitions
+        }
+
     topics = [
         (topic, [(p, NO_EPOCH, epochs[TopicPartition(topic, p)]) for p in ps])
         for topic, ps in _by_topic(epochs)
     ]
     request = OffsetForLeaderEpochRequest(version=4, replica_id=-1, topics=topics)
-    answer = connection.call(request, OffsetForLeaderEpochResponse)
-    return {
-        TopicPartition(t.topic, p.partition): (p.error_code, p.leader_epoch, p.end_offset)
-        for t in answer.topics
-        for p in t.partitions
-    }
+    return connection.call(request, OffsetForLeaderEpochResponse, read)
 
 
 def offset_fetch(
@@ -156,22 +242,31 @@ def offset_fetch(
 
     ``stable`` waits for pending transactions instead of answering the value before them (KIP-447).
     """
+
+    def read(answer: Any) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
+        [one] = answer.groups
+        return one.error_code, {
+            _place(t.name, p.partition_index): CommittedOffset(
+                p.error_code, p.committed_offset, p.committed_leader_epoch, p.metadata or ""
+            )
+            for t in one.topics or ()
+            for p in t.partitions
+        }
+
     topics = None if partitions is None else _by_topic(partitions)
     request = OffsetFetchRequest(version=8, groups=[(group, topics)], require_stable=stable)
-    answer = connection.call(request, OffsetFetchResponse).groups[0]
-    return answer.error_code, {
-        TopicPartition(t.name, p.partition_index): CommittedOffset(
-            p.error_code, p.committed_offset, p.committed_leader_epoch, p.metadata or ""
-        )
-        for t in answer.topics or ()
-        for p in t.partitions
-    }
+    return connection.call(request, OffsetFetchResponse, read)
 
 
 def _commit_topics(offsets: Mapping[TopicPartition, OffsetToCommit]) -> list[tuple[Any, ...]]:
     return [
         (topic, [(p, *offsets[TopicPartition(topic, p)]) for p in ps]) for topic, ps in _by_topic(offsets)
     ]
+
+
+def partition_codes(answer: Any) -> dict[TopicPartition, int]:
+    """Read the error code of each partition out of an answer to a commit or deletion of offsets."""
+    return {_place(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions}
 
 
 def offset_commit_request(group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> tuple[Any, Any]:
@@ -199,8 +294,11 @@ def init_producer_id(connection: Connection, transactional_id: str | None, timeo
         producer_id=-1,
         producer_epoch=-1,
     )
-    answer = connection.call(request, InitProducerIdResponse)
-    return InitResult(answer.error_code, answer.producer_id, answer.producer_epoch)
+    return connection.call(
+        request,
+        InitProducerIdResponse,
+        lambda answer: InitResult(answer.error_code, answer.producer_id, answer.producer_epoch),
+    )
 
 
 def add_partitions_to_txn(
@@ -210,6 +308,14 @@ def add_partitions_to_txn(
     partitions: Iterable[TopicPartition],
 ) -> dict[TopicPartition, int]:
     """AddPartitionsToTxn v3 (older request set): error code of each partition."""
+
+    def read(answer: Any) -> dict[TopicPartition, int]:
+        return {
+            _place(t.name, p.partition_index): p.partition_error_code
+            for t in answer.results_by_topic_v3_and_below
+            for p in t.results_by_partition
+        }
+
     request = AddPartitionsToTxnRequest(
         version=3,
         v3_and_below_transactional_id=transactional_id,
@@ -217,12 +323,7 @@ def add_partitions_to_txn(
         v3_and_below_producer_epoch=producer[1],
         v3_and_below_topics=_by_topic(partitions),
     )
-    answer = connection.call(request, AddPartitionsToTxnResponse)
-    return {
-        TopicPartition(t.name, p.partition_index): p.partition_error_code
-        for t in answer.results_by_topic_v3_and_below
-        for p in t.results_by_partition
-    }
+    return connection.call(request, AddPartitionsToTxnResponse, read)
 
 
 def add_offsets_to_txn(
@@ -236,7 +337,7 @@ def add_offsets_to_txn(
         producer_epoch=producer[1],
         group_id=group,
     )
-    return int(connection.call(request, AddOffsetsToTxnResponse).error_code)
+    return connection.call(request, AddOffsetsToTxnResponse, lambda answer: int(answer.error_code))
 
 
 def txn_offset_commit(
@@ -260,10 +361,7 @@ def txn_offset_commit(
         group_instance_id=None,
         topics=_commit_topics(offsets),
     )
-    answer = connection.call(request, TxnOffsetCommitResponse)
-    return {
-        TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions
-    }
+    return connection.call(request, TxnOffsetCommitResponse, partition_codes)
 
 
 def end_txn(
@@ -275,6 +373,12 @@ def end_txn(
     version: int,
 ) -> InitResult:
     """EndTxn v3 or v5; v5 answers with the producer id and epoch of the next transaction (KIP-890)."""
+
+    def read(answer: Any) -> InitResult:
+        if version >= 5 and answer.error_code == 0:
+            return InitResult(0, answer.producer_id, answer.producer_epoch)
+        return InitResult(answer.error_code, *producer)
+
     request = EndTxnRequest(
         version=version,
         transactional_id=transactional_id,
@@ -282,7 +386,4 @@ def end_txn(
         producer_epoch=producer[1],
         committed=commit,
     )
-    answer = connection.call(request, EndTxnResponse)
-    if version >= 5 and answer.error_code == 0:
-        return InitResult(0, answer.producer_id, answer.producer_epoch)
-    return InitResult(answer.error_code, *producer)
+    return connection.call(request, EndTxnResponse, read)

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from onceover.ages import age_text
@@ -169,7 +169,7 @@ class Cluster:
         calls_metadata = calls.metadata(self.control(), [])
         self._learn(self.control(), calls_metadata)
 
-    def _learn(self, connection: Connection, answer: Any) -> None:
+    def _learn(self, connection: Connection, answer: calls.Metadata) -> None:
         if self.expected_id is None:
             self.expected_id = answer.cluster_id
         if answer.cluster_id != self.expected_id:
@@ -200,9 +200,8 @@ class Cluster:
         """
         if self._features is None or anew:
             answer = calls.api_versions(self.control())
-            produce = next(k.max_version for k in answer.api_keys if k.api_key == _API_PRODUCE)
-            levels = {f.name: f.max_version_level for f in answer.finalized_features or ()}
-            self._features = Features(levels.get(_TRANSACTION_VERSION, 0), produce)
+            produce = answer.newest.get(_API_PRODUCE, 0)
+            self._features = Features(answer.features.get(_TRANSACTION_VERSION, 0), produce)
         return self._features
 
     def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:
@@ -228,12 +227,12 @@ class Cluster:
                             p.partition_index: PartitionInfo(p.leader_id, p.leader_epoch)
                             for p in topic.partitions
                         },
-                        bool(topic.is_internal),
+                        topic.is_internal,
                     )
                 case Action.MISSING:
                     continue
                 case action:
-                    name = str(topic.name)
+                    name = topic.name
                     each.failed[name] = failure(self.alias, Api.METADATA, action, topic.error_code, name)
         return each
 
@@ -255,11 +254,11 @@ class Cluster:
         """Return the broker that coordinates a group or transactional.id, asking when it is not known."""
         node = self._coordinators.get((key, key_type))
         if node is None:
-            answer = calls.find_coordinator(self.control(), key, key_type)
-            action = classify(Api.FIND_COORDINATOR, answer.error_code)
+            error_code, node = calls.find_coordinator(self.control(), key, key_type)
+            action = classify(Api.FIND_COORDINATOR, error_code)
             if action is not Action.OK:
-                raise failure(self.alias, Api.FIND_COORDINATOR, action, answer.error_code, key)
-            node = self._coordinators[key, key_type] = int(answer.node_id)
+                raise failure(self.alias, Api.FIND_COORDINATOR, action, error_code, key)
+            self._coordinators[key, key_type] = node
         return node
 
     def forget_coordinator(self, key: str, key_type: int) -> None:

@@ -8,6 +8,10 @@ A connection that failed is closed and never used again: what was in flight has 
 
 Invariant: every request is answered, or its connection given up, by a time that is fixed when it is sent. A
 host that died without a FIN, or a broker that is frozen, is silent for ever.
+
+Nothing that comes is believed before it is there. An answer's length is bounded by what was
+asked for, memory grows with the bytes that arrive, and whatever cannot be understood ends the connection
+with ``ConnectionLost``: no other exception leaves because of what a peer sends.
 """
 
 from __future__ import annotations
@@ -20,7 +24,7 @@ import ssl
 import struct
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from kafka.protocol.sasl import (
     SaslAuthenticateRequest,
@@ -36,6 +40,7 @@ from onceover.kafka.security import sasl_client, sasl_mechanism, tls_context
 from onceover.wire.batch import Buffer
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 DEFAULT_CLIENT_ID = "onceover"
 CONNECT_TIMEOUT_S = 10.0
@@ -60,13 +65,25 @@ _CORRELATION = struct.Struct(">i")
 # What is asked first (metadata without topics, a SASL handshake) is answered in a few kilobytes; the
 # first bytes of TLS or HTTP would read as hundreds of megabytes.
 _MAX_FIRST_ANSWER_BYTES = 16 << 20
+# As librdkafka has it by default (receive.message.max.bytes): far above the metadata of any cluster.
+MAX_ANSWER_BYTES = 100_000_000
+# A record batch comes whole, however small the answer that was asked for; brokers take 1 MB unless they are
+# told otherwise. "HTTP", read as a length, is more than this.
+LARGEST_BATCH_BYTES = 1 << 30
+_FIRST_BUFFER_BYTES = 1 << 16
 
 
 Decoder = Callable[[memoryview], Any]
+# Makes what the caller wants of a decoded answer; what is not as the protocol says may raise anything.
+Read = Callable[[Any], T]
 
 
 class ConnectionLost(Retriable):
     """The connection is gone; the outcome of requests in flight is unknown."""
+
+
+class _UnintelligibleError(OSError):
+    """What came is no answer to what was asked."""
 
 
 class _OtherProtocolError(OSError):
@@ -78,10 +95,12 @@ class _OtherProtocolError(OSError):
 
 
 class _Pending(NamedTuple):
-    """A request that is not answered yet, and until when it has to be, on the monotonic clock."""
+    """A request that is not answered yet: how long its answer may be, and until when it has to come, on the
+    monotonic clock."""
 
     correlation_id: int
     decoder: Decoder
+    max_answer_bytes: int
     due_s: float
 
 
@@ -111,6 +130,26 @@ def _keep_alive(opened: socket.socket) -> None:
     for option, value in _KEEPALIVE.items():
         if hasattr(socket, option):  # not everywhere under these names
             opened.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _as_it_is(answer: Any) -> Any:
+    return answer
+
+
+class _SaslAnswer(NamedTuple):
+    error_code: int
+    error_message: str
+    auth_bytes: bytes
+    session_lifetime_ms: int
+
+
+def _sasl_answer(answer: Any) -> _SaslAnswer:
+    return _SaslAnswer(
+        answer.error_code,
+        answer.error_message or "",
+        bytes(answer.auth_bytes or b""),
+        answer.session_lifetime_ms,
+    )
 
 
 def wait_readable(connections: Sequence[Connection], timeout_s: float) -> list[Connection]:
@@ -155,7 +194,7 @@ class Connection:
         self.client_id = properties.get("client.id", DEFAULT_CLIENT_ID)
         self._correlation_id = 0
         self._pending: collections.deque[_Pending] = collections.deque()
-        self._buffer = bytearray(1 << 16)
+        self._buffer = bytearray(_FIRST_BUFFER_BYTES)
         self._session_ends_s = float("inf")
         self.closed = False
         self._answered = False
@@ -209,8 +248,8 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         return self._correlation_id
 
-    def send(self, request: Any, response_type: Any) -> None:
-        """Send a library request without waiting for its answer."""
+    def send(self, request: Any, response_type: Any, read: Read[Any] = _as_it_is) -> None:
+        """Send a library request without waiting for its answer, of which ``read`` makes what is received."""
         version = request.API_VERSION
         correlation_id = self.next_correlation_id()
         request.with_header(correlation_id=correlation_id, client_id=self.client_id)
@@ -220,16 +259,24 @@ class Connection:
         self.send_frame(
             [request.encode(framed=True, header=True)],
             correlation_id,
-            lambda frame: response_type.decode(frame[skip:], version=version),
+            lambda frame: read(response_type.decode(frame[skip:], version=version)),
         )
 
     def send_frame(
-        self, buffers: Sequence[Buffer], correlation_id: int, decoder: Decoder, *, held_s: float = 0.0
+        self,
+        buffers: Sequence[Buffer],
+        correlation_id: int,
+        decoder: Decoder,
+        *,
+        held_s: float = 0.0,
+        max_answer_bytes: int = MAX_ANSWER_BYTES,
     ) -> None:
-        """Send an encoded frame; ``decoder`` gets the answer behind its correlation id.
+        """Send an encoded frame.
 
         Args:
+            decoder: gets the answer behind its correlation id. Whatever it raises ends the connection.
             held_s: how long the request asks the broker to hold its answer back.
+            max_answer_bytes: a longer answer is none.
         """
         began_s = self._wait_at_most(self._timeout_s)
         try:
@@ -241,23 +288,28 @@ class Connection:
             raise self._lost(error, began_s) from error
         patience_s = self._timeout_s if self._answered else min(_FIRST_ANSWER_S, self._timeout_s)
         due_s = time.monotonic() + held_s + self._patience.share_s(patience_s)
-        self._pending.append(_Pending(correlation_id, decoder, due_s))
+        self._pending.append(_Pending(correlation_id, decoder, max_answer_bytes, due_s))
 
     def receive(self) -> Any:
         """Return the next answer. Views it holds are valid until the next ``receive``.
 
         Raises:
-            ConnectionLost: hung up, did not answer in time, or answered out of order.
+            ConnectionLost: hung up, did not answer in time, answered out of order, or something that is no
+                answer.
         """
-        expected = self._pending[0]
-        frame = self._read_frame(expected.due_s)
+        asked = self._pending[0]
+        frame = self._read_frame(asked)
         seen = _CORRELATION.unpack_from(frame)[0]
-        if seen != expected.correlation_id:
-            error = OSError(f"answer {seen} came for request {expected.correlation_id}")
-            raise self._lost(error, time.monotonic())
+        if seen != asked.correlation_id:
+            raise self._unintelligible(f"answer {seen} came for request {asked.correlation_id}")
+        try:
+            answer = asked.decoder(frame[4:])
+        except Exception as error:  # whatever bytes came, and whatever somebody else's codec makes of them
+            text = f"an answer of {len(frame)} bytes is damaged ({type(error).__name__})"
+            raise self._unintelligible(text) from error
         self._pending.popleft()
         self._answered = True
-        return expected.decoder(frame[4:])
+        return answer
 
     @property
     def owed_s(self) -> float:
@@ -275,10 +327,15 @@ class Connection:
         if not self.owed_s:
             raise self._lost(TimeoutError("no answer in time"), time.monotonic())
 
-    def call(self, request: Any, response_type: Any) -> Any:
-        """Send one request and return its answer; nothing else may be in flight."""
-        self.send(request, response_type)
-        return self.receive()
+    def call(self, request: Any, response_type: Any, read: Read[T]) -> T:
+        """Send one request and return what ``read`` makes of its answer; nothing else may be in flight.
+
+        Raises:
+            ConnectionLost: as ``receive``; also for an answer that ``read`` does not understand.
+        """
+        self.send(request, response_type, read)
+        answer: T = self.receive()
+        return answer
 
     def readable(self, timeout_s: float) -> bool:
         """Wait until an answer begins to arrive, at most ``timeout_s``."""
@@ -342,21 +399,36 @@ class Connection:
             self._socket.settimeout(seconds)
         return time.monotonic()
 
-    def _read_frame(self, due_s: float) -> memoryview:
-        began_s = self._wait_at_most(max(_LAST_LOOK_S, due_s - time.monotonic()))
+    def _read_frame(self, asked: _Pending) -> memoryview:
+        began_s = self._wait_at_most(max(_LAST_LOOK_S, asked.due_s - time.monotonic()))
         try:
             head = self._read(memoryview(bytearray(4)))
             size = _CORRELATION.unpack(head)[0]
-            if not self._answered and not 0 < size <= _MAX_FIRST_ANSWER_BYTES:
+            if not self._answered and not _CORRELATION.size <= size <= _MAX_FIRST_ANSWER_BYTES:
                 raise _OtherProtocolError(bytes(head))
-            if size > len(self._buffer):
-                # Grown once and kept: fresh pages cost more than the copy they receive.
-                self._buffer = bytearray(size)
+            if not _CORRELATION.size <= size <= asked.max_answer_bytes:
+                raise _UnintelligibleError(f"the length of an answer cannot be {size}")
             # What has begun to arrive may take its time on a slow line, as long as it goes on.
             self._wait_at_most(self._timeout_s)
-            return self._read(memoryview(self._buffer)[:size])
+            return self._read_body(size)
         except OSError as error:
             raise self._lost(error, began_s) from error
+
+    def _read_body(self, size: int) -> memoryview:
+        """Read into the buffer, which is twice as large each time that the bytes have filled it.
+
+        It is kept: fresh pages cost more than the copy that they receive.
+        """
+        done = 0
+        while size > len(self._buffer):
+            self._read(memoryview(self._buffer)[done:])
+            done = len(self._buffer)
+            larger = bytearray(min(size, 2 * done))
+            larger[:done] = self._buffer
+            self._buffer = larger
+        body = memoryview(self._buffer)[:size]
+        self._read(body[done:])
+        return body
 
     def _read(self, into: memoryview) -> memoryview:
         done, size = 0, len(into)
@@ -366,6 +438,9 @@ class Connection:
                 raise ConnectionResetError("the broker closed the connection")
             done += count
         return into
+
+    def _unintelligible(self, text: str) -> OnceoverError:
+        return self._lost(_UnintelligibleError(text), time.monotonic())
 
     def _lost(self, error: OSError, began_s: float) -> OnceoverError:
         self._patience.spend(time.monotonic() - began_s)
@@ -393,9 +468,12 @@ class Connection:
 
     def _authenticate(self) -> None:
         mechanism = sasl_mechanism(self._properties)
-        handshake = self.call(SaslHandshakeRequest(version=1, mechanism=mechanism), SaslHandshakeResponse)
-        if handshake.error_code:
-            offered = ", ".join(handshake.mechanisms)
+        error_code, offered = self.call(
+            SaslHandshakeRequest(version=1, mechanism=mechanism),
+            SaslHandshakeResponse,
+            lambda answer: (int(answer.error_code), ", ".join(answer.mechanisms)),
+        )
+        if error_code:
             self._refused(
                 f"the broker does not offer SASL mechanism {mechanism}, only {offered}"
                 if offered
@@ -404,7 +482,7 @@ class Connection:
         client = sasl_client(self._properties)
         while not client.is_done():
             request = SaslAuthenticateRequest(version=2, auth_bytes=client.auth_bytes())
-            answer = self.call(request, SaslAuthenticateResponse)
+            answer = self.call(request, SaslAuthenticateResponse, _sasl_answer)
             if answer.error_code:
                 self._refused(f"SASL {mechanism} refused: {answer.error_message or answer.error_code}")
             self._receive_sasl(client, answer.auth_bytes)
@@ -414,7 +492,7 @@ class Connection:
     def _receive_sasl(self, client: Any, auth_bytes: bytes) -> None:
         try:
             client.receive(auth_bytes)
-        except (ValueError, KeyError) as error:
+        except Exception as error:  # noqa: BLE001 - whatever bytes came, and somebody else's code about them
             self._refused(f"SASL: the broker's answer is not valid ({error})")
 
     def _refused(self, message: str) -> None:

@@ -19,7 +19,7 @@ from uuid import UUID
 from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.connection import Connection, wait_readable
+from onceover.kafka.connection import LARGEST_BATCH_BYTES, Connection, wait_readable
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import (
     FetchedPartition,
@@ -107,7 +107,13 @@ class Fetcher:
                 partition_max_bytes=self._partition_max_bytes,
             )
             route.asked = set(partitions)
-            route.connection.send_frame([frame], correlation_id, decode_fetch, held_s=max_wait_ms / 1000)
+            route.connection.send_frame(
+                [frame],
+                correlation_id,
+                decode_fetch,
+                held_s=max_wait_ms / 1000,
+                max_answer_bytes=max_bytes + LARGEST_BATCH_BYTES,
+            )
 
     def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
         """Return what has been answered, waiting for the first answer at most ``timeout_s``.

@@ -7,7 +7,7 @@ are no types, and every group is a classic one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin.groups import ListGroupsRequest, ListGroupsResponse
 from kafka.protocol.consumer.group import OffsetDeleteRequest, OffsetDeleteResponse
@@ -36,21 +36,24 @@ def list_groups(connection: Connection, version: int) -> tuple[int, list[ListedG
     A group that the principal may not describe is left out, without an error.
     """
     request = ListGroupsRequest(version=version, states_filter=[], types_filter=[])
-    answer = connection.call(request, ListGroupsResponse)
-    groups = [
-        ListedGroup(
-            g.group_id, g.group_type.lower() if version >= _TYPES_SINCE else CLASSIC, g.group_state.lower()
-        )
-        for g in answer.groups
-    ]
-    return answer.error_code, groups
+
+    def read(answer: Any) -> tuple[int, list[ListedGroup]]:
+        return answer.error_code, [
+            ListedGroup(
+                calls.text(g.group_id),
+                g.group_type.lower() if version >= _TYPES_SINCE else CLASSIC,
+                g.group_state.lower(),
+            )
+            for g in answer.groups
+        ]
+
+    return connection.call(request, ListGroupsResponse, read)
 
 
 def list_groups_version(connection: Connection) -> int:
     """Return the newest version of ListGroups that both sides speak."""
-    answer = calls.api_versions(connection)
-    newest = next(k.max_version for k in answer.api_keys if k.api_key == LIST_GROUPS_KEY)
-    return int(max(_STATES_SINCE, min(_TYPES_SINCE, newest)))
+    newest = calls.api_versions(connection).newest.get(LIST_GROUPS_KEY, _STATES_SINCE)
+    return max(_STATES_SINCE, min(_TYPES_SINCE, newest))
 
 
 def offset_commit(
@@ -61,10 +64,7 @@ def offset_commit(
     The coordinator refuses it for every partition while the group has members: checking and writing are
     one step there, which no check of ours beforehand can be.
     """
-    answer = connection.call(*calls.offset_commit_request(group, offsets))
-    return {
-        TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions
-    }
+    return connection.call(*calls.offset_commit_request(group, offsets), calls.partition_codes)
 
 
 def offset_delete(
@@ -79,7 +79,6 @@ def offset_delete(
         group_id=group,
         topics=[(topic, [(p,) for p in numbers]) for topic, numbers in topics.items()],
     )
-    answer = connection.call(request, OffsetDeleteResponse)
-    return answer.error_code, {
-        TopicPartition(t.name, p.partition_index): p.error_code for t in answer.topics for p in t.partitions
-    }
+    return connection.call(
+        request, OffsetDeleteResponse, lambda answer: (answer.error_code, calls.partition_codes(answer))
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest, DescribeGroupsResponse
 
@@ -37,11 +37,18 @@ def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
         UsageError: not authorized to describe the group.
     """
     request = DescribeGroupsRequest(version=_VERSION, groups=[group], include_authorized_operations=False)
-    answer = cluster.coordinator(group, calls.GROUP).call(request, DescribeGroupsResponse).groups[0]
-    action = classify(Api.LIST_GROUPS, answer.error_code)
+    error_code, found = cluster.coordinator(group, calls.GROUP).call(request, DescribeGroupsResponse, _read)
+    action = classify(Api.LIST_GROUPS, error_code)
     if action is Action.REFRESH_AND_RETRY:
         cluster.forget_coordinator(group, calls.GROUP)
     if action is not Action.OK:
-        raise failure(cluster.alias, Api.LIST_GROUPS, action, answer.error_code, f"group {group}")
-    members = tuple(GroupMember(m.member_id, m.client_host, bytes(m.member_metadata)) for m in answer.members)
-    return DescribedGroup(answer.group_state.lower(), answer.protocol_data, members)
+        raise failure(cluster.alias, Api.LIST_GROUPS, action, error_code, f"group {group}")
+    return found
+
+
+def _read(answer: Any) -> tuple[int, DescribedGroup]:
+    [group] = answer.groups
+    members = tuple(
+        [GroupMember(m.member_id, m.client_host, bytes(m.member_metadata)) for m in group.members]
+    )
+    return group.error_code, DescribedGroup(group.group_state.lower(), group.protocol_data, members)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from kafka.protocol.metadata import ApiVersionsRequest
-from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
+from kafka.protocol.sasl import SaslHandshakeRequest
 
 from onceover.errors import UsageError
 from onceover.kafka.security import sasl_mechanism, tls_context, uses_tls
@@ -24,6 +24,8 @@ _TIMEOUT_S: Final = 3.0
 _NO_SASL: Final = 34
 _MECHANISM: Final = "PLAIN"
 _LENGTH: Final = struct.Struct(">i")
+# The answer to a handshake begins with it.
+_CODE: Final = struct.Struct(">h")
 # An answer to ApiVersions or SaslHandshake has a few hundred bytes.
 _MAX_ANSWER_BYTES: Final = 1 << 16
 
@@ -85,9 +87,9 @@ def _answers_plainly(address: tuple[str, int]) -> bool:
 
 def _wants_sasl(address: tuple[str, int], context: ssl.SSLContext | None) -> bool:
     answer = _ask(address, context, SaslHandshakeRequest(version=1, mechanism=_MECHANISM))
-    if answer is None:
+    if answer is None or len(answer) < _CODE.size:
         return False
-    code = SaslHandshakeResponse.decode(answer, version=1).error_code
+    (code,) = _CODE.unpack_from(answer)
     return bool(code != _NO_SASL)
 
 

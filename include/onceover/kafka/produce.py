@@ -159,24 +159,27 @@ class ProduceLink:
             timeout_ms=_PRODUCE_TIMEOUT_MS,
         )
         route.connection.send_frame(
-            frame, correlation_id, lambda answer: ProduceResponse.decode(answer[1:], version=version)
+            frame, correlation_id, lambda answer: _read(ProduceResponse.decode(answer[1:], version=version))
         )
         route.unanswered.append(batches)
 
     def _read(self, route: _Route) -> list[_Again]:
         """Take one answer; return the batches that may be sent again."""
-        answer = route.connection.receive()
+        answers: list[tuple[Any, Any]] = route.connection.receive()
         by_id = self.version >= BY_TOPIC_ID
         waiting = {
             (self._topics[b.target.topic].topic_id if by_id else b.target.topic, b.target.partition): b
             for b in route.unanswered.popleft()
         }
         again = []
-        for topic in answer.responses:
-            for partition in topic.partition_responses:
-                batch = waiting.pop((topic.topic_id if by_id else topic.name, partition.index))
-                if not self._answered(batch, partition):
-                    again.append(_Again(batch, partition.error_code))
+        for topic, partition in answers:
+            batch = waiting.pop((topic.topic_id if by_id else topic.name, partition.index), None)
+            if batch is None:
+                # Its outcome is unknown, and so is that of the batch that this answer should be about.
+                route.connection.close()
+                raise Retriable(f"{self._cluster.alias} answers for a partition that nothing was sent to")
+            if not self._answered(batch, partition):
+                again.append(_Again(batch, partition.error_code))
         if waiting:
             raise Retriable(f"no answer for {next(iter(waiting.values())).target}")
         return again
@@ -215,6 +218,11 @@ class ProduceLink:
                 route.connection.close()
             route = self._routes[node] = _Route(self._cluster.open(node))
         return route
+
+
+def _read(answer: Any) -> list[tuple[Any, Any]]:
+    """Return topic and partition of each answer."""
+    return [(topic, partition) for topic in answer.responses for partition in topic.partition_responses]
 
 
 def refused(batch: Outgoing, answer: Any) -> Refused:

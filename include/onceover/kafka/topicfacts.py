@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
@@ -46,12 +46,17 @@ def topic_facts(cluster: Cluster, topic: str) -> TopicFacts:
         allow_auto_topic_creation=False,
         include_topic_authorized_operations=True,
     )
-    answer = cluster.control().call(request, MetadataResponse).topics[0]
-    action = classify(Api.METADATA, answer.error_code)
+    error_code, facts = cluster.control().call(request, MetadataResponse, _read)
+    action = classify(Api.METADATA, error_code)
     if action is not Action.OK:
-        raise failure(cluster.alias, Api.METADATA, action, answer.error_code, topic)
-    replicas = [len(partition.replica_nodes) for partition in answer.partitions]
+        raise failure(cluster.alias, Api.METADATA, action, error_code, topic)
+    return facts
+
+
+def _read(answer: Any) -> tuple[int, TopicFacts]:
+    [topic] = answer.topics
+    replicas = [len(partition.replica_nodes) for partition in topic.partitions]
     # The codec has taken the bit field apart.
-    codes = set(answer.authorized_operations)
+    codes = set(topic.authorized_operations or ())
     allowed = frozenset(name for code, name in _OPERATIONS.items() if code in codes)
-    return TopicFacts(min(replicas, default=-1), allowed)
+    return topic.error_code, TopicFacts(min(replicas, default=-1), allowed)

@@ -30,6 +30,8 @@ _FETCH_HEAD = struct.Struct(">iiiibii")
 _FETCH_PARTITION = struct.Struct(">iiqiqib")
 _NO_OFFSET = -1
 _TOPIC_IDS_FROM = 13
+# Lengths and tags have at most 32 bits: five bytes of seven.
+_LAST_SHIFT = 28
 
 
 class DivergingEpoch(NamedTuple):
@@ -82,13 +84,14 @@ class ProduceData(NamedTuple):
 
 def _varint(buffer: memoryview, at: int) -> tuple[int, int]:
     value = shift = 0
-    while True:
+    while shift <= _LAST_SHIFT:
         byte = buffer[at]
         at += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value, at
         shift += 7
+    raise ValueError("a number of more than 32 bits")
 
 
 def encode_varint(value: int) -> bytes:
@@ -172,7 +175,7 @@ def decode_fetch(frame: memoryview) -> FetchResponse:
                 partition, at = _decode_partition(frame, at, topic_id)
                 partitions.append(partition)
             at = _skip_tags(frame, at)
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, ValueError) as error:
         raise Fatal("a Fetch response is cut off or not of version 13") from error
     return FetchResponse(throttle_ms, error_code, partitions)
 
@@ -187,6 +190,8 @@ def _decode_partition(frame: memoryview, at: int, topic_id: UUID) -> tuple[Fetch
         at = _skip_tags(frame, at + _ABORTED.size)
     size, at = _varint(frame, at + _INT32.size)  # behind the preferred read replica
     size = max(0, size - 1)
+    if at + size > len(frame):
+        raise IndexError
     records = frame[at : at + size]
     diverging, at = _partition_tags(frame, at + size)
     return (

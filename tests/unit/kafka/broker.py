@@ -157,7 +157,10 @@ class FakeConnection:
             error_message="no" if code else None,
         )
 
-    def call(self, request: Any, _response_type: Any) -> Any:
+    def call(self, request: Any, _response_type: Any, read: Callable[[Any], Any]) -> Any:
+        return read(self._answer(request))
+
+    def _answer(self, request: Any) -> Any:
         name = type(request).__name__.removesuffix("Request")
         # Through the bytes, so that what the library would not send is not accepted here.
         request = type(request).decode(bytes(request.encode()), version=request.API_VERSION)

@@ -13,6 +13,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from onceover.kafka import calls
 from onceover.kafka import fetcher as fetcher_module
 from onceover.kafka.backoff import Patience
+from onceover.kafka.connection import LARGEST_BATCH_BYTES
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import FETCH_VERSION
@@ -47,8 +48,15 @@ class FullBroker:
         return 1
 
     def send_frame(
-        self, buffers: list[bytes], _id: int, decoder: Callable[[memoryview], Any], *, held_s: float
+        self,
+        buffers: list[bytes],
+        _id: int,
+        decoder: Callable[[memoryview], Any],
+        *,
+        held_s: float,
+        max_answer_bytes: int,
     ) -> None:
+        assert max_answer_bytes > LARGEST_BATCH_BYTES
         frame = b"".join(buffers)[4:]
         self._pending.append((FetchRequest.decode(frame, version=FETCH_VERSION, header=True), decoder))
 

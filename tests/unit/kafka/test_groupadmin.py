@@ -116,8 +116,7 @@ def test_the_newest_list_request_that_both_speak_is_used(
     monkeypatch: pytest.MonkeyPatch, newest: int, used: int
 ) -> None:
     monkeypatch.undo()
-    keys = SimpleNamespace(api_keys=[SimpleNamespace(api_key=16, max_version=newest)])
-    monkeypatch.setattr(calls, "api_versions", lambda _: keys)
+    monkeypatch.setattr(calls, "api_versions", lambda _: calls.ApiVersions({16: newest}, {}))
     assert groupcalls.list_groups_version(cast(Any, None)) == used
 
 
@@ -126,5 +125,5 @@ def test_before_types_every_group_is_classic(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.undo()
     group = SimpleNamespace(group_id="billing", group_state="Stable", group_type="")
     answer = SimpleNamespace(error_code=0, groups=[group])
-    connection = cast(Any, SimpleNamespace(call=lambda *_: answer))
+    connection = cast(Any, SimpleNamespace(call=lambda _request, _type, read: read(answer)))
     assert groupcalls.list_groups(connection, 4) == (0, [ListedGroup("billing", "classic", "stable")])
