@@ -11,7 +11,7 @@ The two forms share this frame; how records are taken apart and put together is 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple, Protocol
 
 from onceover.engine.obstacles import Reason
@@ -77,6 +77,14 @@ class Group:
             return True
         return piece.header.codec == self.codec and self.bytes + _cost(piece) <= limit_bytes
 
+    def apart(self) -> Iterator[Group]:
+        """Yield each batch as a group of its own; the last one reaches as far as this."""
+        for piece in self.batches[:-1]:
+            single = Group()
+            single.add(piece)
+            yield single
+        yield replace(self, batches=self.batches[-1:])
+
     def add(self, piece: Unpacked) -> None:
         """Take a batch, or a piece of one."""
         self.codec = piece.header.codec
@@ -125,6 +133,7 @@ class Handling(Protocol):
 
         Raises:
             CorruptBatch: a batch cannot be taken apart.
+            BatchTooLarge: a record takes too much memory to be taken apart.
         """
 
 

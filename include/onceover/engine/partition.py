@@ -250,33 +250,48 @@ class PartitionCopy:
         """Copy what the handler makes of the batches, as much at a time as it deals with in a moment."""
         ceiling = Ceiling(handling.group_bytes, self.ceiling.record_bytes)
         for group in groups(visible, ceiling, self.obstacle.pace.share):
-            barrier = self.obstacle.barrier
-            blocked = barrier is not None and group.end > barrier
-            if group.batches:
-                handled = self._timed(handling, group, self._request(barrier if blocked else None))
-                yield from self._results(group, handled)
-            if blocked and barrier is not None:
-                self.position = barrier
-                raise Blocked(self._reason_to_stop())
-            if group.end > self.position:
-                self.position, self.leader_epoch = group.end, group.leader_epoch
-            if self.pausing:
-                yield None
+            try:
+                handled = self._timed(handling, group)
+            except (CorruptBatch, BatchTooLarge):
+                if len(group.batches) == 1:
+                    raise
+                # One by one: what comes before the damaged one is copied, and the stop names its place.
+                for single in group.apart():
+                    yield from self._finished(single, self._timed(handling, single))
+            else:
+                yield from self._finished(group, handled)
 
-    def _timed(self, handling: Handling, group: Group, request: Request) -> Handled:
+    def _timed(self, handling: Handling, group: Group) -> Handled:
         """Hand a group over and learn from how long that takes.
 
         Raises:
             Blocked: it is one record, and has taken too long several times.
         """
+        if not group.batches:
+            return Handled()
+        barrier = self.obstacle.barrier
         began_s = time.monotonic()
-        handled = handling.process(group, request)
+        handled = handling.process(
+            group, self._request(barrier if barrier is not None and group.end > barrier else None)
+        )
         seconds = time.monotonic() - began_s
         pace, records = self.obstacle.pace, sum(piece.header.count for piece in group.batches)
         pace.took(seconds, group.bytes)
         if pace.too_slow(seconds, records, self.position):
             raise Blocked(handling.too_slow(self.position, seconds))
         return handled
+
+    def _finished(self, group: Group, handled: Handled) -> Iterator[Outgoing | None]:
+        """Send what became of a group and go behind it; or stop at the barrier, where there is one."""
+        yield from self._results(group, handled)
+        barrier = self.obstacle.barrier
+        if barrier is not None and group.end > barrier:
+            self.position = barrier
+            raise Blocked(self._reason_to_stop())
+        if group.end > self.position:
+            self.position, self.leader_epoch = group.end, group.leader_epoch
+        if self.pausing:
+            yield None
 
     def _request(self, end: int | None) -> Request:
         return Request(

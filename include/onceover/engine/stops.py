@@ -314,8 +314,8 @@ def memory_too_small(flow: str, source: TopicPartition, offset: int, error: Batc
     skip = commands.skip_to(flow, source, behind, f"leave out the offsets before {behind}")
     return Stop(
         StopCode.MEMORY_TOO_SMALL,
-        f"the record at source offset {offset} takes more memory than the lane may use for it",
-        f"{error.expected} (a quarter of limits.memory_per_lane)",
+        f"the record at source offset {offset} takes more memory than limits.memory_per_lane leaves for it",
+        error.expected or "less",
         f"{error.message}: {error.seen}",
         f"raise limits.memory_per_lane in the flow file, then {commands.resume(flow, source)}; or {skip}",
         offset,

@@ -9,6 +9,7 @@ Not imported on the passthrough path: pyarrow and numpy take a quarter of a seco
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 
 from onceover.wire.batch import BatchHeader, CorruptBatch
 from onceover.wire.unpack import Unpacked
-from onceover.wire.varint import MalformedVarint, decode_uvarint
+from onceover.wire.varint import MalformedVarint, decode_uvarint, decode_varint
 
 Ints: TypeAlias = npt.NDArray[np.int64]
 _Bytes: TypeAlias = npt.NDArray[np.uint8]
@@ -42,6 +43,8 @@ _MORE: Final = 0x80
 _LAST_SHIFT: Final = 63
 # A varint has at most ten bytes; zeros behind the payload let all of them be looked at without a check.
 _PADDING: Final = bytes(16)
+# Records with more headers are few; arrays for every further one would take far more than they hold.
+_LEVELS: Final = 32
 _MAX_PAYLOAD: Final = (1 << 31) - 1
 
 
@@ -209,6 +212,23 @@ class _Reader:
         self.at = end.copy()
         return _Spans(first, end, size < 0)
 
+    def rest(self, index: int, count: int) -> tuple[_Spans, _Spans]:
+        """Read so many names and values of one record: what few records have is not worth whole arrays."""
+        data, at, end = self._data.data, int(self.at[index]), int(self._end[index])
+        numbers = array("q")
+        for _ in range(2 * count):
+            size, at = decode_varint(data, at)
+            if size > end - at:
+                raise MalformedVarint("a field reaches past its record")
+            numbers.extend((at, at + max(size, 0), size < 0))
+            at += max(size, 0)
+        self.at[index] = at
+        spans = np.frombuffer(numbers, np.int64).reshape(-1, 2, 3)
+        names, values = (
+            _Spans(part[:, 0], part[:, 1], part[:, 2] != 0) for part in (spans[:, 0], spans[:, 1])
+        )
+        return names, values
+
     def only(self, chosen: npt.NDArray[np.intp]) -> _Reader:
         """Return a reader of some of the records."""
         return _Reader(self._data, self.at[chosen], self._end[chosen])
@@ -233,19 +253,25 @@ def _headers(reader: _Reader) -> Any:
     if not offsets[-1]:
         reader.finish()
         return _header_lists(offsets, pa.array([], pa.binary()), pa.array([], pa.binary()))
-    owners, keys, values = [], [], []
+    owners: list[npt.NDArray[np.intp]] = []
+    keys: list[_Spans] = []
+    values: list[_Spans] = []
     chosen = np.flatnonzero(counts > 0)
     level = reader.only(chosen)
-    while chosen.size:
-        key, value = level.content(), level.content()
-        if key.null.any():
-            raise MalformedVarint("a header without a name")
+    while chosen.size and len(owners) < _LEVELS:
+        keys.append(level.content())
+        values.append(level.content())
         owners.append(chosen)
-        keys.append(key)
-        values.append(value)
         reader.at[chosen] = level.at
         chosen = chosen[counts[chosen] > len(owners)]
         level = reader.only(chosen)
+    for index in chosen.tolist():
+        count = int(counts[index]) - _LEVELS
+        for spans, found in zip((keys, values), reader.rest(index, count), strict=True):
+            spans.append(found)
+        owners.append(np.full(count, index, np.intp))
+    if any(key.null.any() for key in keys):
+        raise MalformedVarint("a header without a name")
     reader.finish()
     order = np.argsort(np.concatenate(owners), kind="stable")
     return _header_lists(offsets, *(_merged(spans, order).column(reader._data) for spans in (keys, values)))
@@ -263,5 +289,8 @@ def _header_lists(offsets: npt.NDArray[np.int32], keys: Any, values: Any) -> Any
 def _corrupt(header: BatchHeader, expected: str, seen: str) -> CorruptBatch:
     """Name the place and the numbers, never the content."""
     return CorruptBatch(
-        f"the batch at base offset {header.base_offset} cannot be taken apart", expected=expected, seen=seen
+        f"the batch at base offset {header.base_offset} cannot be taken apart",
+        expected=expected,
+        seen=seen,
+        behind=header.next_offset,
     )

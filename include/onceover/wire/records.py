@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, TypeAlias
 from onceover.errors import Fatal
 from onceover.wire.batch import HEADER_BYTES, BatchHeader, BatchTooLarge, Buffer, CorruptBatch, seal
 from onceover.wire.compression import compress
-from onceover.wire.unpack import READERS, Ceiling, Unpacked, unpack_pieces
+from onceover.wire.unpack import READERS, Ceiling, Unpacked, too_large, unpack_pieces
 from onceover.wire.varint import (
     MalformedVarint,
     decode_uvarint,
@@ -36,10 +36,16 @@ _VARINTS: Final = [encode_varint(number) for number in range(_SMALL)]
 _BYTES: Final = [bytes((number,)) for number in range(256)]
 _NULL: Final = encode_varint(-1)
 _CONTROL_KEY: Final = struct.Struct(">hh")
+# Of one record that is taken apart, when each takes some seventy bytes. No client needs more.
+MOST_HEADERS: Final = 100_000
 # Markers have one record of a few bytes.
 _MARKER: Final = Ceiling(1 << 16, 1 << 16)
 # Below it, a base timestamp and a delta cannot add up to more than 63 bits.
 _WRAPS_FROM: Final = 1 << 61
+
+
+class _TooManyHeadersError(Exception):
+    """A record whose headers take too much memory when they are taken apart; holds their number."""
 
 
 class RawRecord(NamedTuple):
@@ -312,7 +318,7 @@ def decode(header: BatchHeader, batch: Buffer, ceiling: Ceiling = READERS) -> It
 
     Raises:
         CorruptBatch: anything malformed, down to the last byte of a header; records before it were yielded.
-        BatchTooLarge: a record takes more than ``ceiling``; likewise.
+        BatchTooLarge: a record takes more than ``ceiling``, or has too many headers; likewise.
     """
     for piece in unpack_pieces(header, batch, ceiling):
         yield from decode_payload(piece)
@@ -323,6 +329,7 @@ def decode_payload(unpacked: Unpacked) -> Iterator[Record]:
 
     Raises:
         CorruptBatch: anything malformed, down to the last byte of a header; records before it were yielded.
+        BatchTooLarge: a record has more than ``MOST_HEADERS``; likewise.
     """
     header, payload = unpacked
     for offset, stamp, body, _ in _scan(header, payload):
@@ -332,14 +339,18 @@ def decode_payload(unpacked: Unpacked) -> Iterator[Record]:
             raise _corrupt(
                 header, f"{header.count} whole records", "a malformed key, value or header"
             ) from error
+        except _TooManyHeadersError as error:
+            raise too_large(header, f"at most {MOST_HEADERS} headers", str(error)) from error
 
 
 def _decode_body(body: bytes) -> tuple[bytes | None, bytes | None, Headers]:
     key, at = _decode_field(body, 0)
     value, at = _decode_field(body, at)
     count, at = decode_varint(body, at)
-    if count < 0:
-        raise MalformedVarint("negative number of headers")
+    if not 0 <= count <= len(body) - at:
+        raise MalformedVarint("a number of headers that cannot be one")
+    if count > MOST_HEADERS:
+        raise _TooManyHeadersError(count)
     headers: list[tuple[bytes, bytes | None]] = []
     for _ in range(count):
         name, at = _decode_field(body, at)

@@ -55,13 +55,13 @@ def unpack(header: BatchHeader, batch: Buffer, limit_bytes: int) -> Unpacked:
     """
     room = limit_bytes - max(0, header.count) * RECORD_BYTES
     if room <= 0:
-        raise _too_large(header, limit_bytes, f"{header.count} records")
+        raise too_large(header, _at_once(limit_bytes), f"{header.count} records")
     try:
         return Unpacked(header, decompress(header.codec, _payload(header, batch), room))
     except CorruptBatch as error:
         raise _corrupt(header, error.expected or "a whole batch", error.seen or "damage") from error
     except BatchTooLarge as error:
-        raise _too_large(header, limit_bytes, error.seen or "more") from error
+        raise too_large(header, _at_once(limit_bytes), error.seen or "more") from error
 
 
 def unpack_pieces(header: BatchHeader, batch: Buffer, ceiling: Ceiling) -> Iterator[Unpacked]:
@@ -112,7 +112,7 @@ class _Cutter:
         except CorruptBatch as error:
             raise _corrupt(header, error.expected or "a whole batch", error.seen or "damage") from error
         except BatchTooLarge as error:
-            raise _too_large(header, self._record_bytes, error.seen or "more") from error
+            raise too_large(header, _at_once(self._record_bytes), error.seen or "more") from error
         except MalformedVarint as error:
             raise _corrupt(header, f"{header.count} whole records", str(error)) from error
 
@@ -134,7 +134,7 @@ class _Cutter:
             if last is not None and window:
                 raise MalformedVarint("bytes left over after the last")
             if len(window) > self._record_bytes:
-                raise _too_large(self._header, self._record_bytes, "a record of more")
+                raise too_large(self._header, _at_once(self._record_bytes), "a record of more")
         if last is None:
             raise MalformedVarint(f"{self._left} are missing, {len(window)} bytes are left over")
         yield last
@@ -211,10 +211,15 @@ def _corrupt(header: BatchHeader, expected: str, seen: str) -> CorruptBatch:
     )
 
 
-def _too_large(header: BatchHeader, limit_bytes: int, seen: str) -> BatchTooLarge:
+def too_large(header: BatchHeader, expected: str, seen: str) -> BatchTooLarge:
+    """Return the error of a batch that takes more memory than is allowed."""
     return BatchTooLarge(
         f"the batch at base offset {header.base_offset} takes too much memory to be taken apart",
-        expected=f"at most {limit_bytes} bytes at once",
+        expected=expected,
         seen=seen,
         behind=header.next_offset,
     )
+
+
+def _at_once(limit_bytes: int) -> str:
+    return f"at most {limit_bytes} bytes at once"

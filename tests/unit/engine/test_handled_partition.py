@@ -22,6 +22,8 @@ from onceover.model import TopicPartition
 from onceover.wire.batch import CorruptBatch, parse_header
 from onceover.wire.offsetmap import MAX_SEGMENTS
 from onceover.wire.records import decode
+from tests.support.hostile import seal
+from tests.support.rawkafka import Codec, RawRecord, encode_record
 from tests.unit.engine.batches import answer, stored
 from tests.unit.engine.loop import A, B, Setting, partition, sent
 from tests.unit.engine.test_partition import skipped, values, visible
@@ -94,6 +96,34 @@ def test_barrier_ends_the_input_of_the_handler(form: str) -> None:
     with pytest.raises(Blocked):
         out.extend(sent(copy, visible(stored(0, 9))))
     assert max(o for one in out for o in offsets(one)) == 4 and copy.position == 5
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_damage_within_a_group_holds_back_nothing_before_it(form: str) -> None:
+    """Its checksum fits, so that only the handler's form finds it: the stop names it, not its group."""
+    payload = encode_record(RawRecord(b"k", b"v"), 0, 0)[:-1] + b"\x7f"
+    damaged = seal(payload, base_offset=6)
+    copy = handled(A, form)
+    out: list[Outgoing] = []
+    with pytest.raises(CorruptBatch) as caught:
+        out.extend(sent(copy, visible(stored(0, 4), stored(4, 2), damaged, stored(9, 3))))
+    assert (copy.position, caught.value.behind) == (6, 7)
+    assert {o for one in out for o in offsets(one)} == {1, 2, 4, 5}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_batch_larger_than_a_group_is_handled_in_pieces(form: str) -> None:
+    """The output is the same, and the position stands behind each piece."""
+    whole, cut = handled(A, form), handled(A, form, group_bytes=400)
+    batch = stored(0, 7, codec=Codec.LZ4)
+    expected = sorted((one.target, tuple(values(one))) for one in sent(whole, visible(batch)))
+    seen: dict[TopicPartition, list[bytes | None]] = {}
+    positions = set()
+    for one in sent(cut, visible(batch)):
+        positions.add(cut.position)
+        seen.setdefault(one.target, []).extend(values(one))
+    assert sorted((target, tuple(found)) for target, found in seen.items()) == expected
+    assert len(positions) > 1 and cut.position == 7
 
 
 def test_damage_behind_good_batches_stops_after_them() -> None:

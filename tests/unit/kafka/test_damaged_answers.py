@@ -39,6 +39,7 @@ from onceover.kafka.acladmin import AclAdmin
 from onceover.kafka.backoff import Patience
 from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from onceover.kafka.connection import Connection, ConnectionLost
+from onceover.kafka.each import Each
 from onceover.kafka.groupmembers import describe_group
 from onceover.kafka.ports import Outgoing
 from onceover.kafka.produce import ProduceLink
@@ -82,8 +83,8 @@ class OneConnection(Cluster):
     def open(self, node: int | None = None) -> Connection:
         return self.connection
 
-    def topics(self, names: Any = None) -> dict[str, TopicInfo]:
-        return {"t": TopicInfo("t", UUID(int=7), {0: PartitionInfo(1, 0)}, False)}
+    def each_topic(self, names: Any = None) -> Each[str, TopicInfo]:
+        return Each({"t": TopicInfo("t", UUID(int=7), {0: PartitionInfo(1, 0)}, False)})
 
 
 def produce(connection: Connection) -> None:

@@ -15,7 +15,10 @@ from onceover.wire.batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, pars
 from onceover.wire.columns import SCHEMA, decode_columns
 from onceover.wire.columns_encode import encode_columns
 from onceover.wire.records import Record, decode, decode_payload, encode
-from onceover.wire.unpack import Unpacked
+from onceover.wire.unpack import Unpacked, unpack
+from onceover.wire.varint import encode_varint
+from tests.support.hostile import seal
+from tests.support.memory import Peak
 from tests.unit.wire.test_records import CODECS, FIELDS, compacted_batch, holed_records, unpacked
 
 # The first call of Arrow's kernels takes its time.
@@ -175,3 +178,39 @@ def _no_rows() -> Any:
         [unpacked(bytes(encode([(0, b"a", None, ())]).batch))], partition=0, from_offset=0
     )
     return columns.slice(0, 0)
+
+
+@UNHURRIED
+@given(
+    depths=st.lists(st.sampled_from([0, 1, 31, 32, 33, 70]), min_size=1, max_size=6),
+    content=st.sampled_from([None, b"", b"x"]),
+)
+def test_deep_headers_are_read_as_flat_ones_are(depths: list[int], content: bytes | None) -> None:
+    """Levels are read together up to some depth, the rest of a record by itself."""
+    fields = [
+        (n, b"k", b"v", tuple((b"h%d" % i, content) for i in range(depth))) for n, depth in enumerate(depths)
+    ]
+    batch = encode(fields).batch
+    seen = records(decode_columns([unpacked(batch)], partition=0, from_offset=0))
+    assert seen == list(decode(parse_header(batch), batch))
+
+
+def test_very_many_headers_take_little_memory_and_time() -> None:
+    """Two bytes each on the wire: a million arrays of one element would take a gigabyte and a minute."""
+    count = 1_000_000
+    body = b"\0\0\0\x01\x01" + encode_varint(count) + b"\0\x01" * count
+    batch = seal(encode_varint(len(body)) + body)
+    one = unpack(parse_header(batch), batch, BIG)
+    with Peak() as peak:
+        columns = decode_columns([one], partition=0, from_offset=0)
+    assert len(columns.column(2)[0]) == count
+    assert peak.grown_mib < 120
+
+
+@pytest.mark.parametrize("damage", [b"\x01\x01", b"\0\x64", b"\x64\x01"], ids=["no name", "value", "name"])
+def test_damage_in_a_deep_header_is_refused(damage: bytes) -> None:
+    """A name that is null, and what reaches past its record."""
+    body = b"\0\0\0\x01\x01" + encode_varint(50) + b"\0\x01" * 49 + damage
+    batch = seal(encode_varint(len(body)) + body)
+    with pytest.raises(CorruptBatch):
+        decode_columns([unpacked(batch)], partition=0, from_offset=0)

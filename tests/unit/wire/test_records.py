@@ -16,6 +16,7 @@ from onceover.wire.batch import (
     HEADER_BYTES,
     LOG_APPEND_TIME,
     BatchHeader,
+    BatchTooLarge,
     Buffer,
     CorruptBatch,
     parse_header,
@@ -23,6 +24,7 @@ from onceover.wire.batch import (
 )
 from onceover.wire.compression import compress
 from onceover.wire.records import (
+    MOST_HEADERS,
     EncodedBatch,
     Headers,
     RawRecord,
@@ -363,3 +365,22 @@ def test_a_control_key_without_a_type_is_refused(key: bytes | None) -> None:
 def test_an_encoded_batch_is_a_value() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         encode([(0, None, None, ())]).count = 2  # type: ignore[misc]
+
+
+def test_a_record_of_very_many_headers_is_not_taken_apart() -> None:
+    """Thirty times its bytes; as bytes, and re-encoded, it passes."""
+    count = MOST_HEADERS + 1
+    body = encode_varint(-1) * 2 + encode_varint(count) + b"\0\x01" * count
+    batch = bytes(encode_raw([RawRecord(0, 0, body)], 0).batch)
+    with pytest.raises(BatchTooLarge, match="base offset 0") as caught:
+        list(decode(parse_header(batch), batch))
+    assert (caught.value.seen, caught.value.behind) == (str(count), 1)
+    assert [bytes(one.batch) for one in reencode(unpacked(batch), from_offset=0)] == [batch]
+
+
+def test_more_headers_than_bytes_are_damage() -> None:
+    """The near miss: a number that cannot be one."""
+    body = encode_varint(-1) * 2 + encode_varint(1 << 40)
+    batch = bytes(encode_raw([RawRecord(0, 0, body)], 0).batch)
+    with pytest.raises(CorruptBatch):
+        list(decode(parse_header(batch), batch))
