@@ -6,6 +6,7 @@ that say something about logs and topics alone are in test_stops.py, in the same
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace as changed
 from functools import partial
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
+from onceover.engine import names
 from onceover.engine.aside import Pace
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.flowstate import read_flow_state
@@ -23,6 +25,7 @@ from onceover.kafka import calls
 from onceover.kafka.connection import Connection
 from onceover.model import TopicPartition
 from onceover.wiring.flows import identity, open_clusters
+from tests.support.groups import commit, committed
 from tests.support.handled import handler_keys
 from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, alter_config, delete_topics
@@ -294,6 +297,92 @@ def test_a_handler_that_does_not_take_a_partition(
     monkeypatch.delattr(samples.moody, "partitions_gained")
     follow(capsys, way)
     expect_copying(replica, topic)
+
+
+Beside = Callable[[str], str]
+
+
+def put_progress(replica: Replica, topic: str, offset: int, beside: Beside = lambda _: "") -> None:
+    """Commit an offset for the flow, as a tool for groups would; ``beside`` makes metadata of the old."""
+    group = names.progress_group(replica.name)
+    _, old = committed(replica.target_client, group, topic)[0]
+    commit(replica.target_client, group, topic, {0: offset}, metadata=beside(old))
+
+
+def kept(old: str) -> str:
+    """Leave what stood there."""
+    return old
+
+
+def of_a_later_release(old: str) -> str:
+    return json.dumps({**json.loads(old), "v": 2}, separators=(",", ":"))
+
+
+def of_a_later_epoch(old: str) -> str:
+    return json.dumps({**json.loads(old), "epoch": 1_000_000}, separators=(",", ":"))
+
+
+@pytest.mark.parametrize(
+    ("offset", "beside", "code"),
+    [
+        (90, lambda _: "", "PROGRESS_FOREIGN"),
+        (10, lambda _: "", "PROGRESS_FOREIGN"),
+        (90, kept, "PROGRESS_FOREIGN"),
+        (10, of_a_later_release, "PROGRESS_UNREADABLE"),
+    ],
+    ids=["moved", "the same number", "moved with its metadata", "of a later release"],
+)
+def test_progress_that_others_wrote_is_not_believed(
+    scene: Scene, capsys: Capture, offset: int, beside: Beside, code: str
+) -> None:
+    """A reset with a tool for groups would skip 80 records silently; the map knows where it was."""
+    replica = scene.replica
+    scene.feed(90)
+    put_progress(replica, scene.topic, offset, beside)
+    scene.expect_copied(90)
+    scene.expect_stop(capsys, code)
+    plan, apply, _ = ways(replica, scene.topic, code)
+    assert [change["to"] for change in plan.run(capsys)["changes"] if change["what"] == "position"] == [10]
+    apply.run(capsys)
+    scene.expect_copied(90)
+    scene.expect_clear(capsys)
+    replica.assert_same()
+
+
+@pytest.mark.parametrize("offset", [90, 10])
+def test_progress_that_was_moved_on_purpose_is_taken_over_by_hand(
+    scene: Scene, capsys: Capture, offset: int
+) -> None:
+    """The other way out: go on where it stands; the plan says that nobody knows what that skips."""
+    replica = scene.replica
+    scene.feed(90)
+    put_progress(replica, scene.topic, offset)
+    scene.expect_copied(90)
+    *_, skip = ways(replica, scene.topic, "PROGRESS_FOREIGN")
+    assert [(c["risk"], c["records"]) for c in skip.run(capsys)["changes"] if c["what"] == "position"] == [
+        ("skip", None)
+    ]
+    follow(capsys, skip)
+    scene.expect_copied(100 - offset)
+    scene.expect_clear(capsys)
+    expect_copying(replica, scene.topic, scene.other)
+
+
+def test_a_source_that_no_longer_knows_our_epoch(
+    scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one restored from a copy, which has grown past our position: Fetch answers error 1 for ever."""
+    monkeypatch.setattr("onceover.engine.review.TOO_SHORT", Pace(0.5, 0.1, 0.1))
+    replica = scene.replica
+
+    put_progress(replica, scene.topic, 10, of_a_later_epoch)
+    scene.feed(5)
+    scene.expect_copied(5)
+    scene.expect_stop(capsys, "SOURCE_DIVERGED", "epoch 1000000", "knows no such epoch")
+    scene.resolve(capsys, "skip-to", 10)
+    scene.expect_copied(5)
+    scene.expect_clear(capsys)
+    replica.assert_same()
 
 
 def test_a_leader_that_answers_nothing_but_errors(

@@ -21,6 +21,7 @@ from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import FlowState, read_flow_state
 from onceover.engine.layout import Layout, check_clusters, check_distinct
+from onceover.engine.progress import beside
 from onceover.engine.stops import Stop
 from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
@@ -223,7 +224,9 @@ class _Surveyor:
             for source in enrolment.sources():
                 target = self._pairs[source]
                 at = progress.get(target)
-                meta = None if at is None else ProgressMeta.decode(at.metadata)
+                # A position that somebody else has written says nothing about what was copied.
+                meta, doubt = beside(at)
+                position = None if at is None or doubt is not None else at.offset
                 seen.append(
                     Seen(
                         source,
@@ -232,7 +235,7 @@ class _Surveyor:
                         _copied_ids(enrolment, meta),
                         here.get(source),
                         there.get(target),
-                        None if at is None else at.offset,
+                        position,
                         None if meta is None else meta.target_end,
                         again.get(target) != at,
                         self._stop(target),
@@ -337,7 +340,7 @@ class _Surveyor:
         topics = sorted({e.target for e in self._enrolments})
         ends = {}
         for tp, committed in progress.items():
-            meta = ProgressMeta.decode(committed.metadata)
+            meta = beside(committed).meta
             if meta is not None:
                 ends[tp] = meta.target_end
         deadline, backoff = Deadline(_MARKERS_S), Backoff()

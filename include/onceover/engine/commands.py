@@ -42,14 +42,14 @@ def replicate(flow: str) -> str:
     return command("replicate", flow)
 
 
-def seed_plan(flow: str, origin: str) -> str:
+def seed_plan(flow: str, origin: str, *options: str) -> str:
     """Return how to see what seeding would write."""
-    return command("seed", "plan", flow, "--from", origin)
+    return command("seed", "plan", flow, "--from", origin, *options)
 
 
-def seed_apply(flow: str, origin: str) -> str:
+def seed_apply(flow: str, origin: str, *options: str) -> str:
     """Return how a flow is seeded."""
-    return command("seed", "apply", flow, "--from", origin)
+    return command("seed", "apply", flow, "--from", origin, *options)
 
 
 def _partition(action: str, flow: str, source: TopicPartition, *more: str) -> str:

@@ -19,6 +19,7 @@ from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groupplan import GroupFacts, GroupView
 from onceover.engine.groups import UNREADABLE, Direction, Facts, Remembered
 from onceover.engine.layout import Layout, check_clusters, check_distinct
+from onceover.engine.progress import beside
 from onceover.engine.statelog import StateLog
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
@@ -28,7 +29,6 @@ from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.groupadmin import GroupAdmin, Listing
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
-from onceover.wire.progress import ProgressMeta
 
 Committed = Mapping[TopicPartition, CommittedOffset]
 Offsets = Mapping[TopicPartition, int]
@@ -186,6 +186,10 @@ class GroupReader:
         targets = self._target.topics(sorted({p.target.topic for p in pairs.values()}))
         found = {}
         for giving, pair in pairs.items():
+            doubt = beside(progress.get(pair.target)).doubt
+            if doubt is not None:
+                found[giving] = (UNREADABLE, f"how far {pair.source} is copied is not known: {doubt.message}")
+                continue
             source_id, target_id = _copied_ids(pair, progress.get(pair.target))
             for tp, topics, wanted, alias in (
                 (pair.source, sources, source_id, self._source.alias),
@@ -310,7 +314,7 @@ class GroupReader:
         """
         answer = self._translator.to_target(pair.source, min(committed, progress.offset))
         if isinstance(answer, NotCovered) and committed >= progress.offset:
-            meta = ProgressMeta.decode(progress.metadata)
+            meta = beside(progress).meta
             if meta is not None:
                 return Translated(meta.target_end)
         return answer
@@ -318,7 +322,7 @@ class GroupReader:
 
 def _copied_ids(pair: Pair, progress: CommittedOffset | None) -> tuple[str, str]:
     """Return the ids of the topics that were copied: newer in the progress, after an operator's repair."""
-    meta = None if progress is None else ProgressMeta.decode(progress.metadata)
+    meta = beside(progress).meta
     if meta is None:
         return str(pair.enrolment.source_id), str(pair.enrolment.target_id)
     return meta.source_topic_id, meta.target_topic_id

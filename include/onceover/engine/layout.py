@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
-from onceover.engine.statevalue import mapping, record
+from onceover.engine.statevalue import mapping, record, unreadable
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 
 VERSION = 1
@@ -80,7 +80,10 @@ class Layout:
                 seen=f"layout version {value.get('v')}",
                 resolve="run the version that wrote it, or a newer one",
             )
-        return record(cls, value, "layout")
+        found = record(cls, value, "layout")
+        if found.lanes < 1:
+            raise unreadable("layout", "a lane or more in 'lanes'", str(found.lanes))
+        return found
 
     def as_ready(self) -> Layout:
         """Return the record that lets the lanes begin."""

@@ -395,6 +395,7 @@ def first_progress(enrolment: Enrolment, offset: int, generation: int, target_en
         target_end=target_end,
         generation=generation,
         instance=NOBODY,
+        position=offset,
     )
     return OffsetToCommit(offset, NO_EPOCH, meta.encode())
 

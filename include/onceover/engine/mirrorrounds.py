@@ -29,6 +29,7 @@ from onceover.engine.mirror import (
     replicated_heartbeats_topic,
 )
 from onceover.engine.mirrortopic import MirrorTopic
+from onceover.engine.progress import beside
 from onceover.engine.statelog import StateLog
 from onceover.engine.translate import Translator
 from onceover.errors import NeedsOperator, Retriable
@@ -37,7 +38,6 @@ from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.mirroroutput import encode_heartbeat
-from onceover.wire.progress import ProgressMeta
 
 # A heartbeat under way is looked for this often in its interval, and its age is known as exactly as that.
 _LOOKS: Final = 10
@@ -266,7 +266,7 @@ def _copied_into(
 ) -> str:
     """Return the id of the topic that the offset map speaks of: newer in the progress, after a repair."""
     committed = progress.get(enrolment.target_of(source))
-    meta = None if committed is None else ProgressMeta.decode(committed.metadata)
+    meta = beside(committed).meta
     return str(enrolment.target_id) if meta is None else meta.target_topic_id
 
 

@@ -399,6 +399,7 @@ class PartitionCopy:
             target_end=self.target_end,
             generation=generation,
             instance=instance,
+            position=self.position,
         )
 
     def committed_now(self) -> None:

@@ -16,10 +16,11 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import FlowState, read_flow_state
 from onceover.engine.leader import now_ms
 from onceover.engine.plan import Change, Plan, Refusal
+from onceover.engine.progress import beside
 from onceover.engine.runstate import RunState, run_of
 from onceover.engine.stops import Stop
 from onceover.engine.topicsteps import TopicStep
-from onceover.errors import NeedsOperator, UsageError
+from onceover.errors import OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster, TopicInfo
@@ -92,7 +93,8 @@ class Situation:
     """A partition as it stands, with everything that its flow's state says.
 
     Args:
-        position: committed next source offset, None without progress; ``meta`` is what stands beside it.
+        position: committed next source offset, None without progress; ``meta`` is what stands beside it,
+            ``doubt`` why nobody may rely on it.
     """
 
     state: FlowState
@@ -100,6 +102,7 @@ class Situation:
     stop: Stop | None
     position: int | None
     meta: ProgressMeta | None
+    doubt: OnceoverError | None
 
     @property
     def reason(self) -> str:
@@ -172,8 +175,10 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
         fix = f"choose an offset from {start} to {end}"
         return refusing(SKIP, flow, tp, Refusal(str(tp), "OUT_OF_RANGE", message, fix))
     old = situation.position
-    distance = None if old is None else abs(offset - old)
-    risk = "none" if offset == old else "repeat" if old is not None and offset < old else "skip"
+    # Where it was put by somebody else says nothing about what was copied.
+    known = None if situation.doubt else old
+    distance = None if known is None else abs(offset - known)
+    risk = "none" if offset == known else "repeat" if known is not None and offset < known else "skip"
     change = Change("position", str(tp), old, offset, situation.reason, risk, distance)
     counterpart = enrolment.target_of(tp)
     end = ends_of(target, [counterpart])[counterpart]
@@ -223,7 +228,7 @@ def read_situation(flow: str, target: Cluster, tp: TopicPartition) -> Situation:
         enrolment,
         stops_of(state).get(tp),
         None if committed is None else committed.offset,
-        None if committed is None else _readable(committed),
+        *beside(committed),
     )
 
 
@@ -324,14 +329,6 @@ def standing_of(
         if enrolment is not None:
             found[str(enrolment.target_of(tp))] = found[str(tp)]
     return found
-
-
-def _readable(committed: CommittedOffset) -> ProgressMeta | None:
-    """Return what stands beside a position; a repair is also the way out where it cannot be read."""
-    try:
-        return ProgressMeta.decode(committed.metadata)
-    except NeedsOperator:
-        return None
 
 
 def _status(flow: str) -> str:

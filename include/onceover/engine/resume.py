@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from onceover.engine import names
 from onceover.engine.aside import Side
 from onceover.engine.enrolment import Enrolment
+from onceover.engine.progress import beside
 from onceover.engine.stops import Evidence, TopicSeen, judge, needs_epoch
 from onceover.errors import OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
@@ -19,7 +20,6 @@ from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import NO_LEADER, Cluster, TopicInfo
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
-from onceover.wire.progress import ProgressMeta
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def check_instance(
         Superseded: a newer instance runs.
     """
     for offset in progress:
-        meta = ProgressMeta.decode(offset.metadata)
+        meta = beside(offset).meta
         if meta is not None and meta.generation == generation and meta.instance > instance:
             raise Superseded(
                 f"a newer attempt of lane {lane} runs",
@@ -129,6 +129,7 @@ def gather(
             problems[tp] = problem
             continue
         committed = progress.found.get(tp)
+        meta, doubt = beside(committed)
         evidence[tp] = Evidence(
             flow=flow,
             source=tp,
@@ -136,7 +137,8 @@ def gather(
             enrolled_source_id=enrolment.source_id,
             enrolled_target_id=enrolment.target_id,
             position=None if committed is None else committed.offset,
-            meta=None if committed is None else ProgressMeta.decode(committed.metadata),
+            meta=meta,
+            doubt=doubt,
             source_topic=_seen(here.found.get(tp.topic)),
             target_topic=_seen(there.found.get(enrolment.target)),
         )
@@ -192,14 +194,9 @@ def _with_logs(
             e,
             log_start=starts.found[tp],
             log_end=ends.found[tp],
-            epoch_end=_known(epochs.found.get(tp)),
+            epoch_end=epochs.found.get(tp),
             target_end=target_ends.found[e.target],
         )
-
-
-def _known(epoch_end: tuple[int, int] | None) -> tuple[int, int] | None:
-    """Return None where the broker knows no epochs (-1): nothing can be concluded then."""
-    return None if epoch_end is None or epoch_end[1] < 0 else epoch_end
 
 
 def _seen(topic: TopicInfo | None) -> TopicSeen | None:

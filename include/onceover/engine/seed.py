@@ -16,6 +16,7 @@ from onceover.engine.approval import Item, Standing, items_of
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.engine.topicplan import TopicPlan
+from onceover.errors import OnceoverError
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
 
@@ -34,6 +35,7 @@ class Seat:
         position: committed progress of the flow, None where there is none.
         target_start: first offset of the target's log; ``target_end`` its LSO; 0 without a topic.
         between: ids of the topics that the progress is about, None where nothing tells.
+        doubt: why nobody may rely on the progress, None where it may be.
     """
 
     source: TopicPartition
@@ -45,6 +47,7 @@ class Seat:
     target_start: int = 0
     target_end: int = 0
     between: tuple[str, str] | None = None
+    doubt: OnceoverError | None = None
 
     @property
     def target_held(self) -> int:
@@ -260,7 +263,7 @@ class _Planning:
                 return refusal or (None if seat.position is not None else _nothing_named(seat, topic))
         if not seat.start <= offer.offset <= seat.end:
             return _out_of_range(seat, offer)
-        if seat.position == offer.offset:
+        if seat.position == offer.offset and seat.doubt is None:
             return None
         if seat.position is not None and not self._choice.replace:
             return _progress_exists(seat, offer)
@@ -282,12 +285,13 @@ class _Planning:
 
 def _consequence(seat: Seat, offer: Offer) -> tuple[str, int | None, str]:
     """Return risk, offsets it concerns, and the reason to show."""
-    if seat.position is not None:
+    if seat.position is not None and seat.doubt is None:
         distance = offer.offset - seat.position
         risk = "skip" if distance > 0 else "repeat"
         return risk, abs(distance), f"{offer.reason}; replaces the progress that is there"
     if offer.risk is not None:
-        return offer.risk, offer.records, offer.reason
+        doubt = "" if seat.doubt is None else f"; {seat.doubt.message}"
+        return offer.risk, offer.records, offer.reason + doubt
     if seat.target_held:
         reason = (
             f"{offer.reason}; the target's log holds {seat.target_held} offsets, which are kept and were not "
@@ -355,6 +359,13 @@ def _out_of_range(seat: Seat, offer: Offer) -> Refusal:
 
 def _progress_exists(seat: Seat, offer: Offer) -> Refusal:
     position = seat.position or 0
+    if seat.doubt is not None:
+        return Refusal(
+            str(seat.source),
+            "PROGRESS_EXISTS",
+            f"{seat.doubt.message}: it stands at source offset {position}",
+            "add `--replace` to write it anew",
+        )
     distance = offer.offset - position
     effect = f"skip {distance}" if distance > 0 else f"repeat {-distance}"
     return Refusal(

@@ -25,6 +25,7 @@ from onceover.engine.journal import Journal
 from onceover.engine.layout import Layout, check_clusters, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
 from onceover.engine.managed import read_managed
+from onceover.engine.progress import beside
 from onceover.engine.repair import standing_of, stops_of
 from onceover.engine.scope import Rules
 from onceover.engine.seed import Choice, Position, Seat, SeatedTopic, SeedPlan, plan_seed
@@ -35,11 +36,10 @@ from onceover.engine.topicview import TopicReader
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin
-from onceover.kafka.calls import CommittedOffset, OffsetToCommit
+from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
-from onceover.wire.progress import ProgressMeta
 
 # A transaction writes one batch to the offsets topic, within a broker's default limit of 1 MiB: 300 bytes
 # a partition at most.
@@ -213,6 +213,7 @@ class Seeder:
 
         def seat(source: TopicPartition, target: TopicPartition) -> Seat:
             progress = committed.get(target)
+            meta, doubt = beside(progress)
             return Seat(
                 source=source,
                 target=target,
@@ -222,7 +223,8 @@ class Seeder:
                 position=None if progress is None else progress.offset,
                 target_start=target_starts.get(target, 0),
                 target_end=target_ends.get(target, 0),
-                between=_between(progress),
+                between=None if meta is None else (meta.source_topic_id, meta.target_topic_id),
+                doubt=doubt,
             )
 
         return {name: [seat(*pair) for pair in several] for name, several in pairs.items()}
@@ -380,15 +382,6 @@ def _standing(state: FlowState, topics: Sequence[SeatedTopic]) -> dict[str, Stan
         sources = [seat.source for seat in topic.seats]
         found |= standing_of(stops, topic.enrolment, sources, topic.source.topic_id)
     return found
-
-
-def _between(progress: CommittedOffset | None) -> tuple[str, str] | None:
-    """Return the topic ids beside a position; seeding is also the way out where they cannot be read."""
-    try:
-        meta = None if progress is None else ProgressMeta.decode(progress.metadata)
-    except NeedsOperator:
-        return None
-    return None if meta is None else (meta.source_topic_id, meta.target_topic_id)
 
 
 def _enrol(

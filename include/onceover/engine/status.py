@@ -16,6 +16,7 @@ from onceover.engine.background import in_background
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.layout import check_clusters
 from onceover.engine.peeks import last_commit_ms, oldest_timestamps
+from onceover.engine.progress import beside
 from onceover.engine.scope import Rules, explain
 from onceover.engine.statusjudge import judge_all
 from onceover.engine.statusread import (
@@ -26,7 +27,6 @@ from onceover.engine.statusread import (
     described,
     existing,
     read_flow,
-    read_meta,
     read_source_logs,
     read_target_logs,
 )
@@ -174,7 +174,7 @@ class _Reading:
         owners: Mapping[TopicPartition, Enrolment],
     ) -> None:
         missing = list(self._missing(state, topics))
-        progress = {tp: read_meta(facts.there.committed.get(e.target_of(tp)))[0] for tp, e in owners.items()}
+        progress = {tp: beside(facts.there.committed.get(e.target_of(tp))).meta for tp, e in owners.items()}
         topics, refused = self._by_name(topics, owners.values())
         facts.here = read_source_logs(self.source, topics, [*owners, *missing], progress, refused)
         facts.missing = self._starts(facts, missing)
@@ -241,7 +241,7 @@ class _Reading:
     def _look_again(self, some: Mapping[TopicPartition, Enrolment]) -> tuple[SourceLogs, TargetLogs]:
         pairs = {tp: e.target_of(tp) for tp, e in some.items()}
         there = read_target_logs(self.flow, self.target, pairs.values())
-        progress = {tp: read_meta(there.committed.get(target))[0] for tp, target in pairs.items()}
+        progress = {tp: beside(there.committed.get(target)).meta for tp, target in pairs.items()}
         try:
             topics, refused = described(self.source, {tp.topic for tp in some})
         except OnceoverError as error:

@@ -7,7 +7,8 @@ from typing import Final
 from uuid import UUID
 
 from onceover.engine.enrolment import Enrolment
-from onceover.engine.statusread import SourceLogs, TargetLogs, read_meta
+from onceover.engine.progress import beside
+from onceover.engine.statusread import SourceLogs, TargetLogs
 from onceover.engine.stops import Evidence, Stop, TopicSeen, judge
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
@@ -37,11 +38,7 @@ def _judge(
 ) -> Stop | None:
     target = enrolment.target_of(source)
     committed = there.committed.get(target)
-    meta, unreadable = read_meta(committed)
-    position = None if committed is None else committed.offset
-    if unreadable is not None:
-        fields = unreadable.expected or "", unreadable.seen or "", unreadable.resolve or ""
-        return Stop(unreadable.code, unreadable.message, *fields, position)
+    meta, doubt = beside(committed)
     if not there.knows_progress or not there.knows_topics:
         return None
     if source.topic in here.refused or target.topic in there.refused:
@@ -57,8 +54,9 @@ def _judge(
         target=target,
         enrolled_source_id=enrolment.source_id,
         enrolled_target_id=enrolment.target_id,
-        position=position,
+        position=None if committed is None else committed.offset,
         meta=meta,
+        doubt=doubt,
         source_topic=source_topic,
         target_topic=_seen(there.topics.get(target.topic)),
         log_start=here.starts.get(source, 0) if known_log else 0,

@@ -19,7 +19,7 @@ from onceover.engine.statevalue import MALFORMED, RESOLVE, UNREADABLE, whole_num
 from onceover.engine.stops import Stop, needs_epoch
 from onceover.engine.verdicts import Verdicts
 from onceover.engine.verified import Verified
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster, TopicInfo, failure
@@ -69,13 +69,13 @@ class PartitionReader:
         return {tp: answer[1] for tp, answer in found.items()}
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
-        """Return where each leader epoch ends now, of the partitions that answer and know (KIP-320)."""
+        """Return where each leader epoch ends now, of the partitions that answer (KIP-320)."""
 
         def ask(connection: Connection, some: list[TopicPartition]) -> Mapping[TopicPartition, Any]:
             return calls.end_offsets_for_epochs(connection, {tp: epochs[tp] for tp in some})
 
         found = self._ask(epochs, Api.OFFSET_FOR_LEADER_EPOCH, ask)
-        return {tp: (epoch, end) for tp, (_, epoch, end) in found.items() if end >= 0}
+        return {tp: (epoch, end) for tp, (_, epoch, end) in found.items()}
 
     def _ask(
         self,
@@ -336,13 +336,3 @@ def read_source_logs(
 def existing(partitions: Iterable[TopicPartition], topics: Mapping[str, TopicInfo]) -> list[TopicPartition]:
     """Return those partitions that the metadata knows."""
     return [tp for tp in partitions if tp.topic in topics and tp.partition in topics[tp.topic].partitions]
-
-
-def read_meta(committed: CommittedOffset | None) -> tuple[ProgressMeta | None, NeedsOperator | None]:
-    """Return what stands beside a position, or why nobody can read it."""
-    if committed is None:
-        return None, None
-    try:
-        return ProgressMeta.decode(committed.metadata), None
-    except NeedsOperator as error:
-        return None, error

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.engine.enrolment import Enrolment
+from onceover.engine.progress import beside
 from onceover.engine.runstate import Run, RunState, driver_entry, run_need, run_of
 from onceover.engine.scope import Rules, explain
-from onceover.engine.statusread import FlowFacts, SourceLogs, TargetLogs, read_meta
+from onceover.engine.statusread import FlowFacts, SourceLogs, TargetLogs
 from onceover.engine.stops import Stop
 from onceover.engine.topicstatus import topic_entries
 from onceover.engine.verdicts import Failure, audit_entry, audit_need
@@ -172,7 +173,7 @@ def _partition(
     open_offsets = 0
     if lso is not None and high_watermark is not None:
         open_offsets = max(0, high_watermark - max(lso, position or 0))
-    meta, _ = read_meta(committed)
+    meta = beside(committed).meta
     ids = str(enrolment.source_id), str(enrolment.target_id)
     if meta is not None:  # newer, after an operator's repair
         ids = meta.source_topic_id, meta.target_topic_id
@@ -337,7 +338,7 @@ def _state(facts: Facts, run: Run, partitions: Sequence[Mapping[str, Any]]) -> s
 def _has_begun(facts: Facts) -> bool:
     """Tell whether a lane of this generation has claimed a partition: its driver alone copies nothing."""
     layout = None if facts.state is None else facts.state.layout
-    metas = [read_meta(committed)[0] for committed in facts.there.committed.values()]
+    metas = [beside(committed).meta for committed in facts.there.committed.values()]
     return layout is not None and any(
         meta.generation == layout.generation and meta.instance != NOBODY for meta in metas if meta is not None
     )

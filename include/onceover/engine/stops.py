@@ -7,6 +7,7 @@ the command that resolves it; never a guess.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum, auto
@@ -15,6 +16,7 @@ from uuid import UUID
 
 from onceover.engine import commands
 from onceover.engine.statevalue import mapping, record
+from onceover.errors import OnceoverError
 from onceover.model import TopicPartition
 from onceover.wire.batch import BatchTooLarge, CorruptBatch
 from onceover.wire.progress import ProgressMeta
@@ -40,6 +42,8 @@ class StopCode(StrEnum):
     TARGET_SHRUNK = auto()
     TARGET_SHORTENED = auto()
     PROGRESS_MISSING = auto()
+    PROGRESS_FOREIGN = auto()
+    PROGRESS_UNREADABLE = auto()
     RECORD_REFUSED = auto()
     RECORD_TOO_LARGE = auto()
     HANDLER_FAILED = auto()
@@ -107,9 +111,11 @@ class Evidence:
         enrolled_source_id: topic id of the source at enrolment; ``enrolled_target_id`` likewise.
         position: committed next source offset, None when there is no progress.
         meta: metadata beside the progress, None when there is none.
+        doubt: why the progress cannot be believed; None when it can, or there is none.
         source_topic: the source topic now, None when it does not exist; ``target_topic`` likewise.
         log_start: first offset in the source's log; ``log_end`` its high watermark.
-        epoch_end: (epoch, end offset) that the source's leader answers for the stored epoch.
+        epoch_end: (epoch, end offset) that the source's leader answers for the stored epoch; (-1, -1) when
+            it does not know such an epoch, None when none is stored.
         target_end: high watermark of the target partition now.
     """
 
@@ -126,6 +132,7 @@ class Evidence:
     log_end: int = 0
     epoch_end: tuple[int, int] | None = None
     target_end: int = 0
+    doubt: OnceoverError | None = None
 
 
 def judge(e: Evidence) -> Stop | None:
@@ -213,6 +220,8 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             f"{commands.seed_apply(e.flow, 'map')} writes it; if the map is gone, too: "
             f"{commands.seed_apply(e.flow, 'lag-group')} may repeat a moment",
         )
+    if e.doubt is not None:
+        return _in_doubt(e, e.position, e.doubt)
     if e.position < e.log_start:
         return _stop(
             e,
@@ -222,6 +231,8 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             f"the log starts at {e.log_start}",
             commands.skip_to(e.flow, e.source, e.log_start, "accept their loss"),
         )
+    if e.epoch_end is not None and e.epoch_end[1] < 0:
+        return _unknown_epoch(e, e.position)
     diverged = e.epoch_end is not None and (
         (e.meta is not None and e.epoch_end[0] < e.meta.leader_epoch) or e.epoch_end[1] < e.position
     )
@@ -231,13 +242,47 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             e,
             StopCode.SOURCE_DIVERGED,
             "the source has lost records that were copied already (unclean leader election, truncated log)",
-            f"the log to continue at offset {e.position}"
-            + (f" after leader epoch {e.meta.leader_epoch}" if e.meta else ""),
+            _continuation(e),
             f"that history ends at offset {end}",
             f"compare both sides from offset {end} on, then "
             + commands.skip_to(e.flow, e.source, end, "copy what is there now"),
         )
     return None
+
+
+def _continuation(e: Evidence) -> str:
+    epoch = f" after leader epoch {e.meta.leader_epoch}" if e.meta else ""
+    return f"the log to continue at offset {e.position}{epoch}"
+
+
+def _in_doubt(e: Evidence, position: int, doubt: OnceoverError) -> Stop:
+    origin = ("map", "--topic", re.escape(e.source.topic), "--replace")
+    skip = commands.skip_to(e.flow, e.source, position, "go on where it stands now")
+    first = f"{doubt.resolve}; or " if doubt.resolve else ""
+    return _stop(
+        e,
+        StopCode(doubt.code),
+        f"{doubt.message}: offset {position} may be right or not",
+        doubt.expected or "",
+        doubt.seen or "",
+        f"{first}{commands.seed_plan(e.flow, *origin)} shows where the offset map says that it was, "
+        f"{commands.seed_apply(e.flow, *origin)} writes it; or {skip}",
+    )
+
+
+def _unknown_epoch(e: Evidence, position: int) -> Stop:
+    """Return the stop for a source that was restored from a copy: where the histories part is not known."""
+    here = min(position, e.log_end)
+    return _stop(
+        e,
+        StopCode.SOURCE_DIVERGED,
+        "the source has lost records that were copied already (restored from an older copy, or rebuilt)",
+        _continuation(e),
+        f"a log of {e.log_end} offsets that knows no such epoch",
+        "compare both sides, then "
+        + commands.skip_to(e.flow, e.source, here, "copy what is there from that offset on")
+        + f"; or {commands.reseed(e.flow, e.source)}",
+    )
 
 
 def _judge_target_log(e: Evidence) -> Stop | None:

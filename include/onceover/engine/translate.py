@@ -18,6 +18,7 @@ from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.layout import Layout
 from onceover.engine.mapindex import MapIndex
 from onceover.engine.mapstore import MapStore, StoreDamaged
+from onceover.engine.progress import beside
 from onceover.engine.statelog import StateLog
 from onceover.errors import UsageError
 from onceover.kafka import calls
@@ -33,7 +34,6 @@ from onceover.wire.offsetlookup import (
     translate_back,
 )
 from onceover.wire.offsetmap import MapRecord
-from onceover.wire.progress import ProgressMeta
 
 T = TypeVar("T")
 
@@ -246,7 +246,7 @@ class Translator:
         committed = self._progress.get(
             enrolment.target_of(TopicPartition(enrolment.source, target.partition))
         )
-        meta = None if committed is None else ProgressMeta.decode(committed.metadata)
+        meta = beside(committed).meta
         copied_into = str(enrolment.target_id) if meta is None else meta.target_topic_id
         if info is not None and str(info.topic_id) == copied_into:
             return None

@@ -1,7 +1,9 @@
 """What stands beside a committed position in the progress group (DESIGN 4).
 
 Invariant: a lane that resumes can tell from it whether source and target are still the ones it knew
-(G5), and whether another instance has taken over. Older text stays readable; newer is refused.
+(G5), whether another instance has taken over, and whether the position is the one that it was written
+beside: tools for groups move offsets and drop, keep or copy what stands there. Older text stays
+readable; newer is refused.
 """
 
 from __future__ import annotations
@@ -15,9 +17,8 @@ from onceover.errors import NeedsOperator
 VERSION: Final = 1
 # The instance of progress that no lane has written: an enrolment's, or an operator's.
 NOBODY: Final = (0, 0)
-_RESOLVE: Final = (
-    "see `onceover status`, then `onceover partition skip-to` or `reseed` writes the progress anew"
-)
+# How every text of ours begins. What begins otherwise was written by somebody else.
+_BEGINNING: Final = '{"v":'
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,8 @@ class ProgressMeta:
     """Metadata of one committed offset.
 
     ``leader_epoch`` is the source's, of the last batch copied; ``target_end`` the target offset after the
-    last record written; ``instance`` the lane's (Spark batch id, attempt).
+    last record written; ``instance`` the lane's (Spark batch id, attempt); ``position`` the offset that it
+    was committed with, None in text of a release that did not write it.
     """
 
     source_topic_id: str
@@ -34,10 +36,11 @@ class ProgressMeta:
     target_end: int
     generation: int
     instance: tuple[int, int]
+    position: int | None = None
 
     def encode(self) -> str:
         """Return JSON of well under 1 KB; the broker refuses more than 4096 characters."""
-        fields = {
+        fields: dict[str, Any] = {
             "v": VERSION,
             "source_id": self.source_topic_id,
             "target_id": self.target_topic_id,
@@ -46,16 +49,20 @@ class ProgressMeta:
             "generation": self.generation,
             "instance": list(self.instance),
         }
+        if self.position is not None:
+            fields["at"] = self.position
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
     def decode(cls, text: str) -> ProgressMeta | None:
-        """Return the metadata; ``None`` for the empty text of an offset that another tool committed.
+        """Return the metadata; ``None`` for what others commit: no text, or text that is not of our making.
 
         Raises:
             NeedsOperator: PROGRESS_UNREADABLE, damaged or of a newer version.
         """
-        if not text:
+        # A client library in wide use appends a zero byte to what its caller commits.
+        text = text.removesuffix("\0")
+        if not text.startswith(_BEGINNING):
             return None
         try:
             fields = json.loads(text)
@@ -65,7 +72,8 @@ class ProgressMeta:
         if type(version) is not int or version < 1:
             raise _unreadable("an object with a version", "another kind of JSON")
         if version > VERSION:
-            raise _unreadable(f"version {VERSION} or older", f"version {version}", "upgrade Onceover")
+            fix = "use the Onceover that wrote it"
+            raise _unreadable(f"version {VERSION} or older", f"version {version}", fix)
         batch, attempt = _instance(fields)
         return cls(
             source_topic_id=_text(fields, "source_id"),
@@ -74,6 +82,7 @@ class ProgressMeta:
             target_end=_number(fields, "target_end"),
             generation=_number(fields, "generation"),
             instance=(batch, attempt),
+            position=_number(fields, "at") if "at" in fields else None,
         )
 
 
@@ -103,7 +112,7 @@ def _instance(fields: dict[str, Any]) -> tuple[int, int]:
             raise _unreadable("two numbers in 'instance'", type(other).__name__)
 
 
-def _unreadable(expected: str, seen: str, resolve: str = _RESOLVE) -> NeedsOperator:
+def _unreadable(expected: str, seen: str, resolve: str | None = None) -> NeedsOperator:
     return NeedsOperator(
         "the metadata of a committed position cannot be read",
         code="PROGRESS_UNREADABLE",

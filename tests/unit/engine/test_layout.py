@@ -160,3 +160,11 @@ def test_another_version_is_refused(version: object) -> None:
     with pytest.raises(NeedsOperator, match="another version") as refusal:
         Layout.from_json({**LAYOUT.to_json(), "v": version})
     assert refusal.value.code == "STATE_VERSION"
+
+
+@pytest.mark.parametrize("lanes", [0, -1])
+def test_a_layout_without_lanes_is_none(lanes: int) -> None:
+    """Whatever is asked of its lanes would divide by them."""
+    with pytest.raises(NeedsOperator) as refusal:
+        Layout.from_json({**LAYOUT.to_json(), "lanes": lanes})
+    assert refusal.value.code == "STATE_UNREADABLE"

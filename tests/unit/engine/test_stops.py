@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.engine.stops import Evidence, Stop, TopicSeen, damaged_batch, judge, needs_epoch, refused_record
+from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition
 from onceover.wire.batch import CorruptBatch
 from onceover.wire.progress import ProgressMeta
@@ -40,6 +41,8 @@ GOOD = Evidence(
     target_end=50,
 )
 
+FOREIGN = NeedsOperator("changed", code="PROGRESS_FOREIGN", expected="metadata of ours", seen="none")
+UNREADABLE = NeedsOperator("damaged", code="PROGRESS_UNREADABLE", expected="JSON", seen="none")
 VIOLATIONS = {
     "SOURCE_MISSING": [replace(GOOD, source_topic=None)],
     "SOURCE_RECREATED": [replace(GOOD, source_topic=TopicSeen(OTHER_ID, 2))],
@@ -48,6 +51,8 @@ VIOLATIONS = {
     "TARGET_RECREATED": [replace(GOOD, target_topic=TopicSeen(OTHER_ID, 2))],
     "TARGET_SHRUNK": [replace(GOOD, target_topic=TopicSeen(TARGET_ID, 1))],
     "PROGRESS_MISSING": [replace(GOOD, position=None, meta=None)],
+    "PROGRESS_FOREIGN": [replace(GOOD, meta=None, doubt=FOREIGN), replace(GOOD, log_end=0, doubt=FOREIGN)],
+    "PROGRESS_UNREADABLE": [replace(GOOD, meta=None, doubt=UNREADABLE)],
     "SOURCE_TRUNCATED": [replace(GOOD, log_start=101)],
     "SOURCE_DIVERGED": [
         replace(GOOD, log_end=99, epoch_end=None),
@@ -55,6 +60,8 @@ VIOLATIONS = {
         # the log has grown again, but our history ends before our position
         replace(GOOD, epoch_end=(4, 99)),
         replace(GOOD, epoch_end=(3, 150)),
+        # restored from a copy that is older than our epoch, and grown past our position since
+        replace(GOOD, epoch_end=(-1, -1)),
     ],
     "TARGET_SHORTENED": [replace(GOOD, target_end=49)],
 }
@@ -68,8 +75,8 @@ NEAR_MISSES = [
     replace(GOOD, epoch_end=(4, 100)),
     replace(GOOD, target_end=51),
     replace(GOOD, source_topic=TopicSeen(SOURCE_ID, 3)),
-    # an offset that another tool committed carries no metadata: nothing to compare
-    replace(GOOD, meta=None, target_end=0),
+    # a position of an older release, or one that was written by hand: nothing to compare
+    replace(GOOD, meta=replace(META, leader_epoch=-1, target_end=0), epoch_end=None, target_end=0),
 ]
 
 
@@ -111,15 +118,16 @@ metas = st.none() | st.builds(replace, st.just(META), leader_epoch=st.integers(-
         target_topic=topics,
         log_start=offsets,
         log_end=offsets,
-        epoch_end=st.none() | st.tuples(st.integers(-1, 3), offsets),
+        epoch_end=st.none() | st.just((-1, -1)) | st.tuples(st.integers(0, 3), offsets),
         target_end=offsets,
+        doubt=st.none() | st.sampled_from([FOREIGN, UNREADABLE]),
     )
 )
 def test_going_on_implies_that_nothing_would_be_skipped_or_repeated(e: Evidence) -> None:
     """Position inside the log and our own history, topics the enrolled ones, target not shorter."""
     if judge(e) is not None:
         return
-    assert e.position is not None
+    assert e.position is not None and e.doubt is None
     assert e.log_start <= e.position <= e.log_end
     assert e.source_topic is not None and e.source_topic.topic_id == e.enrolled_source_id
     assert e.target_topic is not None and e.target_topic.topic_id == e.enrolled_target_id

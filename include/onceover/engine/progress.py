@@ -1,0 +1,51 @@
+"""What stands beside the position of a partition, and whether the position may be believed. Pure.
+
+Invariant: a position counts only with metadata of ours that was written beside this very number. Whoever
+moves the offsets of the progress group with a tool for groups is noticed (G5): such a tool drops the
+metadata, or keeps or copies what was written beside another position.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from onceover.errors import NeedsOperator
+from onceover.kafka.calls import CommittedOffset
+from onceover.wire.progress import ProgressMeta
+
+
+class Beside(NamedTuple):
+    """What stands beside a position.
+
+    Args:
+        meta: the metadata; None where there is none of ours, or none that belongs to the position.
+        doubt: why the position cannot be believed; None where it can, and where there is no progress at all.
+    """
+
+    meta: ProgressMeta | None
+    doubt: NeedsOperator | None
+
+
+def beside(committed: CommittedOffset | None) -> Beside:
+    """Return what stands beside a position, or why nobody may rely on it."""
+    if committed is None:
+        return Beside(None, None)
+    try:
+        meta = ProgressMeta.decode(committed.metadata)
+    except NeedsOperator as error:
+        return Beside(None, error)
+    if meta is None:
+        return Beside(None, _foreign("the flow's own metadata beside it", "none"))
+    if meta.position is not None and meta.position != committed.offset:
+        seen = f"metadata that was written beside offset {meta.position}"
+        return Beside(None, _foreign(f"metadata written beside offset {committed.offset}", seen))
+    return Beside(meta, None)
+
+
+def _foreign(expected: str, seen: str) -> NeedsOperator:
+    return NeedsOperator(
+        "somebody else has changed the partition's progress",
+        code="PROGRESS_FOREIGN",
+        expected=expected,
+        seen=seen,
+    )
