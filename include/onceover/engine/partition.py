@@ -358,7 +358,8 @@ class PartitionCopy:
         """Return the offset map records of the open transaction.
 
         The first is always that of the target partition of the same number; it covers what was skipped
-        or dropped. Others follow for every further target partition that received something.
+        or dropped. Others follow for every further target partition that received something. Each is cut
+        to what its topic takes: one batch may have lost every second record to compaction.
         """
         own = MapRecord(
             source=self.source,
@@ -376,7 +377,7 @@ class PartitionCopy:
             commit_ms=commit_ms,
         )
         if not self.shares_targets:
-            return [own]
+            return split(own)
         if own.segments:
             # Where the pair ended before says nothing here: records of others may lie in between.
             own = replace(own, target_start=own.segments[0].target)
@@ -387,7 +388,6 @@ class PartitionCopy:
             records.append(
                 replace(own, target=target, target_start=start, segments=segments, bytes=pair.bytes)
             )
-        # A handler may make many records of one, each a segment of its own.
         return [part for record in records for part in split(record)]
 
     def metadata(self, generation: int, instance: tuple[int, int]) -> ProgressMeta:

@@ -135,12 +135,15 @@ def parse_header(buffer: Buffer, at: int = 0) -> BatchHeader:
 def iter_batches(records: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Yield every whole batch of a Fetch response's ``records``; a cut-off last batch is left out.
 
-    A broker cuts a response at ``partition_max_bytes``, so an incomplete batch at the end is normal.
+    A broker cuts a response at ``partition_max_bytes``, so an incomplete batch at the end is normal. The
+    first one is always whole (KIP-74), or nothing is sent at all.
 
     Raises:
         CorruptBatch: a length field that cannot be one, or a magic other than 2.
     """
     at, end = 0, len(records)
+    if 0 < end < HEADER_BYTES:
+        raise CorruptBatch("a record batch is cut off", expected=f"{HEADER_BYTES} bytes", seen=f"{end} bytes")
     while end - at >= HEADER_BYTES:
         header = parse_header(records, at)
         size = header.size_bytes
@@ -151,6 +154,12 @@ def iter_batches(records: memoryview) -> Iterator[tuple[BatchHeader, memoryview]
                 seen=f"magic {header.magic}, length {header.length}",
             )
         if at + size > end:
+            if not at:
+                raise CorruptBatch(
+                    f"the batch at base offset {header.base_offset} is damaged",
+                    expected=f"at most {end} bytes, which is what came",
+                    seen=f"a length of {size} bytes",
+                )
             return
         yield header, records[at : at + size]
         at += size

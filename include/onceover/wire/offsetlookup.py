@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
 
 from onceover.errors import Fatal
@@ -294,26 +295,34 @@ def split(record: MapRecord, *, max_segments: int = MAX_SEGMENTS) -> list[MapRec
 
     Answers stay the same; bytes are shared out by record count, so that they still add up.
     """
+    segments, total = record.segments, record.records
+    cuts = [0, *_cuts(segments, max_segments), len(segments)]
+    if len(cuts) == 2:
+        return [record]
     parts: list[MapRecord] = []
-    rest = record
-    while (cut := _cut_at(rest.segments, max_segments)) is not None:
-        head = rest.segments[:cut]
-        source, target = rest.segments[cut].source, head[-1].target_end
-        size_bytes = rest.bytes * sum(segment.count for segment in head) // rest.records
-        parts.append(replace(rest, source_end=source, segments=head, bytes=size_bytes))
-        rest = replace(
-            rest,
-            source_start=source,
-            target_start=target,
-            segments=rest.segments[cut:],
-            bytes=rest.bytes - size_bytes,
+    done = done_bytes = 0
+    for first, end in pairwise(cuts):
+        inside = segments[first:end]
+        done += sum(segment.count for segment in inside)
+        upto_bytes = record.bytes * done // total
+        parts.append(
+            replace(
+                record,
+                source_start=inside[0].source if first else record.source_start,
+                source_end=segments[end].source if end < len(segments) else record.source_end,
+                target_start=segments[first - 1].target_end if first else record.target_start,
+                segments=inside,
+                bytes=upto_bytes - done_bytes,
+            )
         )
-    return [*parts, rest]
+        done_bytes = upto_bytes
+    return parts
 
 
-def _cut_at(segments: Sequence[Segment], max_segments: int) -> int | None:
-    """Return the first place to cut; never between records that a handler made of one source record."""
-    for cut in range(max_segments, len(segments)):
-        if segments[cut].source >= segments[cut - 1].source_end:
-            return cut
-    return None
+def _cuts(segments: Sequence[Segment], max_segments: int) -> Iterator[int]:
+    """Yield where to cut; never between records that a handler made of one source record."""
+    last = 0
+    for at in range(1, len(segments)):
+        if at - last >= max_segments and segments[at].source >= segments[at - 1].source_end:
+            yield at
+            last = at

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, TypeAlias
 
 from onceover.errors import Fatal
-from onceover.wire.batch import HEADER_BYTES, BatchHeader, BatchTooLarge, Buffer, CorruptBatch, seal
+from onceover.wire.batch import HEADER_BYTES, BatchHeader, BatchTooLarge, Buffer, CorruptBatch, seal, verify
 from onceover.wire.compression import compress
 from onceover.wire.unpack import READERS, Ceiling, Unpacked, too_large, unpack_pieces
 from onceover.wire.varint import (
@@ -314,12 +314,13 @@ def encode(
 
 
 def decode(header: BatchHeader, batch: Buffer, ceiling: Ceiling = READERS) -> Iterator[Record]:
-    """Yield the records of ``batch`` taken apart.
+    """Yield the records of ``batch`` taken apart, its checksum compared before.
 
     Raises:
         CorruptBatch: anything malformed, down to the last byte of a header; records before it were yielded.
         BatchTooLarge: a record takes more than ``ceiling``, or has too many headers; likewise.
     """
+    verify(header, batch)
     for piece in unpack_pieces(header, batch, ceiling):
         yield from decode_payload(piece)
 

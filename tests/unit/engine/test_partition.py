@@ -16,10 +16,11 @@ from onceover.engine.stops import Stop
 from onceover.errors import Fatal
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.wire.batch import CorruptBatch, iter_batches, parse_header
-from onceover.wire.offsetmap import MAX_SEGMENTS
+from onceover.wire.offsetmap import MAX_SEGMENTS, encode_map_value
 from onceover.wire.records import decode
 from onceover.wire.visibility import Visible
-from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, build_batch
+from tests.support.hostile import seal
+from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, build_batch, encode_record
 from tests.unit.engine.batches import stored
 from tests.unit.engine.loop import TARGET_START, A, partition, sent
 
@@ -195,6 +196,22 @@ def test_map_is_full_before_a_record_of_it_is_too_large() -> None:
     assert not copy.map_full
     copy.runs += 1
     assert copy.map_full
+
+
+def test_one_transaction_of_very_many_runs_has_several_map_records() -> None:
+    """A batch of a million offsets that compaction left every second record of: one map record would be
+    larger than its topic takes, and the lane would try again for ever."""
+    records = b"".join(encode_record(RawRecord(None, None), delta, 0) for delta in range(0, 80_000, 2))
+    copy = partition(A)
+    target = TARGET_START
+    for one in take(copy, *visible(seal(records, count=40_000, last_delta=79_999))):
+        copy.acknowledged(Acknowledged(one, target))
+        target += one.header.count
+    parts = copy.map_records(3, 1, (5, 2), 10, 20)
+    assert [len(part.segments) for part in parts] == [MAX_SEGMENTS, 40_000 - MAX_SEGMENTS]
+    assert [(part.source_start, part.source_end) for part in parts] == [(0, 60_000), (60_000, 80_000)]
+    assert sum(part.bytes for part in parts) == copy.bytes
+    assert all(len(encode_map_value(part)) < 1_000_000 for part in parts)
 
 
 def test_caught_up_is_the_lso_in_hand_or_a_stop() -> None:

@@ -324,7 +324,16 @@ def test_malformed_content_is_refused_by_decode_and_never_shown(body: bytes) -> 
 
 
 def test_a_damaged_stream_names_batch_and_codec_not_content() -> None:
-    batch = JAVA_BATCHES[4][:-9] + b"\x00" * 9
+    whole = JAVA_BATCHES[4]
+    batch = seal(
+        whole[HEADER_BYTES:-9] + bytes(9),
+        attributes=4,
+        last_offset_delta=2,
+        base_timestamp=0,
+        max_timestamp=0,
+        count=3,
+    )
+    batch[:8] = whole[:8]
     with pytest.raises(CorruptBatch, match=r"base offset 700.*zstd"):
         list(decode(parse_header(batch), batch))
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.wire.batch import BatchHeader
+from onceover.wire.batch import BatchHeader, CorruptBatch, verify
 from onceover.wire.visibility import ABORT_MARKER, AbortedTransaction, visible_batches
 from tests.support.rawkafka import CONTROL, ProducerState, RawRecord, build_batch
 
@@ -111,3 +112,45 @@ def test_kept_offsets_are_those_of_committed_transactions_and_plain_producers(
                 seen += range(max(position, header.base_offset), header.next_offset)
         assert seen == sorted(offset for offset in log.visible if offset >= position)
         assert passed == log.end
+
+
+@given(actions=steps, data=st.data())
+def test_a_flipped_bit_never_hides_a_record(actions: list[tuple[int, str, int]], data: st.DataObject) -> None:
+    """In a header it may make a batch look like a marker, like one of an aborted transaction, or as if it lay
+    before the position. Whoever takes a batch compares its checksum; of the others, this does."""
+    log = Log()
+    for action in [*actions, (1, "plain", 2)]:
+        log.act(*action)
+    log.settle()
+    whole, aborted = log.fetch(0)
+    damaged = bytearray(whole)
+    # Base offset and leader epoch are the broker's, outside of the checksum.
+    first, batch = data.draw(st.sampled_from(log.batches))
+    at = sum(len(b) for f, b in log.batches if f < first)
+    place = data.draw(st.one_of(st.integers(8, 11), st.integers(16, len(batch) - 1)))
+    damaged[at + place] ^= 1 << data.draw(st.integers(0, 7))
+    seen: list[int] = []
+    passed = 0
+    try:
+        for header, found in visible_batches(memoryview(damaged), aborted, 0, control):
+            if found is not None:
+                verify(header, found)
+                seen += range(header.base_offset, header.next_offset)
+            passed = header.next_offset
+    except CorruptBatch:
+        pass
+    # What follows a batch that looks cut off is asked for again.
+    assert passed <= first
+    assert seen == [offset for offset in sorted(log.visible) if offset < passed]
+
+
+@pytest.mark.parametrize("base", [0, 2, 1 << 40])
+def test_offsets_that_run_backwards_are_damage(base: int) -> None:
+    """The checksum does not cover where a batch begins."""
+    log = Log()
+    for _ in range(3):
+        log.append(3)
+    data = bytearray(log.fetch(0)[0])
+    struct.pack_into(">q", data, len(data) // 3, base)
+    with pytest.raises(CorruptBatch, match="offsets that grow"):
+        list(visible_batches(memoryview(data), [], 0, control))
