@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from onceover.engine import names
-from onceover.engine.obstacles import Blocked, TryOtherwise, obstacle_after
+from onceover.engine.obstacles import ABOUT_A_RECORD, Blocked, TryOtherwise, obstacle_after
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.reading import Review, Source, Throttle
 from onceover.engine.review import Reviewed
 from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, pieces
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, damaged_batch, memory_too_small
-from onceover.errors import MustReset
+from onceover.errors import MustReset, NeedsOperator, OnceoverError
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
 from onceover.model import TopicPartition, lane_of
@@ -160,7 +160,10 @@ class CopyLoop:
 
     def _claim(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
         reached(Step.CLAIM_BEGIN)
-        self._write_stops()
+        try:
+            self._write_stops()
+        except Refused as refused:
+            self._refused(refused)
         if offsets:
             self.producer.add_offsets(names.progress_group(self.me.flow), offsets)
         if self.producer.in_transaction:
@@ -361,10 +364,16 @@ class CopyLoop:
                 self.partitions[ack.outgoing.source].acknowledged(ack)
 
     def _refused(self, refused: Refused) -> None:
-        """Note what the target did not take, so that the next attempt deals with it; then reset."""
+        """Note what the target did not take, so that the next attempt deals with it; then reset.
+
+        Raises:
+            TryOtherwise: it does.
+            NeedsOperator: it is a record of our own, and will be refused again.
+            MustReset: it is one, and may not be.
+        """
         outgoing = refused.outgoing
         if outgoing.source is None:
-            raise MustReset(f"the target refuses a record of our own: {refused}") from refused
+            raise _own_refused(refused) from refused
         partition = self.partitions[outgoing.source]
         dead_letter = partition.dead_letter.target.topic if partition.dead_letter else None
         obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source, dead_letter)
@@ -474,6 +483,21 @@ class CopyLoop:
         self.fetcher.remove(partition.source)
         self.stops[partition.target] = stamped(stop, self.me)
         self._begin()
+
+
+def _own_refused(refused: Refused) -> OnceoverError:
+    topic = refused.outgoing.target.topic
+    text = f"the target refuses a record of the flow's own in {topic}"
+    if refused.code not in ABOUT_A_RECORD:
+        return MustReset(f"{text}: {refused}")
+    return NeedsOperator(
+        text,
+        code="OWN_RECORD_REFUSED",
+        where=topic,
+        expected="a topic with the configuration that the flow created it with",
+        seen=f"error {refused.code}: {refused.reason or 'no reason given'}",
+        resolve=f"remove what was set on {topic} since, such as max.message.bytes, then start the flow again",
+    )
 
 
 def stamped(stop: Stop, me: LaneIdentity) -> Stop:

@@ -6,6 +6,7 @@ refusal narrows the next attempt down, until a single record is split off, diver
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -15,10 +16,14 @@ from onceover.errors import MustReset
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
 
+log = logging.getLogger(__name__)
+
 _TOO_LARGE: Final = 10
 _INVALID_TIMESTAMP: Final = 32
 _INVALID_RECORD: Final = 87
-_ABOUT_A_RECORD: Final = (_TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
+ABOUT_A_RECORD: Final = (_TOO_LARGE, _INVALID_TIMESTAMP, _INVALID_RECORD)
+# Halving a batch down to its records takes 20 refusals at most, dead letters as many.
+_MANY_REFUSALS: Final = 50
 
 
 class Reason(NamedTuple):
@@ -35,36 +40,43 @@ class Obstacle:
     Args:
         max_batch_bytes: batches larger than this are split (error 10).
         max_dead_letter_bytes: the same for batches of the dead-letter topic.
-        reencode_at: the batch at this base offset is re-encoded instead of passed.
+        reencode: the batches at these base offsets are re-encoded instead of passed.
         divert: source offsets of records that go to the dead-letter topic, and why.
         barrier: copy up to this source offset, then stop with ``stop``.
         pace: how fast the handler is.
+        refusals: how often the target refused something since the partition got past ``refused_at``, records
+            that were diverted aside.
     """
 
     max_batch_bytes: int | None = None
     max_dead_letter_bytes: int | None = None
-    reencode_at: int | None = None
+    reencode: set[int] = field(default_factory=set)
     divert: dict[int, Reason] = field(default_factory=dict)
     barrier: int | None = None
     stop: Stop | None = None
     pace: Pace = field(default_factory=Pace)
+    refusals: int = 0
+    refused_at: int = -1
 
     @property
     def empty(self) -> bool:
         """True while nothing was refused, or all of it is dealt with."""
-        narrowed = (self.max_batch_bytes, self.reencode_at, self.barrier)
-        return not self.divert and all(mark is None for mark in narrowed)
+        return not self.divert and not self.reencode and self.max_batch_bytes is None and self.barrier is None
 
     def passed(self, position: int) -> None:
-        """Forget the diverted records before ``position``: they are committed."""
+        """Forget what concerns records before ``position``: they are committed."""
         for offset in [offset for offset in self.divert if offset < position]:
             del self.divert[offset]
+        self.reencode = {offset for offset in self.reencode if offset >= position}
+        if position > self.refused_at:
+            self.refusals = 0
 
 
 class TryOtherwise(MustReset):
     """The target refused a batch, and the next attempt does something else about it.
 
-    Not for the back-off: waiting helps nobody, and every refusal narrows the obstacle down.
+    Not for the back-off: waiting helps nobody, every refusal narrows the obstacle down, and there is an end
+    to them.
     """
 
 
@@ -87,23 +99,45 @@ def obstacle_after(
     """Decide what the next attempt does with a batch that the target refused (FACTS 3).
 
     Too large: split, down to single records. Otherwise re-encode once; then, or where the broker names
-    a record, divert it (with ``dead_letter``, the topic's name), or copy up to it and stop there.
+    a record, divert it (with ``dead_letter``, the topic's name), or copy up to it and stop there. What is
+    refused however it is sent stops the partition, too.
     """
+    diverted = len(obstacle.divert)
+    _narrow(refused, outgoing, obstacle, flow, source, dead_letter)
+    obstacle.refused_at = max(obstacle.refused_at, outgoing.source_runs[0][0])
+    if len(obstacle.divert) == diverted:
+        obstacle.refusals += 1
+    if obstacle.refusals == _MANY_REFUSALS // 2:
+        log.warning("%s: refused %d times, the last time so: %s", source, obstacle.refusals, refused)
+    if obstacle.refusals >= _MANY_REFUSALS and obstacle.barrier is None:
+        first = outgoing.source_runs[0][0]
+        reason = f"{refused.reason or 'no reason given'}, after {obstacle.refusals} refusals of other shapes"
+        obstacle.barrier, obstacle.stop = first, refused_record(flow, source, first, refused.code, reason)
+
+
+def _narrow(
+    refused: Refused,
+    outgoing: Outgoing,
+    obstacle: Obstacle,
+    flow: str,
+    source: TopicPartition,
+    dead_letter: str | None,
+) -> None:
     if dead_letter is not None and outgoing.target.topic == dead_letter:
         _dead_letter_refused(refused, outgoing, obstacle, flow, source)
         return
     first = outgoing.source_runs[0][0]
     if refused.code == _TOO_LARGE and outgoing.header.count > 1:
-        obstacle.max_batch_bytes = max(1, outgoing.header.size_bytes // 2)
+        obstacle.max_batch_bytes = _half(outgoing, obstacle.max_batch_bytes)
         return
-    if refused.code not in _ABOUT_A_RECORD and obstacle.reencode_at != first:
-        obstacle.reencode_at = first
+    if refused.code not in ABOUT_A_RECORD and first not in obstacle.reencode:
+        obstacle.reencode.add(first)
         return
     offsets = _named_offsets(refused, outgoing)
     stop = refused_record(
         flow, source, offsets[0], refused.code, refused.reason, too_large=refused.code == _TOO_LARGE
     )
-    if dead_letter is None or refused.code not in _ABOUT_A_RECORD:
+    if dead_letter is None or refused.code not in ABOUT_A_RECORD:
         obstacle.barrier, obstacle.stop = offsets[0], stop
     elif not refused.named and outgoing.header.count > 1:
         # Nobody knows which one it is: alone in its batch, it will be.
@@ -118,13 +152,19 @@ def _dead_letter_refused(
     refused: Refused, outgoing: Outgoing, obstacle: Obstacle, flow: str, source: TopicPartition
 ) -> None:
     if refused.code == _TOO_LARGE and outgoing.header.count > 1:
-        obstacle.max_dead_letter_bytes = max(1, outgoing.header.size_bytes // 2)
+        obstacle.max_dead_letter_bytes = _half(outgoing, obstacle.max_dead_letter_bytes)
         return
     offset = _named_offsets(refused, outgoing)[0]
     obstacle.barrier = offset
     obstacle.stop = dead_letter_refused(
         flow, source, offset, outgoing.target.topic, f"error {refused.code}: {refused.reason}"
     )
+
+
+def _half(outgoing: Outgoing, limit: int | None) -> int:
+    """Return the next limit: half of what was too large, and always less than the last one."""
+    halves = [outgoing.header.size_bytes // 2, *([] if limit is None else [limit // 2])]
+    return max(1, min(halves))
 
 
 def _named_offsets(refused: Refused, outgoing: Outgoing) -> list[int]:

@@ -200,7 +200,7 @@ class PartitionCopy:
             header.has_holes
             or header.is_log_append_time
             or header.base_offset < self.position
-            or header.base_offset == self.obstacle.reencode_at
+            or header.base_offset in self.obstacle.reencode
             or (cap is not None and header.size_bytes > cap)
             or self.obstacle.divert
         ):
@@ -408,9 +408,10 @@ class PartitionCopy:
         self.target_start = self.target_end
         self.bytes = self.runs = 0
         self._segments = SegmentBuilder()
+        if not self.obstacle.empty:
+            self.obstacle.passed(self.committed)
         if self.shares_targets:
             self._others.clear()
-            self.obstacle.passed(self.committed)
 
 
 def _small(batches: list[tuple[BatchHeader, memoryview]]) -> list[Unpacked]:

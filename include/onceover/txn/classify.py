@@ -82,6 +82,7 @@ _RECORD_LIST_TOO_LARGE, _NOT_ENOUGH_REPLICAS, _NOT_ENOUGH_AFTER_APPEND = 18, 19,
 _ILLEGAL_GENERATION, _UNKNOWN_MEMBER = 22, 25
 _TOPIC_AUTHORIZATION, _GROUP_AUTHORIZATION, _CLUSTER_AUTHORIZATION, _INVALID_TIMESTAMP = 29, 30, 31, 32
 _UNSUPPORTED_SASL, _ILLEGAL_SASL_STATE, _UNSUPPORTED_FOR_FORMAT, _POLICY_VIOLATION = 33, 34, 43, 44
+_OUT_OF_ORDER_SEQUENCE, _UNKNOWN_PRODUCER_ID = 45, 59
 _INVALID_PRODUCER_EPOCH, _INVALID_TXN_STATE, _INVALID_TXN_TIMEOUT, _CONCURRENT_TRANSACTIONS = 47, 48, 50, 51
 _TXN_ID_AUTHORIZATION, _SECURITY_DISABLED, _STORAGE_ERROR, _SASL_FAILED = 53, 54, 56, 58
 _TOKEN_AUTHORIZATION, _TOKEN_EXPIRED, _FETCH_SESSION_ID, _FETCH_SESSION_EPOCH = 65, 66, 70, 71
@@ -212,19 +213,20 @@ _TABLE: Final[Mapping[Api, Mapping[int, Action]]] = {
 
 
 # Said of one partition, whatever else a request or a transaction holds: its topic, leader, replicas, rights.
-# Codes about the producer, the transaction or the group are not among them.
-_OF_PARTITION: Final = (
-    frozenset(_LEADER)
-    | frozenset(_MISSING)
-    | frozenset(
-        {
-            _TOPIC_AUTHORIZATION,
-            _INVALID_TOPIC,
-            _POLICY_VIOLATION,
-            _NOT_ENOUGH_REPLICAS,
-            _NOT_ENOUGH_AFTER_APPEND,
-        }
-    )
+# Codes about the producer's identity, the transaction or the group are not among them. A gap in sequences, or
+# a log that knows nothing of the producer, is its partition's own where it comes again and again.
+_OF_PARTITION: Final = frozenset(
+    {
+        *_LEADER,
+        *_MISSING,
+        _TOPIC_AUTHORIZATION,
+        _INVALID_TOPIC,
+        _POLICY_VIOLATION,
+        _NOT_ENOUGH_REPLICAS,
+        _NOT_ENOUGH_AFTER_APPEND,
+        _OUT_OF_ORDER_SEQUENCE,
+        _UNKNOWN_PRODUCER_ID,
+    }
 )
 
 

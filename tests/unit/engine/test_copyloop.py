@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 
 import cramjam
@@ -16,7 +17,7 @@ from onceover.engine.obstacles import Obstacle
 from onceover.engine.reading import Throttle
 from onceover.engine.review import Reviewed
 from onceover.engine.stops import Stop
-from onceover.errors import MustReset
+from onceover.errors import MustReset, NeedsOperator
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
@@ -249,7 +250,7 @@ def test_other_refusals_are_reencoded_once_before_they_stop() -> None:
     with pytest.raises(MustReset):
         setting.run({A: 4, B: 0})
     obstacle = setting.partitions[A].obstacle
-    assert (obstacle.reencode_at, obstacle.barrier) == (0, None)
+    assert (obstacle.reencode, obstacle.barrier) == ({0}, None)
     again = Setting([[(A, answer([stored(0, 4)], lso=4))]], FakeProducer(refuse=refusing(-1)))
     again.partitions[A].obstacle = obstacle
     with pytest.raises(MustReset):
@@ -319,6 +320,37 @@ def test_claim_renews_the_progress_of_what_is_not_copied() -> None:
     setting.loop.claim()
     assert setting.producer.committed[0][resting] == OffsetToCommit(7, 3, "as it was")
     assert set(setting.producer.committed[0]) == {A, B, resting}
+
+
+@pytest.mark.parametrize(("code", "error"), [(10, NeedsOperator), (87, NeedsOperator), (2, MustReset)])
+def test_claim_whose_own_record_is_refused_ends_the_attempt(code: int, error: type[Exception]) -> None:
+    """For a person, where it will be refused again: nothing else can be written without it."""
+    stop = stamped(Stop("SOURCE_MISSING", "m", "e", "s", "r", 0), ME)
+    refusing_own = FakeProducer(refuse=lambda out: Refused(out, code, "why") if out.source is None else None)
+    setting = Setting([], refusing_own, stops={TopicPartition("t", 2): stop})
+    with pytest.raises(error, match="a record of the flow's own"):
+        setting.loop.claim()
+    assert not setting.producer.committed
+
+
+def test_two_batches_refused_as_bytes_are_both_sent_otherwise() -> None:
+    """In one transaction, over the resets that each refusal costs: it ends, with every record copied once."""
+
+    def refuse(outgoing: Outgoing) -> Refused | None:
+        # What is re-encoded begins at 0.
+        as_bytes = outgoing.source == A and outgoing.header.base_offset in (10, 13)
+        return Refused(outgoing, -1, "why") if as_bytes else None
+
+    obstacle, records = Obstacle(), []
+    for _ in range(3):
+        setting = Setting(
+            [[(A, answer([stored(10, 3), stored(13, 3)], lso=16))]], FakeProducer(refuse=refuse)
+        )
+        setting.partitions[A].obstacle = obstacle
+        with suppress(MustReset):
+            records = setting.run({A: 16, B: 0})
+    assert [(r.source_end, r.records) for r in records] == [(16, 6)]
+    assert obstacle.empty, "what comes behind them passes as bytes again"
 
 
 def test_claim_of_a_lane_without_partitions_commits_nothing() -> None:

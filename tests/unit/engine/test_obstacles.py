@@ -22,10 +22,11 @@ def refuse(
     obstacle: Obstacle | None = None,
     dead_letter: str | None = LETTERS,
     target: TopicPartition = A,
+    first: int = 10,
 ) -> Obstacle:
-    """Return what is learned from the refusal of a batch of source offsets 10, 11, ..."""
+    """Return what is learned from the refusal of a batch of source offsets ``first``, and those behind it."""
     batch = bytearray(stored(0, count))
-    outgoing = Outgoing(target, parse_header(batch), batch, A, ((10, count),))
+    outgoing = Outgoing(target, parse_header(batch), batch, A, ((first, count),))
     learned = obstacle or Obstacle()
     refused = Refused(outgoing, code, "the broker's words", named)
     obstacle_after(refused, outgoing, learned, "f", A, dead_letter)
@@ -61,7 +62,7 @@ def test_too_large_batch_is_split_and_a_too_large_record_diverted() -> None:
 def test_refusals_that_are_not_about_a_record_stop_also_with_dead_letters(code: int) -> None:
     """Re-encoded once; whatever it is then, it is no record's fault."""
     learned = refuse(code)
-    assert learned.reencode_at == 10 and learned.barrier is None
+    assert learned.reencode == {10} and learned.barrier is None
     refuse(code, obstacle=learned)
     assert learned.barrier == 10 and learned.stop is not None and learned.divert == {}
 
@@ -81,6 +82,55 @@ def test_dead_letters_that_are_refused_are_split_and_then_stop() -> None:
     refuse(10, count=1, target=letters, obstacle=learned)
     assert learned.barrier == 10
     assert learned.stop is not None and learned.stop.code == "DEAD_LETTER_REFUSED"
+
+
+def test_every_batch_that_is_refused_as_bytes_is_reencoded() -> None:
+    """Of two in one transaction each would otherwise make the other one forgotten, for ever."""
+    learned = refuse(-1, first=10)
+    refuse(-1, first=20, obstacle=learned)
+    assert learned.reencode == {10, 20} and learned.barrier is None
+    refuse(-1, first=10, obstacle=learned)
+    assert learned.barrier == 10
+    learned = Obstacle(reencode={10, 20})
+    learned.passed(20)
+    assert learned.reencode == {20}
+    learned.passed(21)
+    assert learned.empty
+
+
+@pytest.mark.parametrize("dead_letter", [LETTERS, None])
+def test_what_is_refused_in_every_shape_stops_its_partition(dead_letter: str | None) -> None:
+    """Whatever is tried, and however the broker answers: there is an end, with what was seen last."""
+    learned = Obstacle()
+    tries = 0
+    while learned.barrier is None and tries < 100:
+        # A batch of many, always too large, however small it was made.
+        refuse(10, obstacle=learned, dead_letter=dead_letter)
+        tries += 1
+    assert tries == 50
+    assert learned.barrier == 10 and learned.stop is not None
+    assert "50 refusals" in learned.stop.seen
+
+
+def test_limits_only_shrink() -> None:
+    """A larger batch of another partition's making does not widen what a smaller one has taught."""
+    learned = refuse(10, count=2)
+    assert learned.max_batch_bytes is not None
+    before = learned.max_batch_bytes
+    refuse(10, count=200, obstacle=learned)
+    assert learned.max_batch_bytes < before
+
+
+def test_refusals_are_counted_anew_behind_what_was_refused() -> None:
+    """A topic may well hold a thousand batches that have to be sent otherwise; diverted ones do not count."""
+    learned = Obstacle()
+    for first in range(0, 4000, 40):
+        refuse(-1, first=first, obstacle=learned)
+        learned.passed(first + 5)
+    assert learned.barrier is None and learned.refusals == 0
+    for first in range(4000, 4300):
+        refuse(32, first=first, count=1, obstacle=learned)
+    assert learned.barrier is None and len(learned.divert) == 300
 
 
 def test_diverted_records_are_forgotten_when_they_are_committed() -> None:

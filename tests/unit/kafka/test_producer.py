@@ -302,7 +302,7 @@ def test_missing_authorization_and_broker_settings_are_for_people(cluster: FakeC
         made.add_offsets(GROUP, OFFSETS)
 
 
-@pytest.mark.parametrize("code", [29, 6, 3, 19])
+@pytest.mark.parametrize("code", [29, 6, 3, 19, 45])
 def test_errors_about_one_partition_name_it(cluster: FakeCluster, code: int) -> None:
     """So that the lane's others may go on without it; the transaction is lost all the same."""
     made = producer(cluster)
@@ -316,7 +316,7 @@ def test_errors_about_one_partition_name_it(cluster: FakeCluster, code: int) -> 
     never_committed(made, cluster)
 
 
-@pytest.mark.parametrize("code", [47, 45, 30, 53, 90])
+@pytest.mark.parametrize("code", [47, 49, 30, 53, 90])
 def test_errors_about_the_producer_name_no_partition(cluster: FakeCluster, code: int) -> None:
     """Nobody is stopped because the lane was fenced, or has no right to its group or its id."""
     made = producer(cluster)

@@ -1,0 +1,132 @@
+"""Errors that are about single partitions: the lane goes on without those, and waits for none of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from onceover.engine import lane as lane_module
+from onceover.engine import names
+from onceover.engine.aside import Side
+from onceover.engine.copyloop import CopySettings, Until
+from onceover.engine.enrolment import Enrolment, owned, read_enrolments
+from onceover.engine.lane import LaneSession, LaneTask
+from onceover.engine.treatment import HandlerUse, Treatment
+from onceover.errors import MustReset, NotNow, OnceoverError, Retriable, UsageError
+from onceover.model import TopicPartition
+from tests.unit.engine.protocol import ME, FakeCluster, World, faked_world
+from tests.unit.engine.test_layout import LAYOUT
+
+A, B, LEFT = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("left", 0)
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    found = faked_world(monkeypatch)
+    enrolments = [
+        Enrolment("t", "copy", UUID(int=1), UUID(int=2), {0: 0, 1: 0}, 1),
+        Enrolment("left", "left", UUID(int=3), UUID(int=4), {0: 0}, 1, active=False),
+    ]
+    found.values = {names.LAYOUT: LAYOUT.to_json()}
+    found.values |= {names.enrolment_key(e.target): e.to_json() for e in enrolments}
+    return found
+
+
+@pytest.fixture
+def task(world: World, monkeypatch: pytest.MonkeyPatch) -> LaneTask:
+    class Nothing:
+        def __init__(self, *_: object, **__: object) -> None:
+            pass
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(lane_module, "Fetcher", Nothing)
+    monkeypatch.setattr(lane_module, "LagReporter", Nothing)
+    cluster: Any = FakeCluster(world)
+    return LaneTask(ME, cluster, cluster, lambda: CopySettings(1.0, 1, None), lambda: 1 << 24, 5.0)
+
+
+def resumed(session: LaneSession) -> None:
+    """Let a session know what it owns."""
+    enrolments = read_enrolments(session._state.catch_up()).values()
+    session._enrolled = owned(enrolments, ME.lane, ME.lanes)
+
+
+def noted(task: LaneTask, error: OnceoverError) -> tuple[bool, set[TopicPartition]]:
+    """Return whether the session takes an error for partitions' own, and which are noted."""
+    session = LaneSession(task)
+    resumed(session)
+    told = session.note(error)
+    return told, {tp for tp in (A, B, LEFT) if task.troubles.has(tp, Side.TARGET)}
+
+
+def test_an_error_about_a_target_partition_is_its_sources_trouble(task: LaneTask) -> None:
+    """Named by the target's topic; the others have none."""
+    assert noted(task, MustReset("error 6").about(("copy", 1))) == (True, {B})
+
+
+def test_topics_that_have_left_the_filter_have_their_troubles_too(task: LaneTask) -> None:
+    """Their progress is renewed beside the others', which must not fail with it."""
+    assert noted(task, UsageError("error 29").about(("left", 0))) == (True, {LEFT})
+
+
+@pytest.mark.parametrize("target", [None, ("__onceover.f.state", 1), ("letters", 0)])
+def test_what_is_about_the_flow_itself_is_nobodys_trouble(
+    task: LaneTask, target: tuple[str, int] | None
+) -> None:
+    """Its own topics, its dead letters, its identity."""
+    error = UsageError("error 29")
+    assert noted(task, error if target is None else error.about(target)) == (False, set())
+
+
+def test_with_a_handler_any_partition_may_have_written_there(task: LaneTask) -> None:
+    """Who it was is not known: all of the topic's wait, and none of another topic's."""
+    use = HandlerUse("h", lambda *_: None, lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    task.treatment = Treatment(use=use)
+    assert noted(task, NotNow("error 6").about(("copy", 7))) == (True, {A, B})
+
+
+@pytest.mark.parametrize("error", [MustReset("error 6"), UsageError("error 29")])
+def test_trouble_of_a_partition_neither_ends_its_lane_nor_is_given_up_with_it(
+    task: LaneTask, monkeypatch: pytest.MonkeyPatch, error: OnceoverError
+) -> None:
+    """However long it takes: the lane begins again each time, and the partition's own patience decides."""
+    sessions: list[int] = []
+
+    def copy(_self: LaneSession, _until: Until) -> Iterator[list[Any]]:
+        resumed(_self)
+        sessions.append(1)
+        over_s = time.monotonic() + 0.002
+        while time.monotonic() < over_s:
+            pass
+        if len(sessions) < 50:
+            raise error.about(("copy", 1))
+        yield []
+
+    monkeypatch.setattr(LaneSession, "copy", copy)
+    task.give_up_s = 0.05
+    assert list(task.run(Until(float("inf")))) == [[]]
+    assert len(sessions) == 50 and task.troubles.has(B, Side.TARGET)
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"), [(MustReset("away"), Retriable), (UsageError("no right"), UsageError)]
+)
+def test_what_is_no_partitions_trouble_still_ends_the_lane(
+    task: LaneTask, monkeypatch: pytest.MonkeyPatch, error: OnceoverError, kind: type[Exception]
+) -> None:
+    """After its deadline, or at once."""
+
+    def copy(_self: LaneSession, _until: Until) -> Iterator[list[Any]]:
+        raise error
+        yield []
+
+    monkeypatch.setattr(LaneSession, "copy", copy)
+    task.give_up_s = 0.0
+    with pytest.raises(kind):
+        list(task.run(Until(float("inf"))))
