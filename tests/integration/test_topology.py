@@ -278,6 +278,22 @@ def test_the_flows_bandwidth_limit_is_kept(replica: Replica) -> None:
     replica.assert_same()
 
 
+def test_every_partition_gets_its_turn_beside_the_backlogs_of_others(replica: Replica) -> None:
+    """Four shares fill an answer, and one partition has batches larger than any share: all begin first."""
+    replica.configure(lanes=1, limits={"memory_per_lane": "8MiB"}, transaction={"max_bytes": "1MiB"})
+    topic = replica.topic(partitions=10)
+    for partition in range(10):
+        size, count = (900_000, 3) if partition == 9 else (120_000, 12)
+        for _ in range(count):
+            replica.source.batch_of_size(topic, partition, size)
+    ends = {p: len(replica.source_records(topic, p)) for p in range(10)}
+    receipts = [r for r in replica.copy().receipts if r.source.topic == topic and r.records]
+    begun = [p for p in dict.fromkeys(r.source.partition for r in receipts)]
+    done = next(n for n, r in enumerate(receipts) if r.source_end == ends[r.source.partition])
+    assert {r.source.partition for r in receipts[:done]} == set(begun) == set(range(10))
+    replica.assert_same()
+
+
 @pytest.mark.soak
 def test_partition_without_a_leader_is_said_when_all_others_are_copied(
     start_cluster: ClusterFactory, tmp_path: Path, unique_name: str, target_cluster: SharedCluster
