@@ -97,6 +97,32 @@ def test_a_new_topic_whose_configuration_cannot_be_read_waits_and_says_so(
     replica.assert_same()
 
 
+def test_a_new_topic_whose_copy_may_not_be_used_is_not_taken_in_and_the_others_are(
+    guarded: Pair, replica: Replica, capsys: Capture
+) -> None:
+    """One that may not be described, one to which no progress may be written; the driver goes on."""
+    missing = {"describe": "DESCRIBE", "read": "READ"}
+    topics = {suffix: replica.topic(suffix) for suffix in (*missing, FINE)}
+    for topic in topics.values():
+        replica.target_topic(topic)
+        replica.source.plain(topic, 0, replica.source.records(5))
+    with ExitStack() as stack:
+        for suffix, right in missing.items():
+            stack.enter_context(denied(guarded[1], (TOPIC, topics[suffix], False, right)))
+        assert replica.copy().records == 5
+        code, document = replica.command(capsys, "status", replica.name)
+        entries = {p["topic"]: p for p in document["flows"][0]["partitions"]}
+        assert code == 3
+        for suffix in missing:
+            entry = entries[topics[suffix]]
+            assert (entry["state"], entry["stop"]["code"]) == ("not_enrolled", "TARGET_REFUSES")
+            assert "29" in entry["stop"]["message"] and "rights" in entry["stop"]["resolve"]
+        assert entries[topics[FINE]]["stop"] is None
+    assert replica.copy().records == 10
+    assert replica.command(capsys, "status", replica.name)[0] == 0
+    replica.assert_same()
+
+
 class Topics:
     """A flow with a topic for each of some rights, and one that has them all. All were copied before."""
 

@@ -15,8 +15,10 @@ from typing import Final
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.leader import Leader, first_progress, now_ms
+from onceover.engine.plan import Refusal
 from onceover.engine.topicplan import TopicPlan, View
-from onceover.errors import Retriable
+from onceover.engine.topicrefusals import not_enrolled
+from onceover.errors import MustReset, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.cluster import Cluster, TopicInfo
@@ -46,7 +48,7 @@ class Enroller:
     source: Cluster
     target: Cluster
 
-    def enrol(self, view: View, plan: TopicPlan, start: str | int) -> None:
+    def enrol(self, view: View, plan: TopicPlan, start: str | int) -> list[Refusal]:
         """Enrol new topics and partitions, and write down who left and who returned.
 
         Args:
@@ -54,23 +56,56 @@ class Enroller:
             plan: says which.
             start: where new topics begin; added partitions of known ones always begin at the earliest.
 
+        Returns:
+            Topics that the target does not let us enrol; the others are.
+
         Raises:
             Fenced: a newer generation runs.
             Retriable: interrupted; plan anew.
         """
         known = {**view.enrolled_by_source, **{e.source: e for e in plan.turn}}
-        targets = {t: view.rules.naming.target_name(t) for t in plan.enrol}
+        wanted = {t: view.rules.naming.target_name(t) for t in plan.enrol}
+        refused = self._hidden(wanted)
+        targets = {t: target for t, target in wanted.items() if t not in {r.object for r in refused}}
         created = self._wait_created(view, targets)
-        held = self._held([created[targets[topic]] for topic in plan.enrol if topic not in known])
-        enrol = [topic for topic in plan.enrol if targets[topic] not in held]
+        held = self._held([created[target] for topic, target in targets.items() if topic not in known])
+        enrol = [topic for topic, target in targets.items() if target not in held]
         starts = self._added(view, enrol, known, start)
-        records = [e for e in plan.turn if e.source not in targets]
+        records = [e for e in plan.turn if e.source not in wanted]
         for topic in enrol:
             source, target = view.source[topic], created[targets[topic]]
             records.append(_record(source, target, known.get(topic), starts.get(topic, {})))
         for batch in _batches(records):
+            refused += self._write(batch, view)
+        return refused
+
+    def _write(self, batch: list[Enrolment], view: View) -> list[Refusal]:
+        """Enrol topics in one transaction; without those to which the target takes no progress."""
+        if not batch:
+            return []
+        try:
             self.leader.enrol(batch, self._first_progress(batch, view))
-            self._report(batch, view.enrolled)
+        except OnceoverError as error:
+            concerned = {topic for topic, _ in error.partitions}
+            rest = [e for e in batch if e.target not in concerned]
+            if isinstance(error, Retriable | MustReset) or len(rest) == len(batch):
+                raise
+            # Not committed: no EndTxn was sent, and the leader has its id back.
+            refused = [not_enrolled(e.source, e.target, error) for e in batch if e.target in concerned]
+            return refused + self._write(rest, view)
+        self._report(batch, view.enrolled)
+        return []
+
+    def _hidden(self, targets: Mapping[str, str]) -> list[Refusal]:
+        """Return the source topics whose counterpart may not be looked at."""
+        if not targets:
+            return []
+        each = self.target.retry(lambda: self.target.each_topic(sorted(targets.values())))
+        return [
+            not_enrolled(source, target, each.failed[target])
+            for source, target in targets.items()
+            if target in each.failed and not isinstance(each.failed[target], Retriable)
+        ]
 
     def _held(self, created: Sequence[TopicInfo]) -> set[str]:
         """Return the target topics that hold records by now: somebody wrote there since the plan was made."""

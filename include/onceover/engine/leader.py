@@ -200,6 +200,8 @@ class Leader:
         Raises:
             Fenced: a newer generation runs.
             Retriable: interrupted, outcome unknown: plan again from live state.
+            UsageError, NeedsOperator: the target takes no progress of some topics, which the error names
+                (``partitions``); nothing was enrolled.
         """
         records: dict[str, Any] = {}
         for enrolment in enrolments:
@@ -221,6 +223,11 @@ class Leader:
             # offsets would take its progress back (model: Md). Only a new plan may.
             self._regain(error)
             raise Retriable("the enrolment was interrupted and has to be planned again") from error
+        except OnceoverError as error:
+            if error.partitions:
+                # Its id is needed to enrol the others.
+                self._regain(error)
+            raise
 
     def claim(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
         """Write claims of target topics, or take them back (None); they can be read by all when this returns.

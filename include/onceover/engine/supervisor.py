@@ -110,6 +110,7 @@ class Supervisor:
         merger = MapMerger(target, flow.name, home, self.leader.catch_up, self._enrolled, rules)
         self._upkeep = MapUpkeep(merger)
         self.refused: list[Refusal] = []
+        self._unenrolled: list[Refusal] = []
         self._asked: dict[tuple[str, int], float] = {}
         self._discovered: Scope | None = None
         self._discovered_s = self._next_heartbeat_s = self._next_positions_s = 0.0
@@ -250,7 +251,9 @@ class Supervisor:
         plan = self._apply(view, self._claimed(view, plan_topics(view)))
         first = names.DISCOVERED not in self.leader.state.values
         if plan.enrol or plan.turn:
-            self._enroller.enrol(view, plan, scope.start if first else "earliest")
+            self._unenrolled = self._enroller.enrol(view, plan, scope.start if first else "earliest")
+            known = {refusal.object for refusal in self._unenrolled}
+            self._refuse([*(r for r in self.refused if r.object not in known), *self._unenrolled])
         if first:
             self.leader.note(names.DISCOVERED, {"v": 1, "at_ms": now_ms()})
         self._discovered_s, self._discovered = time.monotonic(), scope
@@ -272,7 +275,9 @@ class Supervisor:
         work.run(plan)
         if plan.steps:
             self._reader.changed()
-        self._refuse([*plan.refused, *work.refused])
+        # Tried again each time, and told until it works.
+        still = [refusal for refusal in self._unenrolled if refusal.object in plan.enrol]
+        self._refuse([*plan.refused, *work.refused, *still])
         blocked = {refusal.object for refusal in work.refused if refusal.blocks}
         return replace(plan, enrol=tuple(topic for topic in plan.enrol if topic not in blocked))
 

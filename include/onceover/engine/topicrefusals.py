@@ -38,6 +38,7 @@ class RefusalCode(StrEnum):
     TARGET_RESTAMPS = auto()
     NOT_MANAGED = auto()
     CONFIG_UNREADABLE = auto()
+    TARGET_REFUSES = auto()
     KEY_UNKNOWN = auto()
     KEY_REFUSED = auto()
 
@@ -179,6 +180,16 @@ def restamped(verdict: Verdict, flow: str, *, blocks: bool) -> Refusal:
         f"{commands.command('topics', 'apply', flow)} sets CreateTime on it"
         + ("" if blocks else "; what was copied until then keeps the times that it got"),
         blocks=blocks,
+    )
+
+
+def not_enrolled(source: str, target: str, error: OnceoverError) -> Refusal:
+    """Return the refusal of a topic to whose counterpart the target takes no progress, or which it hides."""
+    return Refusal(
+        source,
+        RefusalCode.TARGET_REFUSES,
+        f"the target does not let the flow work with topic {target}: {error.message}",
+        error.resolve or "see to the topic; it is looked at again at the next discovery",
     )
 
 
