@@ -18,6 +18,7 @@ from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.groupadmin import GroupAdmin
 from onceover.model import TopicPartition, lane_of
 from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
+from onceover.wire.progress import ProgressMeta
 from onceover.wiring.audit import AuditWish, examine_claims
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupWish, apply_groups
@@ -74,8 +75,10 @@ def forget_last_record(replica: Replica, topic: str) -> None:
     source, target = open_clusters(replica.flow.watch.flow)
     with source, target:
         admin = GroupAdmin(target)
-        metadata = admin.committed(group)[tp].metadata
-        admin.commit(group, {tp: OffsetToCommit(last, -1, metadata)})
+        meta = ProgressMeta.decode(admin.committed(group)[tp].metadata)
+        assert meta is not None
+        # As our own code would write it: what others commit is told from it by the position inside.
+        admin.commit(group, {tp: OffsetToCommit(last, -1, replace(meta, position=last).encode())})
 
 
 def shift_map(replica: Replica, topic: str) -> None:

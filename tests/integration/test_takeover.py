@@ -79,8 +79,7 @@ def test_a_confirmed_run_that_lost_its_leader_id_goes_on_while_the_layout_is_its
         fence(target, names.leader_id(case.name))
         late = case.adversary.create_topic(f"{case.topic}-late", 1)
         case.adversary.plain(late, 0, case.adversary.records(7))
-        with pytest.raises(Retriable, match="planned again"):
-            lead.discover()
+        # The claim of the new topic, which may be written twice, finds out and takes the id back.
         lead.discover()
         case.feed()
         wait_until(lambda: lane.reached[Step.LANE_INIT] >= 2, TIMEOUT_S, "the lane takes over again")
@@ -229,10 +228,13 @@ def test_start_offsets_are_never_written_a_second_time(
             case.adversary.plain(late, partition, case.adversary.records(20))
         commit, recover = TransactionalProducer.commit, Leader._recover
         lanes_done: list[int] = []
+        commits: list[int] = []
 
         def lost_answer(producer: TransactionalProducer) -> None:
             commit(producer)
-            if not lanes_done:
+            commits.append(1)
+            # The first one is the claim's, and may be written twice.
+            if len(commits) == 2:
                 monkeypatch.setattr(TransactionalProducer, "commit", commit)
                 raise MustReset("the answer to EndTxn is lost")
 

@@ -110,7 +110,10 @@ class Enroller:
     def _held(self, created: Sequence[TopicInfo]) -> set[str]:
         """Return the target topics that hold records by now: somebody wrote there since the plan was made."""
         wanted = [TopicPartition(topic.name, p) for topic in created for p in topic.partitions]
-        ends = self.target.list_offsets(wanted, calls.LATEST, calls.READ_UNCOMMITTED)
+        # A leader that was elected a moment ago may not know of it yet.
+        ends = self.target.retry(
+            lambda: self.target.list_offsets(wanted, calls.LATEST, calls.READ_UNCOMMITTED)
+        )
         held = {tp.topic for tp, end in ends.items() if end}
         if held:
             log.error("not taken in, somebody writes there: %s", ", ".join(sorted(held)))
