@@ -153,6 +153,8 @@ def test_pending_progress_is_never_read(case: FlowCase) -> None:
         pending.wait_frozen()
         _, target = open_clusters(flow.watch.flow)
         with target:
+            # EndTxn says OK before the marker is in the log.
+            lead.leader.catch_up()
             enrolled = {tp: read_enrolments(lead.leader.state.values)[case.topic]}
             with pytest.raises(Retriable, match="error 88"):
                 read_progress(target, case.name, enrolled)
