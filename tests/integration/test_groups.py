@@ -351,7 +351,8 @@ def test_followed_while_everything_moves_a_group_is_in_place_at_the_end(groups: 
             wait_until(arrived, _TIMEOUT_S, "the group is where it belongs", poll_s=0.1)
         finally:
             ending.set()
-    followed = following.result()
+        # Before the member leaves: from then on its group may be moved.
+        followed = following.result(_TIMEOUT_S)
     assert first_read(groups.target, name, topic) == wanted
     assert offset_of(groups.target, busy, topic) is None
     assert [refusal.code for refusal in followed.refused] == ["HAS_MEMBERS"]

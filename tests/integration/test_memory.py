@@ -144,4 +144,4 @@ def test_one_record_larger_than_the_limit_still_passes(replica: Replica, tmp_pat
     """There is no smaller way to copy it: the limit gives way for it, and no further."""
     size_mib = _LIMIT_MIB + 2
     grown_mib = growth_mib(replica, tmp_path, [(size_mib, 2)], limit_mib=_LIMIT_MIB)
-    assert grown_mib < _LANES * (size_mib + _LIMIT_MIB)
+    assert grown_mib < _LANES * size_mib + _LIMIT_MIB

@@ -104,7 +104,7 @@ def test_three_flows_in_both_directions_copy_while_others_fail(
     lost = write_flow(tmp_path, f"{unique_name}-5", dead_end, there[1], ["nothing"])
     with ExitStack() as stack:
         nowhere = stack.enter_context(FlowProcess(lost, tmp_path / "lost.log"))
-        killed = stack.enter_context(dying.process(tmp_path, kill_at=Step.COMMIT.name, kill_count=2))
+        killed = stack.enter_context(dying.process(tmp_path, kill_at=Step.COMMIT.name))
         running = [stack.enter_context(side.process(tmp_path)) for side in (stuck, *good)]
         assert killed.wait(TIMEOUT_S) == KILLED
         for process in running:

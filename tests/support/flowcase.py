@@ -45,7 +45,9 @@ class FlowCase:
         self.source, self.target = source.client, target.client
         self.log = folder / "flow.log"
         topics = [f"{name}.*"]
-        self.path = write_flow(folder, name, source.client, target.client, topics, **{**SMALL, **changes})
+        # A process that a test pauses stands still for longer than an answer may take by default.
+        patient = {**target.client, "socket.timeout.ms": "300000"}
+        self.path = write_flow(folder, name, source.client, patient, topics, **{**SMALL, **changes})
         self.adversary = Adversary(source.bootstrap, seed=int(name[1:], 16))
         self.adversary.create_topic(name, PARTITIONS)
         self.feed()

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import collections
 import logging
+import mmap
 import select
 import socket
 import ssl
@@ -194,7 +195,7 @@ class Connection:
         self.client_id = properties.get("client.id", DEFAULT_CLIENT_ID)
         self._correlation_id = 0
         self._pending: collections.deque[_Pending] = collections.deque()
-        self._buffer = bytearray(_FIRST_BUFFER_BYTES)
+        self._buffer: bytearray | mmap.mmap = bytearray(_FIRST_BUFFER_BYTES)
         self._session_ends_s = float("inf")
         self.closed = False
         self._answered = False
@@ -415,20 +416,17 @@ class Connection:
             raise self._lost(error, began_s) from error
 
     def _read_body(self, size: int) -> memoryview:
-        """Read into the buffer, which is twice as large each time that the bytes have filled it.
+        """Read into the buffer, which is kept: fresh pages cost more than the copy that they receive.
 
-        It is kept: fresh pages cost more than the copy that they receive.
+        A larger one is mapped, not allocated: a page of it takes memory once bytes have arrived in it, so a
+        length that lies takes none, and nothing is copied while a large answer arrives.
         """
-        done = 0
-        while size > len(self._buffer):
-            self._read(memoryview(self._buffer)[done:])
-            done = len(self._buffer)
-            larger = bytearray(min(size, 2 * done))
-            larger[:done] = self._buffer
-            self._buffer = larger
-        body = memoryview(self._buffer)[:size]
-        self._read(body[done:])
-        return body
+        if size > len(self._buffer):
+            larger = max(size, 2 * len(self._buffer))
+            # First the old one goes: the two would be there at once.
+            self._buffer = bytearray()
+            self._buffer = mmap.mmap(-1, larger)
+        return self._read(memoryview(self._buffer)[:size])
 
     def _read(self, into: memoryview) -> memoryview:
         done, size = 0, len(into)
