@@ -36,6 +36,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.basetemp is None:
         config.option.basetemp = str(_SESSION_HOME / "tmp")
     signal.signal(signal.SIGTERM, _interrupt)
+    # A shell that starts the tests in the background has them ignore Ctrl-C, and so would every child.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)

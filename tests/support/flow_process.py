@@ -50,6 +50,12 @@ def signal_at(name: str, count: int, number: signal.Signals) -> None:
     steps.listen(listen)
 
 
+def follow_clock(path: Path) -> None:
+    """Let the wall clock be wrong by as many seconds as ``path`` says now; the monotonic one stays right."""
+    right = time.time
+    time.time = lambda: right() + float(path.read_text() or 0)
+
+
 class Lanes(threading.Thread):
     """Rounds of lanes, as Spark would run them, beside the driver."""
 
@@ -106,12 +112,15 @@ def main() -> int:
     parser.add_argument("--signal", choices=("KILL", "STOP"), default="KILL")
     parser.add_argument("--count", type=int, default=1)
     parser.add_argument("--forever", action="store_true")
+    parser.add_argument("--clock", type=Path)
     args = parser.parse_args()
     configure()
     # Spark's workers have it loaded as well: its 30 MB are not the lanes'.
     importlib.import_module("pyarrow")
     if args.at:
         signal_at(args.at, args.count, signal.Signals[f"SIG{args.signal}"])
+    if args.clock is not None:
+        follow_clock(args.clock)
     flow = InlineFlow(args.flow)
     try:
         with flow.running() as (supervisor, layout):

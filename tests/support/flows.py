@@ -170,6 +170,7 @@ class FlowProcess:
         kill_at: name of the step at which it kills itself with -9; ``pause_at`` likewise with SIGSTOP.
         kill_count: at which occurrence of the step.
         forever: copy until asked to stop, not only what is there at the start.
+        clock: a file with the seconds by which its wall clock is wrong.
     """
 
     def __init__(
@@ -182,11 +183,14 @@ class FlowProcess:
         pause_at: str = "",
         kill_count: int = 1,
         forever: bool = False,
+        clock: Path | None = None,
     ) -> None:
         arguments = [str(path), "--seconds", str(seconds), *(["--forever"] if forever else [])]
         if kill_at or pause_at:
             arguments += ["--at", kill_at or pause_at, "--signal", "KILL" if kill_at else "STOP"]
             arguments += ["--count", str(kill_count)]
+        if clock is not None:
+            arguments += ["--clock", str(clock)]
         # The very code that this test runs, also when that is a copy of the project.
         paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
         env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

@@ -114,6 +114,7 @@ class BatchView(NamedTuple):
     base_timestamp_ms: int
     max_timestamp_ms: int
     producer_id: int
+    epoch: int
     size_bytes: int
 
     @property
@@ -211,13 +212,13 @@ def iter_batches(data: bytes | None) -> Iterator[BatchView]:
     buffer = memoryview(data or b"")
     position = 0
     while len(buffer) - position >= _BATCH.size:
-        base, length, _, _, _, attributes, last_delta, first_ms, max_ms, pid, _, _, count = (
+        base, length, _, _, _, attributes, last_delta, first_ms, max_ms, pid, epoch, _, count = (
             _BATCH.unpack_from(buffer, position)
         )
         size_bytes = 12 + length
         if position + size_bytes > len(buffer):
             return
-        yield BatchView(base, last_delta, count, attributes, first_ms, max_ms, pid, size_bytes)
+        yield BatchView(base, last_delta, count, attributes, first_ms, max_ms, pid, epoch, size_bytes)
         position += size_bytes
 
 

@@ -1,0 +1,179 @@
+"""Ordinary clients of the source that write down what they send, and what they were told of it."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from tests.chaos.checker import Fate, Place
+from tests.chaos.history import History
+
+# Short against a round, so that what hangs is given up and known to be.
+_PATIENT: Final = {
+    "socket.timeout.ms": 5000,
+    "message.timeout.ms": 8000,
+    "reconnect.backoff.max.ms": 500,
+    "log_level": 0,
+}
+# What a lost connection leaves open hides what is behind it for so long.
+_TRANSACTION_MS: Final = 8000
+_CALL_S: Final = 10.0
+_CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
+_VALUES: Final = (None, b"", b"v" * 40, bytes(range(256)))
+_HEADERS: Final[Sequence[list[tuple[str, bytes | None]]]] = ([], [("h", b"1")], [("h", None), ("h", b"")])
+_EPOCH_MS: Final = 1_704_067_200_000
+_ABORT_SHARE: Final = 0.3
+_ABANDON_SHARE: Final = 0.1
+
+
+class Client(threading.Thread):
+    """Sends records of its own until it is stopped.
+
+    Args:
+        name: goes into the key of each record, with a number: no two are equal.
+        partitions: of each topic, as they are when it looks.
+        pause_s: between two sends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        bootstrap: str,
+        history: History,
+        partitions: Mapping[str, int],
+        seed: int,
+        pause_s: float = 0.03,
+    ) -> None:
+        super().__init__(name=name, daemon=True)
+        self.rng = random.Random(seed)
+        self.problem: BaseException | None = None
+        self._history, self._partitions, self._pause_s = history, partitions, pause_s
+        self._address = bootstrap
+        self._serial = 0
+        self._ending = threading.Event()
+
+    def run(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self.session()
+        except BaseException as error:  # noqa: BLE001 - raised by the round that stops it
+            self.problem = error
+
+    def session(self) -> None:
+        """Send with one producer until something is wrong with it, or it is to end."""
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        """Let it finish what it has in hand, and end."""
+        self._ending.set()
+
+    def producer(self, **settings: Any) -> Producer:
+        return Producer(
+            {
+                **_PATIENT,
+                "bootstrap.servers": self._address,
+                "compression.type": self.rng.choice(_CODECS),
+                "linger.ms": self.rng.choice((0, 5, 20)),
+                "enable.idempotence": True,
+                **settings,
+            }
+        )
+
+    def paused(self) -> bool:
+        """Wait a moment; False when it is to end."""
+        return not self._ending.wait(self._pause_s)
+
+    def send(self, producer: Producer, most: int, told: list[str] | None = None) -> list[str]:
+        """Give some records of one partition to the producer; return their names.
+
+        ``told`` gets the names of those that a delivery report calls acknowledged.
+        """
+        topic = self.rng.choice(sorted(self._partitions))
+        place = Place(topic, self.rng.randrange(self._partitions[topic]))
+        names = [f"{self.name}-{self._serial + number}" for number in range(self.rng.randint(1, most))]
+        self._serial += len(names)
+        self._history.sending(place, names)
+
+        def heard(error: KafkaError | None, message: Message) -> None:
+            if error is None and told is not None:
+                told.append((message.key() or b"").decode())
+
+        for name in names:
+            producer.produce(
+                place.topic,
+                self.rng.choice(_VALUES),
+                name.encode(),
+                place.partition,
+                on_delivery=heard,
+                timestamp=_EPOCH_MS + self._serial,
+                headers=self.rng.choice(_HEADERS),
+            )
+        return names
+
+
+class Steady(Client):
+    """Idempotent, without transactions: what is acknowledged is there, what is not may be."""
+
+    def session(self) -> None:
+        producer, told = self.producer(), list[str]()
+        for _ in range(self.rng.randint(20, 100)):
+            if not self.paused():
+                break
+            try:
+                self.send(producer, 20, told)
+            except (KafkaException, BufferError):
+                break
+            producer.poll(0)
+            self._told(told)
+        producer.flush(_CALL_S)
+        self._told(told)
+
+    def _told(self, told: list[str]) -> None:
+        if told:
+            self._history.became(Fate.COMMITTED, told)
+            told.clear()
+
+
+class Transactional(Client):
+    """Commits, aborts, and sometimes leaves a transaction to its time-out."""
+
+    def session(self) -> None:
+        producer = self.producer(
+            **{
+                "transactional.id": f"{self.name}-{self.rng.randrange(3)}",
+                "transaction.timeout.ms": _TRANSACTION_MS,
+            }
+        )
+        try:
+            producer.init_transactions(_CALL_S)
+            while self.paused():
+                if not self._transaction(producer):
+                    return
+        except KafkaException:
+            # Whatever it was: nothing is known of the records that were in hand. Begin anew.
+            self._ending.wait(0.2)
+
+    def _transaction(self, producer: Producer) -> bool:
+        """Do one transaction; False to go on with another producer."""
+        producer.begin_transaction()
+        names = []
+        for _ in range(self.rng.randint(1, 5)):
+            names += self.send(producer, 10)
+            producer.poll(0)
+            if not self.paused():
+                break
+        drawn = self.rng.random()
+        if drawn < _ABANDON_SHARE:
+            producer.flush(_CALL_S)
+            return False
+        if drawn < _ABANDON_SHARE + _ABORT_SHARE:
+            producer.abort_transaction(_CALL_S)
+            self._history.became(Fate.ABORTED, names)
+        else:
+            producer.commit_transaction(_CALL_S)
+            self._history.became(Fate.COMMITTED, names)
+        return True

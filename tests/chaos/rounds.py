@@ -1,0 +1,178 @@
+"""Rounds of chaos, and their verdict."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.engine import names
+from onceover.wire.offsetmap import decode_map_key, decode_map_value
+from onceover.wiring.groups import GroupWish, apply_groups
+from tests.chaos import nemeses
+from tests.chaos.checker import Anomaly, Entry, Facts, GroupAt, Place, check
+from tests.chaos.reading import committed, places, read, with_producers
+from tests.chaos.world import DOOMED, FLOW, World
+from tests.support.feeds import held
+from tests.support.flows import InlineFlow
+from tests.support.groups import commit
+
+ACTIONS: Final = 4
+_GROUPS: Final = 3
+
+
+@dataclass
+class Tally:
+    """What was done in all rounds."""
+
+    rounds: int = 0
+    records: int = 0
+    positions: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+
+    def document(self) -> Mapping[str, Any]:
+        """Return it for a table."""
+        return {
+            "rounds": self.rounds,
+            "records": self.records,
+            "positions": self.positions,
+            "faults": self.faults,
+        }
+
+
+class AnomalousError(AssertionError):
+    """Something happened that must not."""
+
+    def __init__(self, found: list[Anomaly], world: World) -> None:
+        lines = "\n".join(str(anomaly) for anomaly in found)
+        super().__init__(f"{lines}\nhistory: {world.history.path}")
+
+
+def play(world: World, tally: Tally) -> None:
+    """Play one round: faults at random moments while clients send, then peace, then the verdict.
+
+    Raises:
+        AnomalousError: with everything that the checker found.
+    """
+    world.start()
+    world.begin()
+    allowed = nemeses.of(world.shape)
+    for _ in range(ACTIONS):
+        world.let_it_run(0.2, 2.0)
+        nemesis = world.rng.choice(allowed)
+        world.history.note("nemesis", name=nemesis.__name__)
+        try:
+            nemesis(world)
+        except nemeses.PASSING as error:
+            world.history.note("passing", error=str(error))
+        else:
+            tally.faults[nemesis.__name__] += 1
+        if not world.alive():
+            world.start()
+    settle(world)
+    judge(world, tally)
+
+
+def settle(world: World) -> None:
+    """Undo every fault, end clients and processes, and let a last, undisturbed run copy what is there."""
+    world.history.note("peace")
+    world.source.heal()
+    world.target.heal()
+    world.clock.write_text("0")
+    world.end()
+    world.history.note("clients ended")
+    world.end_flow()
+    world.history.note("flow ended")
+    InlineFlow(world.path).copy()
+    world.look()
+    world.history.note("copied")
+
+
+def judge(world: World, tally: Tally) -> None:
+    """Hold everything that is known against what both sides hold."""
+    facts = gather(world)
+    found = check(facts)
+    stops = {
+        entry["topic"]: entry["stop"]["code"]
+        for entry in InlineFlow(world.path).status()["partitions"]
+        if entry["state"] == "stopped"
+    }
+    world.history.note("judged", anomalies=[str(anomaly) for anomaly in found], stops=stops)
+    if found:
+        raise AnomalousError(found, world)
+    assert stops == world.expected_stops, world.history.path
+    tally.rounds += 1
+    tally.records = sum(map(len, facts.target.values()))
+    tally.positions += len(facts.groups)
+
+
+def gather(world: World) -> Facts:
+    """Read both sides."""
+    busy = [Place(topic, number) for topic, count in world.partitions.items() for number in range(count)]
+    source: dict[Place, list[Entry]] = read(world.source.inside, busy)
+    for place, entries in world.gone.items():
+        last = entries[-1].offset if entries else -1
+        source[place] = [*entries, *(entry for entry in source.get(place, ()) if entry.offset > last)]
+    there = [Place(topic, n) for topic, count in places(world.target.inside).items() for n in range(count)]
+    target = with_producers(world.target.inside, read(world.target.inside, there))
+    return Facts(
+        source=source,
+        target=target,
+        sent=world.history.sent,
+        progress=world.looks,
+        generations=generations(world),
+        groups=carried(world, source),
+        repeats=world.delivery != "exactly_once",
+    )
+
+
+def generations(world: World) -> dict[Place, list[int]]:
+    """Return which generations wrote the ranges of each partition, as the offset map has them."""
+    found: dict[Place, list[int]] = {}
+    client = {"bootstrap.servers": world.target.inside}
+    for records in held(client, names.map_topic(FLOW), names.MAP_PARTITIONS).values():
+        for record in records:
+            decoded = decode_map_value(decode_map_key(record.key or b""), record.value or b"")
+            place = Place(decoded.source.topic, decoded.source.partition)
+            found.setdefault(place, []).append(decoded.generation)
+    return found
+
+
+def carried(world: World, source: Mapping[Place, list[Entry]]) -> list[GroupAt]:
+    """Let groups stand anywhere on the source, carry them over, and return both positions of each."""
+    inside = {"bootstrap.servers": world.source.inside}
+    for number in range(_GROUPS):
+        for topic, count in world.partitions.items():
+            anywhere = {n: _somewhere(world, source[Place(topic, n)]) for n in range(count)}
+            commit(inside, _group(world, number), topic, anywhere)
+    wish = GroupWish(patterns=[f"{_group(world, '.*')}"])
+    apply_groups(InlineFlow(world.path).watch.flow, wish, lambda _: None, lambda _: False)
+    found = []
+    for number in range(_GROUPS):
+        group = _group(world, number)
+        theirs, ours = committed(world.source.inside, group), committed(world.target.inside, group)
+        found += [GroupAt(group, place, theirs[place], ours.get(place, -1)) for place in sorted(theirs)]
+    return found
+
+
+def _group(world: World, number: object) -> str:
+    # Others each round: a group that was moved back on the source is refused, as it should be.
+    return f"readers-{len(world.looks)}-{number}"
+
+
+def _somewhere(world: World, entries: list[Entry]) -> int:
+    first = entries[0].offset if entries else 0
+    behind = entries[-1].offset + 1 if entries else 0
+    return world.rng.randint(first, behind)
+
+
+def write_tally(tally: Tally, shape: str, path: Path) -> None:
+    """Add what was done to a file of all runs."""
+    known = json.loads(path.read_text()) if path.exists() else []
+    path.write_text(json.dumps([*known, {"shape": shape, **tally.document()}], indent=1) + "\n")
+
+
+__all__ = ["DOOMED", "Tally", "play", "write_tally"]

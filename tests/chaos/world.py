@@ -1,0 +1,277 @@
+"""Two clusters, their clients and the processes of one flow: what nemeses act on."""
+
+from __future__ import annotations
+
+import itertools
+import random
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka.errors import KafkaError as NoAnswer
+
+from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.embed.security import Security
+from onceover.engine import names
+from onceover.engine.requests import request_stop
+from onceover.errors import OnceoverError
+from onceover.wiring.flows import open_clusters
+from tests.chaos.checker import Entry, Place, Positions
+from tests.chaos.clients import Client, Steady, Transactional
+from tests.chaos.history import History
+from tests.chaos.reading import committed, ends
+from tests.support.clusters import ClusterFactory
+from tests.support.feeds import SMALL
+from tests.support.flows import FlowProcess, InlineFlow, write_flow
+from tests.support.proxy import Proxy, Temper
+from tests.support.wait import wait_until
+
+FLOW: Final = "chaos"
+BUSY: Final = ("orders", "events")
+PRIVATE: Final = "private"
+# Created by nemeses that end in a stop, each time another.
+DOOMED: Final = "doomed"
+TIMEOUT_S: Final = 90.0
+KILLED, FENCED, TEMPORARY = -9, 4, 5
+_PARTITIONS: Final = 2
+_LOOK_S: Final = 0.4
+_SOURCE_SETTLES_S: Final = 60.0
+_FACTS: Final = {"retention.ms": "-1"}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the clusters are like.
+
+    Args:
+        brokers: of each cluster; with one, everything but the clients of the flow goes past the proxies.
+        secured: clients of the flow log in, and have to do so again every few seconds.
+    """
+
+    name: str
+    brokers: int = 1
+    secured: bool = False
+
+    @property
+    def proxied(self) -> bool:
+        """True when the flow reaches either side through a proxy."""
+        return self.brokers == 1
+
+
+SHAPES: Final = {
+    shape.name: shape for shape in (Shape("single"), Shape("three", 3), Shape("secured", secured=True))
+}
+
+
+class Side:
+    """One cluster, as nemeses see it."""
+
+    def __init__(self, cluster: KafkaCluster, proxy: Proxy | None) -> None:
+        self.cluster, self.proxy = cluster, proxy
+        self.name = cluster.name
+        self.inside = cluster.internal_bootstrap
+        self.admin = AdminClient({"bootstrap.servers": self.inside, "log_level": 0})
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Create a topic that keeps everything, and wait until it is known."""
+        new = NewTopic(topic, partitions, len(self.cluster.nodes), config=_FACTS)
+
+        def made() -> bool:
+            # Its name may still be taken by the one that was just deleted.
+            try:
+                self.admin.create_topics([new])[topic].result(TIMEOUT_S)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise
+                return False
+            return True
+
+        wait_until(made, TIMEOUT_S, f"{topic} is created")
+        wait_until(lambda: self._leads(topic), TIMEOUT_S, f"{topic} has leaders")
+
+    def heal(self) -> None:
+        """Undo whatever was done to the network and to the brokers."""
+        if self.proxy is not None:
+            self.proxy.refusing = False
+            self.proxy.delay_s = 0.0
+            self.proxy.treat(Temper.FORWARD)
+        for node in self.cluster.nodes:
+            if node.alive:
+                node.resume()
+            else:
+                node.kill()
+                node.launch()
+        for node in self.cluster.nodes:
+            node.await_ready(TIMEOUT_S)
+
+    def _leads(self, topic: str) -> bool:
+        found = self.admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
+        return found.error is None and all(p.leader >= 0 for p in found.partitions.values())
+
+
+class World:
+    """A flow under chaos.
+
+    Args:
+        folder: for its files.
+        seed: of everything that is left to chance.
+        delivery: ``exactly_once`` or ``at_least_once``.
+    """
+
+    def __init__(self, folder: Path, start: ClusterFactory, shape: Shape, seed: int, delivery: str) -> None:
+        self.shape, self.delivery = shape, delivery
+        self.rng = random.Random(seed)
+        self.history = History(folder / "history.jsonl")
+        self._folder = folder
+        self.source, self.target = _sides(start, shape, f"{shape.name}-{seed}")
+        self.partitions = dict.fromkeys(BUSY, _PARTITIONS)
+        for topic in (*BUSY, PRIVATE):
+            self.source.create(topic, _PARTITIONS)
+        self.clock = folder / "clock"
+        self.clock.write_text("0")
+        clients = [_patient(side.cluster.client) for side in (self.source, self.target)]
+        include = [*BUSY, f"{DOOMED}.*"]
+        self.path = write_flow(folder, FLOW, clients[0], clients[1], include, delivery=delivery, **SMALL)
+        self.processes: list[FlowProcess] = []
+        self.looks: list[Positions] = []
+        self.gone: dict[Place, list[Entry]] = {}
+        self.expected_stops: dict[str, str] = {}
+        self.serial = itertools.count(1)
+        self._clients: list[Client] = []
+        self._looking = threading.Event()
+
+    # --- the flow
+
+    def start(self) -> FlowProcess:
+        """Start one more process of the flow."""
+        log = self._folder / "flow.log"
+        process = FlowProcess(self.path, log, seconds=900, forever=True, clock=self.clock)
+        self.processes.append(process)
+        return process
+
+    def alive(self) -> list[FlowProcess]:
+        """Return the processes that run."""
+        return [process for process in self.processes if process.child.alive]
+
+    def pause_flow(self, least_s: float, most_s: float) -> None:
+        """Let every process stand still for a while."""
+        frozen = self.alive()
+        for process in frozen:
+            process.child.pause()
+        self.let_it_run(least_s, most_s)
+        for process in frozen:
+            process.child.resume()
+
+    def end_flow(self) -> None:
+        """Ask the flow to stop until nothing of it runs.
+
+        Raises:
+            AssertionError: a process does not end, or as it should not.
+        """
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while self.alive() and time.monotonic() < deadline_s:
+            # Whichever is the newest now; one that is still starting becomes the newest later.
+            _, target = open_clusters(InlineFlow(self.path).watch.flow)
+            with target, suppress(OnceoverError):
+                request_stop(target, FLOW, wait_s=2.0)
+        for process in self.processes:
+            assert not process.child.alive, f"does not end:\n{process.child.tail(60)}"
+            code = process.wait(TIMEOUT_S)
+            assert code in (0, FENCED, TEMPORARY, KILLED), f"ended with {code}:\n{process.child.tail(60)}"
+        self.processes.clear()
+
+    # --- the clients
+
+    def begin(self) -> None:
+        """Let clients send, and look at the progress now and then."""
+        inside = self.source.inside
+        private = {PRIVATE: _PARTITIONS}
+        number, seed = next(self.serial), self.rng.randrange(1 << 30)
+        self._clients = [
+            Steady(f"s{number}", inside, self.history, self.partitions, seed),
+            Transactional(f"t{number}", inside, self.history, self.partitions, seed + 1),
+            Transactional(f"u{number}", inside, self.history, self.partitions, seed + 2),
+            Steady(f"p{number}", inside, self.history, private, seed + 3, 0.3),
+        ]
+        self._looking.clear()
+        looker = threading.Thread(target=self._look, name="looker", daemon=True)
+        looker.start()
+        for client in self._clients:
+            client.start()
+
+    def end(self) -> None:
+        """Let the clients finish; wait until everything is decided on the source."""
+        for client in self._clients:
+            client.stop()
+        for client in self._clients:
+            client.join(TIMEOUT_S)
+            assert not client.is_alive(), f"{client.name} does not end"
+            if client.problem is not None:
+                raise client.problem
+        self._looking.set()
+        there = [Place(topic, n) for topic, count in self.partitions.items() for n in range(count)]
+
+        def decided() -> bool:
+            both = (ends(self.source.inside, there, committed_only=only) for only in (True, False))
+            return next(both) == next(both)
+
+        wait_until(decided, _SOURCE_SETTLES_S, "the source's transactions have ended", poll_s=0.3)
+
+    def let_it_run(self, least_s: float, most_s: float) -> None:
+        """Let a random time pass: the moment is what chaos is about."""
+        threading.Event().wait(self.rng.uniform(least_s, most_s))
+
+    def look(self) -> Positions:
+        """Note the committed progress."""
+        found = committed(self.target.inside, names.progress_group(FLOW))
+        self.looks.append(found)
+        return found
+
+    def close(self) -> None:
+        """Leave nothing running; the clusters are their factory's."""
+        self._looking.set()
+        for client in self._clients:
+            client.stop()
+        for process in self.processes:
+            process.kill()
+        for side in (self.source, self.target):
+            if side.proxy is not None:
+                side.proxy.close()
+        self.history.close()
+
+    def _look(self) -> None:
+        while not self._looking.wait(_LOOK_S):
+            # A cluster that is away says nothing.
+            with suppress(NoAnswer):
+                self.look()
+
+
+def _sides(start: ClusterFactory, shape: Shape, name: str) -> Sequence[Side]:
+    settings: dict[str, object] = {"brokers": shape.brokers, "heap_mb": 320}
+    if shape.secured:
+        settings["config"] = {"connections.max.reauth.ms": "3000"}
+    proxies = [Proxy() if shape.proxied else None for _ in range(2)]
+
+    def starter(side: str, proxy: Proxy | None) -> Callable[[], KafkaCluster]:
+        own: Mapping[str, object] = {} if proxy is None else {"advertised": [proxy.port]}
+        safe: Mapping[str, object] = {"security": Security("SCRAM-SHA-512")} if shape.secured else {}
+        return lambda: start(f"{side}-{name}", **settings, **own, **safe)
+
+    clusters = start_all(
+        [starter(side, proxy) for side, proxy in zip(("source", "target"), proxies, strict=True)]
+    )
+    for cluster, proxy in zip(clusters, proxies, strict=True):
+        if proxy is not None:
+            proxy.upstream = cluster.nodes[0].ports.client
+    return [Side(cluster, proxy) for cluster, proxy in zip(clusters, proxies, strict=True)]
+
+
+def _patient(client: Mapping[str, str]) -> Mapping[str, str]:
+    # The least that is allowed: a round need not wait longer for what never comes.
+    return {**client, "socket.timeout.ms": "10000"}
