@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from onceover.errors import MustReset, OnceoverError, Retriable, UsageError
+from onceover.errors import MustReset, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.cluster import NO_LEADER
 from onceover.model import TopicPartition
 
@@ -50,6 +50,8 @@ class Pace:
 RIGHTS = Pace(3.0, 0.2, 1.0)
 # Leaders move within a second, or within the half minute that a controller needs to notice a dead broker.
 PASSING = Pace(60.0, 0.1, 5.0)
+# Its leader does not answer at all. Mostly another one is elected soon; networks come back by themselves.
+SILENT = Pace(600.0, 0.1, 5.0)
 # Known to no table, or to be lasting: once more, in case that a broker was just being restarted.
 UNKNOWN = Pace(10.0, 0.5, 5.0)
 # A high watermark trails the log for a moment after a change of leaders.
@@ -72,7 +74,9 @@ def pace_of(side: Side, error: OnceoverError) -> Pace:
         return RIGHTS
     if error.code == NO_LEADER:
         return LEADERLESS
-    if isinstance(error, Retriable | MustReset):
+    if isinstance(error, Retriable) and not isinstance(error, NotNow):
+        return SILENT
+    if isinstance(error, NotNow | MustReset):
         return WRITING if side is Side.TARGET else PASSING
     return UNKNOWN
 
@@ -99,24 +103,23 @@ class Trouble:
         """When the partition may be tried again."""
         return self.at_s + self.pace.pause_s(self.tries)
 
-    def is_lasting(self, longest_s: float) -> bool:
-        """Tell whether it was seen for so long that a person has to know."""
-        patience_s = self.pace.patience_s
-        if patience_s != float("inf"):
-            patience_s = min(patience_s, longest_s)
-        return self.tries >= _LEAST_TRIES and self.at_s - self.since_s >= patience_s
+    @property
+    def is_lasting(self) -> bool:
+        """True when it was seen for so long that a person has to know."""
+        return self.tries >= _LEAST_TRIES and self.at_s - self.since_s >= self.pace.patience_s
 
 
 @dataclass
 class Troubles:
-    """What one lane's task knows of its partitions' troubles; kept over its resets. Not thread-safe.
+    """What is known of the troubles of a lane's partitions. Not thread-safe.
+
+    To be kept over the lane's resets, and from one of its tasks to the next: a patience may be longer than a
+    task is, and would begin anew each time.
 
     Args:
-        longest_s: patience ends here in any case: a task that ends before would wait anew each time.
         clock: the monotonic clock.
     """
 
-    longest_s: float = float("inf")
     clock: Callable[[], float] = time.monotonic
     _found: dict[tuple[TopicPartition, Side], Trouble] = field(default_factory=dict)
 
@@ -132,7 +135,7 @@ class Troubles:
     def lasting(self, tp: TopicPartition, side: Side) -> OnceoverError | None:
         """Return the error that does not pass; None while there is none, or it may pass."""
         trouble = self._found.get((tp, side))
-        return trouble.error if trouble is not None and trouble.is_lasting(self.longest_s) else None
+        return trouble.error if trouble is not None and trouble.is_lasting else None
 
     def is_due(self, tp: TopicPartition) -> bool:
         """Tell whether a partition may be tried (again) now."""

@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onceover.engine import names
-from onceover.engine.aside import Side, Troubles
+from onceover.engine.aside import Side
 from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until, stamped
 from onceover.engine.enrolment import Enrolment, owned, read_enrolments
+from onceover.engine.known import Known
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.engine.obstacles import Obstacle, TryOtherwise
-from onceover.engine.reading import Throttle
 from onceover.engine.resume import check_instance, read_progress, resting_progress
 from onceover.engine.review import Reviewer
 from onceover.engine.statelog import StateLog
@@ -48,9 +48,6 @@ log = logging.getLogger(__name__)
 _LOOK_INTERVAL_S = 0.2
 # Of the time after which the target ends a transaction: what is under way then still has to get through.
 _OPEN_SHARE = 1 / 3
-# Of a task: a partition's trouble that would outlast the task is told before its end, or every task would
-# wait for it anew.
-_PATIENCE_SHARE = 0.5
 # Of limits.memory_per_lane: one answer in the receive buffer, the next in the socket, the rest for
 # re-encoding and the interpreter's own copies: six to eight of what is taken apart at once.
 _FETCH_SHARE = 8
@@ -75,6 +72,8 @@ class LaneTask:
         give_up_s: without any success for this long, ``Retriable`` is raised.
         exactly_once: False takes the data, and only that, out of the lane's transactions.
         treatment: the flow's handler and dead-letter topic.
+        obstacles: what the target refused before, by source partition.
+        known: what earlier tasks of the same lane and run found out.
     """
 
     me: LaneIdentity
@@ -86,8 +85,7 @@ class LaneTask:
     exactly_once: bool = True
     treatment: Treatment = field(default_factory=Treatment)
     obstacles: dict[TopicPartition, Obstacle] = field(default_factory=dict)
-    troubles: Troubles = field(default_factory=Troubles)
-    throttle: Throttle = field(default_factory=Throttle)
+    known: Known = field(default_factory=Known)
 
     def run(self, until: Until) -> Iterator[list[MapRecord]]:
         """Copy until ``until`` says so; yield what each committed transaction did.
@@ -97,7 +95,6 @@ class LaneTask:
             Retriable: a cluster stayed away for ``give_up_s``.
             NeedsOperator, UsageError, Fatal: as they come.
         """
-        self.troubles.longest_s = (until.deadline_s - time.monotonic()) * _PATIENCE_SHARE
         try:
             yield from self._sessions(until)
         finally:
@@ -157,8 +154,6 @@ class LaneSession:
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
         self._until: Until | None = None
         self._next_look_s = 0.0
-        # With the time: a person who was too early asks again, under the same key.
-        self._seen_requests: set[tuple[str, int]] = set()
         self._review = Reviewer(
             task.me.flow,
             task.source,
@@ -166,7 +161,7 @@ class LaneSession:
             self._fetcher,
             task.treatment,
             task.obstacles,
-            task.troubles,
+            task.known.troubles,
             Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // RECORD_SHARE),
             lambda stop: stamped(stop, task.me),
         )
@@ -189,7 +184,7 @@ class LaneSession:
         self._take_over()
         # Requests are written without transactions: reading them uncommitted never waits for one.
         self._requests.catch_up()
-        self._check_requests()
+        self._check_stop()
         loop = self._resume()
         loop.claim()
         yield from loop.run(until)
@@ -220,6 +215,7 @@ class LaneSession:
     def _resume(self) -> CopyLoop:
         me, task = self._me, self._task
         self._enrolled = owned(read_enrolments(self._state.values).values(), me.lane, me.lanes)
+        self._asked_again()
         reached(Step.LANE_RESUME)
         # Pending offset commits (88) settle within milliseconds of the predecessor's abort.
         progress = task.target.retry(lambda: read_progress(task.target, me.flow, self._enrolled))
@@ -247,7 +243,7 @@ class LaneSession:
             stops=found.stops,
             resumed=found.resumed,
             resting=self._resting(found.going, known),
-            throttle=task.throttle,
+            throttle=task.known.throttle,
             longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,
         )
 
@@ -258,7 +254,7 @@ class LaneSession:
 
         Without those that the target does not let us write: beside them nobody's progress could be written.
         """
-        me, target, troubles = self._me, self._task.target, self._task.troubles
+        me, target, troubles = self._me, self._task.target, self._task.known.troubles
         refused = {tp for tp, stop in known.items() if stop.code == StopCode.TARGET_UNAUTHORIZED}
         resting = {
             tp: enrolment
@@ -275,9 +271,9 @@ class LaneSession:
         return {**owned(enrolments, self._me.lane, self._me.lanes, active=False), **self._enrolled}
 
     def _committed(self, positions: Mapping[TopicPartition, int]) -> None:
-        if self._task.troubles:
+        if self._task.known.troubles:
             for tp in positions:
-                self._task.troubles.passed(tp, Side.TARGET)
+                self._task.known.troubles.passed(tp, Side.TARGET)
         self._lag.report(positions)
 
     def note(self, error: OnceoverError) -> bool:
@@ -298,7 +294,7 @@ class LaneSession:
                 return False
             concerned |= found
         for tp in concerned:
-            self._task.troubles.note(tp, Side.TARGET, error)
+            self._task.known.troubles.note(tp, Side.TARGET, error)
         return True
 
     def _known_stops(self) -> dict[TopicPartition, Stop]:
@@ -336,22 +332,24 @@ class LaneSession:
             self._check_requests()
 
     def _check_requests(self) -> None:
+        self._check_stop()
+        again = self._asked_again()
+        if again:
+            raise EnrolmentsChanged(f"asked to look again at {', '.join(map(str, again))}")
+
+    def _check_stop(self) -> None:
         stop = self._requests.values.get(names.REQUEST_STOP)
         if stop is not None and stop["run"] == self._me.run and self._until is not None:
             self._until.stopped = True
-        asked = {
-            (key, value["at_ms"])
-            for key, value in self._requests.values.items()
-            if key.startswith(names.RESUME_PREFIX)
-        } - self._seen_requests
-        self._seen_requests |= asked
+
+    def _asked_again(self) -> list[TopicPartition]:
+        """Begin anew with the partitions that somebody has asked for since the last time; return them."""
         mine = {names.resume_key(*e.target_of(tp)): tp for tp, e in self._enrolled.items()}
-        again = [mine[key] for key, _ in asked if key in mine]
-        if again:
-            for tp in again:
-                self._task.obstacles.pop(tp, None)
-                self._task.troubles.forget(tp)
-            raise EnrolmentsChanged(f"asked to look again at {', '.join(map(str, again))}")
+        again = [mine[key] for key in self._task.known.asked(self._requests.values) if key in mine]
+        for tp in again:
+            self._task.obstacles.pop(tp, None)
+            self._task.known.troubles.forget(tp)
+        return again
 
 
 def _producer(task: LaneTask) -> TxnProducer:

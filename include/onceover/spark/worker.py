@@ -12,6 +12,7 @@ from pyspark import TaskContext
 
 from onceover.config.runsettings import RunSettings
 from onceover.engine.copyloop import LaneIdentity, Until
+from onceover.engine.known import Knowledge
 from onceover.errors import Fenced
 from onceover.logs import configure
 from onceover.model import TopicPartition
@@ -29,6 +30,8 @@ log = logging.getLogger(__name__)
 # that a killed task leaves few to be found in the offset map only.
 _FLUSH_S: Final = 10.0
 _FLUSH_RECORDS: Final = 20_000
+# Spark gives a worker process one task after the other.
+_known: Final = Knowledge()
 
 
 def copy_lane(partition: LanePartition) -> Iterator[pa.RecordBatch]:
@@ -59,7 +62,8 @@ def _copy(partition: LanePartition) -> Iterator[pa.RecordBatch]:
     source, target = open_clusters(begun_with)
     try:
         # An outage longer than the task ends it without rows, so that Spark's retries are kept.
-        task = lane_task(watch, me, source, target, give_up_s=partition.length_s)
+        known = _known.of(begun_with.flow, partition.run, partition.lane)
+        task = lane_task(watch, me, source, target, give_up_s=partition.length_s, known=known)
         yield from _receipts(begun_with.flow, task.run(_until(partition)))
     except Fenced as error:
         # The driver sees the newer generation by itself and ends the run with exit code 4.

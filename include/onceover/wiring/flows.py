@@ -15,6 +15,7 @@ from onceover.config.runsettings import EXACTLY_ONCE, RunSettings
 from onceover.engine.aclsync import AclSync
 from onceover.engine.copyloop import CopySettings, LaneIdentity
 from onceover.engine.flowtopics import StateSettings
+from onceover.engine.known import Known
 from onceover.engine.lane import LaneTask
 from onceover.engine.leader import FlowIdentity
 from onceover.engine.mirror import MirrorSettings
@@ -166,9 +167,18 @@ def mirror_output(watch: FlowWatch) -> MirrorOutput:
 
 
 def lane_task(
-    watch: FlowWatch, me: LaneIdentity, source: Cluster, target: Cluster, give_up_s: float
+    watch: FlowWatch,
+    me: LaneIdentity,
+    source: Cluster,
+    target: Cluster,
+    give_up_s: float,
+    known: Known | None = None,
 ) -> LaneTask:
-    """Return the task of one lane."""
+    """Return the task of one lane.
+
+    Args:
+        known: what earlier tasks of the same lane and run found out.
+    """
 
     def settings() -> CopySettings:
         flow = watch.current()
@@ -190,4 +200,5 @@ def lane_task(
         give_up_s,
         exactly_once,
         treatment,
+        known=known or Known(),
     )

@@ -62,7 +62,7 @@ def noted(task: LaneTask, error: OnceoverError) -> tuple[bool, set[TopicPartitio
     session = LaneSession(task)
     resumed(session)
     told = session.note(error)
-    return told, {tp for tp in (A, B, LEFT) if task.troubles.has(tp, Side.TARGET)}
+    return told, {tp for tp in (A, B, LEFT) if task.known.troubles.has(tp, Side.TARGET)}
 
 
 def test_an_error_about_a_target_partition_is_its_sources_trouble(task: LaneTask) -> None:
@@ -111,7 +111,7 @@ def test_trouble_of_a_partition_neither_ends_its_lane_nor_is_given_up_with_it(
     monkeypatch.setattr(LaneSession, "copy", copy)
     task.give_up_s = 0.05
     assert list(task.run(Until(float("inf")))) == [[]]
-    assert len(sessions) == 50 and task.troubles.has(B, Side.TARGET)
+    assert len(sessions) == 50 and task.known.troubles.has(B, Side.TARGET)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +130,23 @@ def test_what_is_no_partitions_trouble_still_ends_the_lane(
     task.give_up_s = 0.0
     with pytest.raises(kind):
         list(task.run(Until(float("inf"))))
+
+
+def test_a_partition_that_was_asked_for_between_two_sessions_begins_anew(
+    task: LaneTask, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is there before the session is: what was known of it would stop it again at once."""
+    task.known.troubles.note(A, Side.TARGET, MustReset("error 6"))
+    task.known.troubles.note(B, Side.TARGET, MustReset("error 6"))
+    world.values[names.resume_key("copy", 1)] = {"v": 1, "at_ms": 7, "stop": {}}
+
+    class EndOfTest(Exception):
+        pass
+
+    def progress(*_: object) -> None:
+        raise EndOfTest
+
+    monkeypatch.setattr(lane_module, "read_progress", progress)
+    with pytest.raises(EndOfTest):
+        list(task.run(Until(float("inf"))))
+    assert [task.known.troubles.has(tp, Side.TARGET) for tp in (A, B)] == [True, False]

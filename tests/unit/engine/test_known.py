@@ -1,0 +1,66 @@
+"""What a lane has found out goes from one of its tasks to the next, and to nobody else."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.engine import names
+from onceover.engine.aside import SILENT, Side
+from onceover.engine.known import Knowledge, Known
+from onceover.errors import Retriable
+from onceover.model import TopicPartition
+from tests.unit.engine.test_aside import Clock
+
+A = TopicPartition("t", 0)
+SILENCE = Retriable("silent")
+KEY = names.resume_key("t", 0)
+
+
+def test_the_next_task_of_a_lane_knows_what_the_last_one_did() -> None:
+    """A patience may be longer than a task, and a debt of bandwidth, too."""
+    knowledge = Knowledge()
+    known = knowledge.of("f", "run", 0)
+    known.troubles.note(A, Side.SOURCE, SILENCE)
+    known.throttle.spend(1_000, 1.0)
+    again = knowledge.of("f", "run", 0)
+    assert again.troubles.has(A, Side.SOURCE) and again.throttle.wait_s > 900
+
+
+def test_a_patience_goes_on_over_tasks_and_ends() -> None:
+    """Ten minutes of silence in tasks of five: seen in the second, not in the first."""
+    knowledge, clock = Knowledge(), Clock()
+    knowledge.of("f", "run", 0).troubles.clock = clock
+    told = []
+    for _ in range(3):
+        troubles = knowledge.of("f", "run", 0).troubles
+        for _ in range(60):
+            troubles.note(A, Side.SOURCE, SILENCE)
+            clock.now_s += SILENT.cap_s
+        told.append(troubles.lasting(A, Side.SOURCE))
+    assert told == [None, None, SILENCE]
+
+
+@given(st.lists(st.tuples(st.sampled_from("fg"), st.integers(0, 5), st.integers(0, 1)), max_size=40))
+def test_runs_lanes_and_flows_know_nothing_of_each_other(tasks: list[tuple[str, int, int]]) -> None:
+    """A worker process may see tasks of two flows; of each only the newest run is kept."""
+    knowledge = Knowledge()
+    model: dict[tuple[str, int, int], Known] = {}
+    for flow, run, lane in tasks:
+        model = {key: known for key, known in model.items() if key[0] != flow or key[1] == run}
+        known = knowledge.of(flow, str(run), lane)
+        assert all(known is not other for key, other in model.items() if key != (flow, run, lane))
+        assert known is model.setdefault((flow, run, lane), known)
+        assert len(knowledge._lanes) == len(model) <= 4
+
+
+def test_a_request_to_look_again_is_heeded_once() -> None:
+    """It stays in the state for a while, over resets and tasks; asked again, it counts again."""
+    known = Known()
+    other = {names.REQUEST_STOP: {"run": "r"}}
+    assert known.asked(other) == set()
+    assert known.asked({**other, KEY: {"at_ms": 1}}) == {KEY}
+    assert known.asked({**other, KEY: {"at_ms": 1}}) == set()
+    assert known.asked({**other, KEY: {"at_ms": 2}}) == {KEY}
+    assert known.asked(other) == set()
+    assert known.asked({KEY: {"at_ms": 3}}) == {KEY}
