@@ -261,9 +261,7 @@ class CopyLoop:
             self._begin()
         for _ in self._gathered(streams, current) if self._handles else self._in_turns(streams):
             if self._late(current):
-                # With a handler only the first has begun, and beginning another one may take long.
-                begun = streams[:1] if self._handles else list(streams)
-                streams[: len(begun)] = self._settled(begun)
+                streams[:] = self._settled(streams)
                 yield self._commit()
                 self.look_around()
                 if until.over(self.partitions.values(), self.review.waiting):
@@ -281,16 +279,28 @@ class CopyLoop:
         return self._sent_bytes >= current.max_bytes or time.monotonic() - self._begun_s >= longest_s
 
     def _in_turns(self, streams: _Streams) -> Iterator[None]:
-        """Take one batch of every partition, and again, so that a request carries many partitions."""
+        """Take one batch of every partition, and again, so that a request carries many partitions.
+
+        A batch that has to be expanded in pieces has the memory for it to itself until it is through.
+        """
         while streams:
             batches: list[Outgoing] = []
-            going = []
-            for partition, stream in streams:
+            ended: list[int] = []
+            busy = any(partition.expanding for partition, _ in streams)
+            for index, (partition, stream) in enumerate(streams):
+                if busy and not partition.expanding:
+                    continue
                 batch = self._next(partition, stream)
                 if isinstance(batch, Outgoing):
                     batches.append(batch)
-                    going.append((partition, stream))
-            streams[:] = going
+                else:
+                    ended.append(index)
+                if partition.expanding:
+                    # Last, so that the others have their turn as soon as it is through.
+                    streams.append(streams.pop(index))
+                    break
+            for index in reversed(ended):
+                del streams[index]
             if batches:
                 self._send_rounds(batches)
                 yield
@@ -314,14 +324,18 @@ class CopyLoop:
                 yield
 
     def _settled(self, streams: _Streams) -> _Streams:
-        """Bring every partition behind what was sent of it; return those that have more."""
+        """Bring every partition behind what was sent of it; return those that have more.
+
+        Nothing more is begun: expanding the next batch takes memory, handling it takes time.
+        """
         going = []
         for partition, stream in streams:
             partition.pausing = True
-            while isinstance(batch := self._next(partition, stream), Outgoing):
+            batch: Outgoing | _Nothing = _Nothing.PAUSED
+            while partition.underway and isinstance(batch := self._next(partition, stream), Outgoing):
                 self._send_rounds([batch])
             partition.pausing = False
-            if batch is _Nothing.PAUSED:
+            if batch is not _Nothing.ENDED:
                 going.append((partition, stream))
         return going
 
@@ -331,13 +345,16 @@ class CopyLoop:
 
     def _next(self, partition: PartitionCopy, stream: Iterator[Outgoing | None]) -> Outgoing | _Nothing:
         try:
-            return next(stream, _Nothing.ENDED) or _Nothing.PAUSED
+            batch = next(stream, _Nothing.ENDED) or _Nothing.PAUSED
+            partition.underway = isinstance(batch, Outgoing)
+            return batch
         except Blocked as blocked:
             self._stop(partition, blocked.stop)
         except CorruptBatch as error:
             self._damaged(partition, error)
         except BatchTooLarge as error:
             self._stop(partition, memory_too_small(self.me.flow, partition.source, partition.position, error))
+        partition.underway = partition.expanding = False
         return _Nothing.ENDED
 
     def _damaged(self, partition: PartitionCopy, error: CorruptBatch) -> None:

@@ -57,7 +57,11 @@ class Pair:
 
 @dataclass
 class PartitionCopy:
-    """One partition under copy."""
+    """One partition under copy.
+
+    ``expanding`` while a batch of it comes in pieces, ``underway`` while ``position`` is not yet behind what
+    was taken of it.
+    """
 
     source: TopicPartition
     target: TopicPartition
@@ -75,6 +79,8 @@ class PartitionCopy:
     stopped: bool = False
     aside: bool = False
     pausing: bool = False
+    expanding: bool = False
+    underway: bool = False
     bytes: int = 0
     target_start: int = field(init=False)
     runs: int = 0
@@ -215,15 +221,23 @@ class PartitionCopy:
         """Copy a batch record by record, before ``end``; a large one in pieces, the position behind each."""
         for piece in unpack_pieces(header, batch, self.ceiling):
             behind = piece.header.next_offset if end is None else min(end, piece.header.next_offset)
-            for encoded in reencode(
-                piece,
-                from_offset=self.position,
-                to_offset=end,
-                max_batch_bytes=self.obstacle.max_batch_bytes,
-                without=self.obstacle.divert,
-            ):
-                yield self._outgoing(self.target, encoded)
-            yield from self._diverted(piece, behind)
+            self.expanding = piece.header.next_offset < header.next_offset
+            batches = [
+                self._outgoing(self.target, encoded)
+                for encoded in reencode(
+                    piece,
+                    from_offset=self.position,
+                    to_offset=end,
+                    max_batch_bytes=self.obstacle.max_batch_bytes,
+                    without=self.obstacle.divert,
+                )
+            ]
+            bad = self._refused_in(piece, behind)
+            # Not held while the batches are on their way: other partitions may expand theirs meanwhile.
+            del piece
+            yield from batches
+            if bad:
+                yield from self._dead(header.codec, bad)
             if behind > self.position:
                 # Together: the epoch before this one ends before the batch, and a position behind its
                 # epoch's end looks like another history.
@@ -231,14 +245,13 @@ class PartitionCopy:
             if self.pausing:
                 yield None
 
-    def _diverted(self, piece: Unpacked, end: int) -> Iterator[Outgoing]:
-        """Send the records before ``end`` that the target refused to the dead-letter topic."""
+    def _refused_in(self, piece: Unpacked, end: int) -> list[BadRecord]:
+        """Return the records before ``end`` that the target refused before."""
         divert = self.obstacle.divert
-        if any(self.position <= offset < end for offset in divert):
-            records = [
-                r for r in decode_payload(piece) if r.offset in divert and self.position <= r.offset < end
-            ]
-            yield from self._dead(piece.header.codec, [BadRecord(r, divert[r.offset]) for r in records])
+        if not any(self.position <= offset < end for offset in divert):
+            return []
+        found = (r for r in decode_payload(piece) if r.offset in divert and self.position <= r.offset < end)
+        return [BadRecord(record, divert[record.offset]) for record in found]
 
     def _outgoing(self, target: TopicPartition, encoded: EncodedBatch) -> Outgoing:
         header = parse_header(encoded.batch)

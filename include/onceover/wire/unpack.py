@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from onceover.wire.batch import HEADER_BYTES, BatchHeader, BatchTooLarge, Buffer, CorruptBatch
-from onceover.wire.compression import decompress, decompress_chunks
+from onceover.wire.compression import NONE, decompress, decompress_chunks
 from onceover.wire.varint import MalformedVarint, decode_uvarint, decode_varint
 
 # What Python needs for a record beside its bytes, roughly: a record of 7 bytes takes some 200 when it is
@@ -73,11 +73,12 @@ def unpack_pieces(header: BatchHeader, batch: Buffer, ceiling: Ceiling) -> Itera
     """
     record_bytes = max(ceiling.record_bytes, header.size_bytes)
     try:
-        whole = unpack(header, batch, ceiling.piece_bytes)
+        # Not kept here while the caller has it.
+        yield unpack(header, batch, ceiling.piece_bytes)
+        return
     except BatchTooLarge:
-        yield from _Cutter(header, ceiling.piece_bytes, record_bytes).pieces(_payload(header, batch))
-    else:
-        yield whole
+        pass
+    yield from _Cutter(header, ceiling.piece_bytes, record_bytes).pieces(_payload(header, batch))
 
 
 def _payload(header: BatchHeader, batch: Buffer) -> memoryview:
@@ -117,11 +118,15 @@ class _Cutter:
             raise _corrupt(header, f"{header.count} whole records", str(error)) from error
 
     def _cut(self, chunks: Iterator[bytes]) -> Iterator[Unpacked]:
-        window = b""
         last: Unpacked | None = None
+        rest: list[bytes] = []
+        missing = 0
         for chunk in _joined(chunks, self._piece_bytes):
-            window += chunk
-            at = 0
+            rest.append(chunk)
+            missing -= len(chunk)
+            if missing > 0:
+                continue
+            window, at = b"".join(rest), 0
             while self._left and (run := self._run(window, at)) is not None:
                 piece = self._piece(window, at, run)
                 at = run.end
@@ -130,14 +135,24 @@ class _Cutter:
                 else:
                     # Kept back until it is known that nothing follows: then the whole batch is in order.
                     last = piece
-            window = window[at:]
-            if last is not None and window:
+            if last is not None and at < len(window):
                 raise MalformedVarint("bytes left over after the last")
-            if len(window) > self._record_bytes:
-                raise too_large(self._header, _at_once(self._record_bytes), "a record of more")
+            rest, missing = [window[at:]], self._missing(window, at)
         if last is None:
-            raise MalformedVarint(f"{self._left} are missing, {len(window)} bytes are left over")
+            raise MalformedVarint(f"{self._left} are missing, {sum(map(len, rest))} bytes are left over")
         yield last
+
+    def _missing(self, window: bytes, at: int) -> int:
+        """Return how much of the record at ``at`` is still to come; 0 when that is not known yet."""
+        try:
+            size, body = decode_varint(window, at)
+        except MalformedVarint:
+            return 0
+        # Before anything of it is gathered: what it says may be a lie, but is as good as true here. Where
+        # nothing is compressed it can only be a lie, and all that there is lies in memory already.
+        if body + size - at > self._record_bytes and self._header.codec != NONE:
+            raise too_large(self._header, _at_once(self._record_bytes), f"a record of {size} bytes")
+        return body + size - len(window)
 
     def _run(self, window: bytes, at: int) -> _Run | None:
         """Return as many whole records as one piece takes, at least one; None where the first is cut off."""

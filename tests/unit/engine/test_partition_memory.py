@@ -7,6 +7,7 @@ from itertools import islice
 import cramjam
 import pytest
 
+from onceover.engine.copyloop import CopySettings
 from onceover.engine.deadletter import DeadLetter
 from onceover.engine.obstacles import Blocked, Obstacle, Reason
 from onceover.engine.stops import Stop
@@ -14,11 +15,11 @@ from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.wire.batch import BatchTooLarge, CorruptBatch
 from onceover.wire.unpack import RECORD_BYTES, Ceiling
-from tests.support.hostile import bomb, seal
+from tests.support.hostile import bomb, compressed, seal
 from tests.support.memory import Peak
 from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
-from tests.unit.engine.batches import stored
-from tests.unit.engine.loop import TARGET_START, A, partition, sent
+from tests.unit.engine.batches import answer, stored
+from tests.unit.engine.loop import TARGET_START, A, B, Setting, partition, sent
 from tests.unit.engine.test_partition import take, values, visible
 
 MIB = 1 << 20
@@ -129,6 +130,48 @@ def test_diverted_records_leave_from_the_piece_they_are_in() -> None:
     out = take(copy, *visible(stamped(7)))
     assert offsets(out, A) == [0, 1, 3, 4, 5]
     assert offsets(out, TopicPartition("dead", 0)) == [2, 6]
+
+
+@pytest.mark.parametrize("settings", [CopySettings(60.0, 1 << 30, None), CopySettings(0.0, 1 << 30, None)])
+def test_one_partition_at_a_time_expands_a_batch_in_pieces(settings: CopySettings) -> None:
+    """Each holds what is left of its last piece; a commit in between does not begin another one, either."""
+    answers = [answer([stamped(7)], partition=number, lso=7) for number in (0, 1)]
+    setting = Setting([list(zip((A, B), answers, strict=True))], settings=settings)
+    for copy in setting.partitions.values():
+        copy.ceiling = TWO
+    setting.run({A: 7, B: 7})
+    expected = [(tp, first) for tp in (A, B) for first in (0, 2, 4, 6)]
+    assert setting.producer.data() == expected
+
+
+def test_neighbours_go_on_as_soon_as_a_batch_in_pieces_is_through() -> None:
+    """Not only behind everything that its partition has; also where it stops half-way."""
+    whole = [stored(0, 2), stamped(3, 2), stamped(3, 5), stored(8, 2)]
+    cut = [seal(stamped(5)[61:-1], count=5, attributes=LOG_APPEND_TIME)]
+    in_turn = [(A, 0), (B, 0), (A, 2), (A, 4), (B, 2), (A, 5), (A, 7), (B, 4), (A, 8)]
+    for batches, expected in ((whole, in_turn), (cut, [(A, 0), (A, 2), (B, 0), (B, 2), (B, 4)])):
+        plain = [stored(0, 2), stored(2, 2), stored(4, 2)]
+        setting = Setting([[(A, answer(batches, lso=10)), (B, answer(plain, partition=1, lso=6))]])
+        setting.partitions[A].ceiling = TWO
+        setting.run({A: 10, B: 6})
+        assert setting.producer.data() == expected
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_what_was_expanded_is_not_held_while_batches_are_sent(codec: Codec) -> None:
+    """A lane's partitions take their batches one after the other, and send them together."""
+    records = encode_record(RawRecord(b"k", bytes(4 * MIB)), 0, 0)
+    payload = compressed(codec, records, 0)
+    batch = seal(payload, codec=codec, attributes=LOG_APPEND_TIME)
+    copies = [partition(A) for _ in range(20)]
+    for copy in copies:
+        copy.ceiling = Ceiling(8 * MIB, 8 * MIB)
+    next(sent(partition(A), visible(stamped(1))))
+    with Peak() as peak:
+        streams = [sent(copy, visible(batch)) for copy in copies]
+        first = [next(stream) for stream in streams]
+    assert len(first) == 20
+    assert peak.grown_mib < 40
 
 
 def offsets(out: list[Outgoing], target: TopicPartition) -> list[int]:

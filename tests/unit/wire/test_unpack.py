@@ -146,6 +146,25 @@ def test_a_lying_batch_is_damaged_whole_or_in_pieces(deltas: list[int], count: i
         assert seen == deltas[: len(seen)] and len(seen) < 4
 
 
+@pytest.mark.parametrize("codec", PACKED)
+def test_a_record_is_judged_by_what_it_claims_before_it_is_gathered(codec: Codec) -> None:
+    """It would be refused in the end, with as much of it in memory as a record may take."""
+    first = encode_record(RawRecord(b"k", b"v"), 0, 0) + varint(200 * MIB)
+    batch = seal(compressed(codec, first, 120 * MIB), codec=codec, count=2)
+    header = parse_header(batch)
+    list(decompress_chunks(codec, compressed(codec, b"x", 10), 1 << 16, 1 << 16))  # Arrow is loaded
+    with Peak() as peak, pytest.raises(BatchTooLarge, match="base offset 0"):
+        list(unpack_pieces(header, batch, Ceiling(MIB, 100 * MIB)))
+    assert peak.grown_mib < 20
+
+
+def test_a_record_longer_than_its_uncompressed_batch_is_damaged() -> None:
+    """All of it is here already: more memory would not help."""
+    batch = seal(encode_record(RawRecord(b"k", b"v"), 0, 0) + varint(200 * MIB) + bytes(9999), count=2)
+    with pytest.raises(CorruptBatch, match="base offset 0"):
+        pieces(batch, Ceiling(1 << 9, 1 << 16))
+
+
 def test_a_snappy_block_that_lies_about_its_size_is_damaged() -> None:
     """It says 4 GB in five bytes; nothing is allocated for it."""
     lie = b"\xff\xff\xff\xff\x0f" + b"\0a"
