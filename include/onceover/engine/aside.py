@@ -18,10 +18,11 @@ from onceover.model import TopicPartition
 
 
 class Side(StrEnum):
-    """Where the trouble is."""
+    """Where the trouble is. COPY: transactions with the partition fail, and nobody says why."""
 
     SOURCE = "source"
     TARGET = "target"
+    COPY = "copy"
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,10 @@ CHANGED = Pace(10.0, 0.5, 5.0, free=1)
 LEADERLESS = Pace(float("inf"), 0.1, 5.0)
 # On the target every try costs the lane's open transaction, its other partitions' work among it.
 WRITING = Pace(60.0, 5.0, 60.0, free=2)
+# Nobody knows why its transactions fail; each try may cost as long as one may be open.
+FAILING = Pace(120.0, 1.0, 30.0, free=1)
+# Nothing gets through for others either: an outage, which is nobody's own.
+OUTAGE = Pace(float("inf"), 0.1, 5.0)
 # A partition is tried again as soon as it may be. What was not seen for so long behind that has passed, also
 # where nobody could tell.
 _FORGOTTEN_S = 60.0
@@ -140,16 +145,19 @@ class Troubles:
     def is_due(self, tp: TopicPartition) -> bool:
         """Tell whether a partition may be tried (again) now."""
         now_s = self.clock()
-        return all(self._found[tp, side].next_s <= now_s for side in Side if (tp, side) in self._found)
+        return all(trouble.next_s <= now_s for trouble in self.of(tp).values())
 
     def will_end(self, tp: TopicPartition) -> bool:
         """Tell whether a partition in trouble will go on or stop before long."""
-        found = [self._found[tp, side] for side in Side if (tp, side) in self._found]
-        return all(trouble.pace.patience_s != float("inf") for trouble in found)
+        return all(trouble.pace is not LEADERLESS for trouble in self.of(tp).values())
 
     def __bool__(self) -> bool:
         """True when there is any; asked for every answer, so that a lane without trouble pays nothing."""
         return bool(self._found)
+
+    def of(self, tp: TopicPartition) -> dict[Side, Trouble]:
+        """Return what is noted of a partition."""
+        return {side: self._found[tp, side] for side in Side if (tp, side) in self._found}
 
     def has(self, tp: TopicPartition, side: Side) -> bool:
         """Tell whether something is noted."""

@@ -1,4 +1,4 @@
-"""Stops of partitions that a cluster does not let the flow read or write, although they are there. Pure."""
+"""Stops of partitions that cannot be read, written or copied, although they are there. Pure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,10 @@ def barred(
         error: as it was seen last.
         position: next source offset to copy, None where it cannot be read.
     """
-    topic = source.topic if side is Side.SOURCE else target.topic
     again = commands.resume(flow, source)
+    if side is Side.COPY:
+        return _failing(flow, source, error, position)
+    topic = source.topic if side is Side.SOURCE else target.topic
     # What the error is about may be another topic than the copy: where a handler writes, or dead letters.
     seen = error.message if error.where is None else f"{error.message} ({error.where})"
     if isinstance(error, UsageError):
@@ -53,3 +55,18 @@ def barred(
         )
         fix = "see to the broker that leads it, to its replicas and to the topic's configuration"
     return Stop(code, message, "answers without an error", seen, f"{fix}; then {again}", position)
+
+
+def _failing(flow: str, source: TopicPartition, error: OnceoverError, position: int | None) -> Stop:
+    behind = (
+        "" if position is None else f"; or {commands.skip_to(flow, source, position + 1, 'leave it out')}"
+    )
+    return Stop(
+        StopCode.TRANSACTIONS_FAIL,
+        f"transactions that copy {source} from offset {position} fail again and again, others do not",
+        "a transaction that is committed",
+        error.message,
+        "see to what is special about the records there, the handler's work on them among it, then "
+        f"{commands.resume(flow, source)}{behind}",
+        position,
+    )

@@ -13,9 +13,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from typing import Any
 
 from onceover.engine import names
 from onceover.engine.obstacles import ABOUT_A_RECORD, Blocked, TryOtherwise, obstacle_after
@@ -25,6 +26,7 @@ from onceover.engine.review import Reviewed
 from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, pieces
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, damaged_batch, memory_too_small
+from onceover.engine.suspects import Suspects
 from onceover.errors import MustReset, NeedsOperator, OnceoverError
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
@@ -120,6 +122,9 @@ class CopyLoop:
         resting: progress of partitions that are not copied, committed again as it is in the first
             transaction.
         throttle: the bandwidth that was used before.
+        suspects: whom to copy alone.
+        waits: what to tell `status` about partitions that cannot be copied for now, as records of the state;
+            asked before a commit, with those that move on in it.
         longest_open_s: a transaction is ended by then even in the middle of an answer; well below the time
             after which the target would end it.
     """
@@ -136,7 +141,10 @@ class CopyLoop:
     resumed: set[TopicPartition] = field(default_factory=set)
     resting: Mapping[TopicPartition, OffsetToCommit] = field(default_factory=dict)
     throttle: Throttle = field(default_factory=Throttle)
+    suspects: Suspects = field(default_factory=Suspects)
+    waits: Callable[[Collection[TopicPartition]], Mapping[str, Mapping[str, Any] | None]] = lambda _: {}
     longest_open_s: float = 5.0
+    involved: set[TopicPartition] = field(default_factory=set, init=False)
     _begun_s: float | None = None
     _begun_ms: int = 0
     _sent_bytes: int = 0
@@ -182,7 +190,10 @@ class CopyLoop:
             taken = [(self.partitions[tp], self._take(tp, answer)) for tp, answer in answers]
             self.throttle.spend(sum(len(a.records) for _, a in answers), current.bytes_per_second)
             self._ask(until)
-            yield from self._produce(taken, until, current)
+            if self.suspects:
+                yield from self._apart(taken, until, current)
+            else:
+                yield from self._produce(taken, until, current)
             if self._due(current):
                 yield self._commit()
                 current = self.settings()
@@ -248,6 +259,19 @@ class CopyLoop:
 
     # ---- writing
 
+    def _apart(
+        self, taken: list[tuple[PartitionCopy, list[Visible]]], until: Until, current: CopySettings
+    ) -> Iterator[list[MapRecord]]:
+        """Copy those who may be the reason why transactions fail each in transactions of their own."""
+        for portion, alone in self.suspects.apart([(one[0].source, one) for one in taken if one[1]]):
+            if alone and self._pending():
+                yield self._commit()
+            yield from self._produce(portion, until, current)
+            if alone and self._pending():
+                yield self._commit()
+            if until.over(self.partitions.values(), self.review.waiting):
+                return
+
     def _produce(
         self, taken: list[tuple[PartitionCopy, list[Visible]]], until: Until, current: CopySettings
     ) -> Iterator[list[MapRecord]]:
@@ -259,6 +283,7 @@ class CopyLoop:
         streams = [(p, p.outgoing(visible)) for p, visible in taken if visible]
         if streams:
             self._begin()
+            self.involved.update(p.source for p, _ in streams)
         for _ in self._gathered(streams, current) if self._handles else self._in_turns(streams):
             if self._late(current):
                 streams[:] = self._settled(streams)
@@ -268,8 +293,10 @@ class CopyLoop:
                     return
                 if streams:
                     self._begin()
+                    self.involved.update(p.source for p, _ in streams)
         if not self._pending():
             self._begun_s = None
+            self.involved.clear()
 
     def _late(self, current: CopySettings) -> bool:
         """Tell whether the transaction should be ended although the answer is not worked off."""
@@ -421,7 +448,7 @@ class CopyLoop:
             reached(Step.DATA_ACKED)
             moved = [p for p in self.partitions.values() if p.moved]
             records = self._write_map(moved)
-            self._write_stops()
+            self._write_stops(moved)
         except Refused as refused:
             self._refused(refused)
         if moved:
@@ -432,6 +459,7 @@ class CopyLoop:
         reached(Step.COMMITTED)
         self._begun_s = None
         self._sent_bytes = 0
+        self.involved.clear()
         for partition in moved:
             partition.committed_now()
         self.after_commit({p.source: p.committed for p in moved})
@@ -459,7 +487,7 @@ class CopyLoop:
         reached(Step.MAP_SENT)
         return records
 
-    def _write_stops(self) -> None:
+    def _write_stops(self, moved: Sequence[PartitionCopy] = ()) -> None:
         me = self.me
         values: list[tuple[bytes, bytes | None]] = [
             (names.stop_key(*tp).encode(), None) for tp in self.resumed if tp not in self.stops
@@ -467,6 +495,10 @@ class CopyLoop:
         values += [
             (names.stop_key(*tp).encode(), json.dumps(stop.to_json()).encode())
             for tp, stop in self.stops.items()
+        ]
+        values += [
+            (key.encode(), None if note is None else json.dumps(note).encode())
+            for key, note in self.waits([p.source for p in moved]).items()
         ]
         if values:
             state = TopicPartition(names.state_topic(me.flow), names.STATE_OTHERS)

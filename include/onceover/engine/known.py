@@ -6,13 +6,16 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from onceover.engine.aside import Troubles
+from onceover.engine.aside import FAILING, OUTAGE, Side, Troubles
 from onceover.engine.names import RESUME_PREFIX
 from onceover.engine.reading import Throttle
+from onceover.engine.suspects import Suspects
+from onceover.errors import OnceoverError
+from onceover.model import TopicPartition
 
 
 @dataclass
@@ -21,10 +24,12 @@ class Known:
 
     Args:
         troubles: what keeps partitions from being copied.
+        suspects: who may be the reason why transactions fail.
         throttle: the bandwidth that was used.
     """
 
     troubles: Troubles = field(default_factory=Troubles)
+    suspects: Suspects = field(default_factory=Suspects)
     throttle: Throttle = field(default_factory=Throttle)
     # With the time: a person who was too early asks again, under the same key.
     _requests: frozenset[tuple[str, int]] = frozenset()
@@ -40,6 +45,28 @@ class Known:
         )
         fresh, self._requests = now - self._requests, now
         return {key for key, _ in fresh}
+
+    def forget(self, tp: TopicPartition) -> None:
+        """Begin anew with a partition, because somebody asked for it."""
+        self.troubles.forget(tp)
+        self.suspects.forget(tp)
+
+    def failed(self, involved: Collection[TopicPartition], error: OnceoverError) -> bool:
+        """Note that a transaction failed, and nobody says why; tell whether it is one partition's trouble."""
+        verdict = self.suspects.failed(involved)
+        if verdict.alone is None:
+            return False
+        self.troubles.note(verdict.alone, Side.COPY, error, FAILING if verdict.compared else OUTAGE)
+        return verdict.compared
+
+    def passed(self, through: Iterable[TopicPartition]) -> None:
+        """Note that a transaction was committed that moved these partitions on."""
+        if self.suspects:
+            self.suspects.passed(through)
+        if self.troubles:
+            for tp in through:
+                self.troubles.passed(tp, Side.TARGET)
+                self.troubles.passed(tp, Side.COPY)
 
 
 class Knowledge:

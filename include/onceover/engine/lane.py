@@ -28,6 +28,7 @@ from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, StopCode
 from onceover.engine.treatment import Treatment
+from onceover.engine.waits import Waits
 from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
@@ -153,6 +154,8 @@ class LaneSession:
         self._lag = LagReporter(task.source, names.lag_group(task.me.flow))
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
         self._until: Until | None = None
+        self._loop: CopyLoop | None = None
+        self._waits = Waits(task.me.generation)
         self._next_look_s = 0.0
         self._review = Reviewer(
             task.me.flow,
@@ -187,6 +190,8 @@ class LaneSession:
         self._check_stop()
         loop = self._resume()
         loop.claim()
+        # From here on a transaction that fails does so although one of ours has just been committed.
+        self._loop = loop
         yield from loop.run(until)
 
     # ---- steps 4 and 5
@@ -230,6 +235,7 @@ class LaneSession:
                 known.get(enrolment.target_of(tp)), enrolment.target_of(tp), positions.get(tp)
             )
         }
+        task.known.suspects.keep(self._enrolled.keys() - staying)
         found = self._review.begin(self._enrolled, progress, staying, known)
         return CopyLoop(
             me=me,
@@ -244,6 +250,8 @@ class LaneSession:
             resumed=found.resumed,
             resting=self._resting(found.going, known),
             throttle=task.known.throttle,
+            suspects=task.known.suspects,
+            waits=self._wait_notes,
             longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,
         )
 
@@ -271,15 +279,16 @@ class LaneSession:
         return {**owned(enrolments, self._me.lane, self._me.lanes, active=False), **self._enrolled}
 
     def _committed(self, positions: Mapping[TopicPartition, int]) -> None:
-        if self._task.known.troubles:
-            for tp in positions:
-                self._task.known.troubles.passed(tp, Side.TARGET)
+        self._task.known.passed(positions)
         self._lag.report(positions)
 
     def note(self, error: OnceoverError) -> bool:
         """Take down trouble with partitions on the target; tell whether the error is about them alone."""
         if not error.partitions:
-            return False
+            # Only what ends a transaction: what the source does not answer is nobody's work here.
+            if not isinstance(error, MustReset) or self._loop is None:
+                return False
+            return self._task.known.failed(self._loop.involved, error)
         owned_here = self._owned()
         concerned: set[TopicPartition] = set()
         for target in error.partitions:
@@ -305,7 +314,13 @@ class LaneSession:
         finally:
             state.close()
         targets = [e.target_of(tp) for tp, e in self._enrolled.items()]
+        waits = [names.wait_key(*tp) for tp in targets]
+        self._waits = Waits(self._me.generation, [key for key in waits if key in values])
         return {tp: Stop.from_json(values[key]) for tp in targets if (key := names.stop_key(*tp)) in values}
+
+    def _wait_notes(self, moving: Collection[TopicPartition]) -> dict[str, dict[str, Any] | None]:
+        targets = {tp: e.target_of(tp) for tp, e in self._enrolled.items()}
+        return self._waits.changes(self._task.known.troubles, targets, moving)
 
     def _stays_stopped(self, stop: Stop | None, target: TopicPartition, position: int | None) -> bool:
         """Tell whether a stop of this generation still holds.
@@ -348,7 +363,7 @@ class LaneSession:
         again = [mine[key] for key in self._task.known.asked(self._requests.values) if key in mine]
         for tp in again:
             self._task.obstacles.pop(tp, None)
-            self._task.known.troubles.forget(tp)
+            self._task.known.forget(tp)
         return again
 
 

@@ -10,6 +10,7 @@ HEARTBEAT = "heartbeat"
 REFUSED = "refused"
 REQUEST_STOP = "request/stop"
 STOP_PREFIX = "stop/"
+WAIT_PREFIX = "wait/"
 RESUME_PREFIX = "request/resume/"
 MANAGED_PREFIX = "managed/"
 VERIFIED_PREFIX = "verified/"
@@ -96,6 +97,11 @@ def state_owner(topic: str) -> str | None:
 def stop_key(topic: str, partition: int) -> str:
     """State key of a stopped partition; ``topic`` is the target's."""
     return f"{STOP_PREFIX}{topic}/{partition}"
+
+
+def wait_key(topic: str, partition: int) -> str:
+    """State key of a partition that cannot be copied for now; ``topic`` is the target's."""
+    return f"{WAIT_PREFIX}{topic}/{partition}"
 
 
 def resume_key(topic: str, partition: int) -> str:

@@ -147,6 +147,7 @@ class FlowFacts:
     refused: list[Mapping[str, Any]] = field(default_factory=list)
     known: dict[str, Enrolment] = field(default_factory=dict)
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
+    waits: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
     verified: dict[TopicPartition, Verified] = field(default_factory=dict)
     verdicts: Verdicts | None = None
     discovered: bool = False
@@ -187,6 +188,9 @@ class FlowFacts:
             found = Verified.from_json(value)
             if found is not None:
                 self.verified[TopicPartition(*names.split_partition_key(key))] = found
+        elif key.startswith(names.WAIT_PREFIX):
+            wait = {**_refusal(value), "generation": whole_number(value["generation"]), "blocks": False}
+            self.waits[TopicPartition(*names.split_partition_key(key))] = wait
         elif key.startswith(names.STOP_PREFIX):
             self.stops[TopicPartition(*names.split_partition_key(key))] = Stop.from_json(value)
 

@@ -128,7 +128,7 @@ def shape(facts: Facts) -> dict[str, Any]:
         "driver": driver_entry(state.layout, state.heartbeat, facts.now_ms),
         "partitions": partitions,
         "topics": _topics(facts, state),
-        "notes": [note for note in state.refused if not note["blocks"]],
+        "notes": [*(note for note in state.refused if not note["blocks"]), *_waits(state)],
     }
     needs = _needs(facts, state, run, entry)
     return {**entry, "needs": needs, "exit": worst(need["exit"] for need in needs)}
@@ -295,6 +295,16 @@ def _missing(
 
 
 # ---- the flow
+
+
+def _waits(state: FlowFacts) -> list[dict[str, Any]]:
+    """Return what the lanes of this generation say about partitions that they cannot copy for now."""
+    generation = state.layout.generation if state.layout else None
+    return [
+        {name: text for name, text in wait.items() if name != "generation"}
+        for target, wait in sorted(state.waits.items())
+        if wait["generation"] == generation and target not in state.stops
+    ]
 
 
 def _lag(facts: Facts, partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

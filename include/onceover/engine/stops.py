@@ -54,6 +54,7 @@ class StopCode(StrEnum):
     SOURCE_UNREADABLE = auto()
     TARGET_UNAUTHORIZED = auto()
     TARGET_UNWRITABLE = auto()
+    TRANSACTIONS_FAIL = auto()
 
 
 @dataclass(frozen=True)

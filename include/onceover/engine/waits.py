@@ -1,0 +1,72 @@
+"""What a lane tells `status` about partitions that it cannot copy for now. Pure.
+
+Invariant: what is told is what was seen again and again, and it is taken back in the transaction in which the
+partition moves on or stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any
+
+from onceover.engine import names
+from onceover.engine.aside import Side, Trouble, Troubles
+from onceover.model import TopicPartition
+
+# One bad moment is nobody's business.
+_LEAST_TRIES = 2
+_WHAT = {
+    Side.SOURCE: "cannot be read on the source for now",
+    Side.TARGET: "cannot be written on the target for now",
+    Side.COPY: "transactions with this partition fail",
+}
+
+
+class Waits:
+    """The notes of one lane's session.
+
+    Args:
+        generation: of the lane.
+        written: keys that are in the state already.
+    """
+
+    def __init__(self, generation: int, written: Iterable[str] = ()) -> None:
+        self._generation = generation
+        self._written = set(written)
+
+    def changes(
+        self,
+        troubles: Troubles,
+        targets: Mapping[TopicPartition, TopicPartition],
+        moving: Collection[TopicPartition] = (),
+    ) -> dict[str, dict[str, Any] | None]:
+        """Return what has to be written, by key of the state; None takes a note back.
+
+        What is returned counts as written: with a failed transaction the session ends.
+
+        Args:
+            targets: the lane's source partitions, and where they are copied to.
+            moving: those that move on in the same transaction.
+        """
+        if not troubles and not self._written:
+            return {}
+        wanted: dict[str, dict[str, Any] | None] = {}
+        for source, target in targets.items():
+            for side, trouble in troubles.of(source).items():
+                if trouble.tries >= _LEAST_TRIES and not trouble.is_lasting and source not in moving:
+                    wanted[names.wait_key(*target)] = self._note(source, side, trouble)
+        changed = {key: note for key, note in wanted.items() if key not in self._written}
+        changed |= dict.fromkeys(self._written - wanted.keys())
+        self._written = set(wanted)
+        return changed
+
+    def _note(self, source: TopicPartition, side: Side, trouble: Trouble) -> dict[str, Any]:
+        error = trouble.error
+        return {
+            "v": 1,
+            "generation": self._generation,
+            "object": str(source),
+            "code": "WAITING",
+            "message": f"{_WHAT[side]}, tried {trouble.tries} times up to now: {error.message}",
+            "resolve": error.resolve or "it is tried again, and stops where that is of no use",
+        }

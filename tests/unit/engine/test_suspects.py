@@ -1,0 +1,119 @@
+"""Who makes transactions fail is found, innocents never are, and an outage is nobody's fault."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.engine.aside import FAILING, Side, Troubles
+from onceover.engine.known import Known
+from onceover.engine.suspects import Suspects, Verdict
+from onceover.errors import MustReset
+from onceover.model import TopicPartition
+from tests.unit.engine.test_aside import Clock
+
+PARTITIONS = [TopicPartition("t", number) for number in range(6)]
+A, B, C = PARTITIONS[:3]
+LOST = MustReset("error 47")
+_SOME = st.sets(st.sampled_from(PARTITIONS))
+
+
+def session(suspects: Suspects, answer: Sequence[TopicPartition], bad: set[TopicPartition]) -> list[Verdict]:
+    """Copy an answer until a transaction with a bad one fails; return what is found out, if anything is."""
+    for portion, alone in suspects.apart([(tp, tp) for tp in answer]):
+        assert len(portion) == 1 or not alone
+        if bad & set(portion):
+            return [suspects.failed(portion)]
+        suspects.passed(portion)
+    return []
+
+
+@given(st.lists(st.permutations(PARTITIONS), min_size=20, max_size=20), _SOME)
+def test_the_bad_are_found_and_the_good_get_through(
+    answers: list[list[TopicPartition]], bad: set[TopicPartition]
+) -> None:
+    """In whatever order they come; each session ends with its first failure."""
+    suspects = Suspects()
+    verdicts: list[Verdict] = []
+    for number, answer in enumerate(answers):
+        verdicts += session(suspects, answer, bad)
+        if number == 0:
+            assert bool(suspects) == bool(bad)
+    found = {v.alone for v in verdicts if v.alone}
+    blamed = {v.alone for v in verdicts if v.compared}
+    assert found <= bad and blamed <= bad
+    if len(bad) < len(PARTITIONS):
+        assert blamed == bad
+    else:
+        assert not blamed, "nothing gets through for anybody"
+
+
+@given(st.lists(_SOME.filter(lambda some: len(some) != 1), max_size=30))
+def test_a_failure_that_was_shared_blames_nobody(shared: list[set[TopicPartition]]) -> None:
+    """However often."""
+    suspects = Suspects()
+    assert all(suspects.failed(some) == (None, False) for some in shared)
+
+
+@given(st.lists(st.tuples(st.booleans(), _SOME), max_size=40))
+def test_whoever_got_through_is_suspected_no_longer(events: list[tuple[bool, set[TopicPartition]]]) -> None:
+    """What is kept is exactly who has failed since."""
+    suspects, model = Suspects(), set[TopicPartition]()
+    for passes, some in events:
+        if passes:
+            suspects.passed(some)
+            model -= some
+        else:
+            suspects.failed(some)
+            model |= some
+        alone = {portion[0] for portion, apart in suspects.apart([(t, t) for t in PARTITIONS]) if apart}
+        assert alone == model and bool(suspects) == bool(model)
+
+
+def test_two_that_fail_by_turns_are_an_outage_until_somebody_gets_through() -> None:
+    """One of them may be innocent of both."""
+    suspects = Suspects()
+    suspects.failed([A, B])
+    assert [suspects.failed([tp]).compared for tp in (A, B, A, B)] == [False] * 4
+    suspects.passed([C])
+    assert [suspects.failed([tp]).compared for tp in (A, B, A)] == [True, True, False]
+
+
+def test_the_only_one_that_fails_is_to_blame() -> None:
+    """The lane's own transactions get through: a session begins with one."""
+    suspects = Suspects()
+    assert suspects.failed([A]) == (A, True)
+
+
+def test_the_stopped_say_nothing_about_the_others() -> None:
+    """They do not fail any more."""
+    suspects = Suspects()
+    suspects.failed([A, B])
+    suspects.keep([B, C])
+    assert suspects.failed([B]) == (B, True)
+
+
+@pytest.mark.parametrize(("others", "lasting"), [(True, LOST), (False, None)])
+def test_a_partition_is_given_up_only_while_others_get_through(
+    others: bool, lasting: MustReset | None
+) -> None:
+    """Beside an outage it waits as long as that takes."""
+    clock = Clock()
+    known = Known(troubles=Troubles(clock=clock))
+    known.failed([A, B], LOST)
+    for _ in range(40):
+        if others:
+            known.passed([B])
+        assert known.failed([A], LOST) == others
+        if not others:
+            known.failed([B], LOST)
+        if clock.now_s < 1000 + FAILING.patience_s:
+            assert known.troubles.lasting(A, Side.COPY) is None
+        clock.now_s += 10
+    assert known.troubles.lasting(A, Side.COPY) is lasting
+    assert known.troubles.will_end(A), "a run waits for it"
+    known.passed([A])
+    assert not known.troubles.has(A, Side.COPY)
