@@ -132,6 +132,20 @@ class Steady(Client):
         producer.flush(_CALL_S)
         self._told(told)
 
+    def write(self, batches: int) -> None:
+        """Write so many batches in the caller's thread; return when all of them are acknowledged.
+
+        Raises:
+            KafkaException: one was not.
+        """
+        producer, told, names = self.producer(), list[str](), list[str]()
+        for _ in range(batches):
+            names += self.send(producer, 20, told)
+        producer.flush(_CALL_S)
+        self._told(list(told))
+        if len(told) != len(names):
+            raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))
+
     def _told(self, told: list[str]) -> None:
         if told:
             self._history.became(Fate.COMMITTED, told)

@@ -133,8 +133,18 @@ def committed(bootstrap: str, group: str) -> dict[Place, int]:
 
 def ends(bootstrap: str, wanted: Iterable[Place], *, committed_only: bool) -> Positions:
     """Return the end of each partition: the last stable offset, or the high watermark."""
-    admin = _admin(bootstrap)
-    asked = {TopicPartition(place.topic, place.partition): OffsetSpec.latest() for place in wanted}
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
-    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S)
+    return _offsets(bootstrap, wanted, OffsetSpec.latest(), level)
+
+
+def starts(bootstrap: str, wanted: Iterable[Place]) -> Positions:
+    """Return the first offset of each partition that is not deleted."""
+    return _offsets(bootstrap, wanted, OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+
+
+def _offsets(bootstrap: str, wanted: Iterable[Place], spec: OffsetSpec, level: IsolationLevel) -> Positions:
+    asked = {TopicPartition(place.topic, place.partition): spec for place in wanted}
+    if not asked:
+        return {}
+    answers = _admin(bootstrap).list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S)
     return {Place(tp.topic, tp.partition): future.result().offset for tp, future in answers.items()}

@@ -1,0 +1,47 @@
+"""What chaos writes down can be read again: histories by the checker, tallies as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.chaos.checker import Fate, Place, Sent
+from tests.chaos.history import History, events, fates
+from tests.chaos.table import merged, rows
+
+P = Place("t", 1)
+
+
+def test_a_history_tells_what_became_of_each_record(tmp_path: Path) -> None:
+    """Also to another process: what was sent and never answered may be there."""
+    history = History(tmp_path / "history.jsonl")
+    history.sending(P, ["a", "b", "c"])
+    history.became(Fate.COMMITTED, ["a"])
+    history.became(Fate.ABORTED, ["b"])
+    history.note("nemesis", name="kill_copy")
+    history.close()
+    expected = {"a": Sent(P, Fate.COMMITTED), "b": Sent(P, Fate.ABORTED), "c": Sent(P, Fate.UNKNOWN)}
+    assert history.sent == expected
+    assert fates(events(history.path)) == expected
+
+
+def test_runs_in_worlds_of_one_kind_are_added_up() -> None:
+    """Rounds are counted where all was well; faults and anomalies in any case."""
+    name = "test_nothing_is_lost_doubled_or_mixed_up_whatever_happens[exactly_once-three]"
+    plain = {"rounds": 2, "records": 10, "positions": 3, "anomalies": 0}
+    tallies = [
+        {"name": name, **plain, "faults": {"kill_copy": 2}},
+        {"name": name, **plain, "anomalies": 1, "faults": {"kill_copy": 1, "fill_disk": 4}},
+        {"name": "test_a_hundred_starts_and_ends[x]", **plain, "faults": {"start": 100}},
+    ]
+    assert rows(merged(tallies)) == [
+        "| world | runs | rounds | records judged | group positions | faults | anomalies |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+        "| exactly_once-three | 2 | 4 | 20 | 6 | 7 | 1 |",
+        "| test_a_hundred_starts_and_ends | 1 | 2 | 10 | 3 | 100 | 0 |",
+        "",
+        "| fault | times |",
+        "|---|---:|",
+        "| fill disk | 4 |",
+        "| kill copy | 3 |",
+        "| start | 100 |",
+    ]
