@@ -146,5 +146,7 @@ def _offsets(bootstrap: str, wanted: Iterable[Place], spec: OffsetSpec, level: I
     asked = {TopicPartition(place.topic, place.partition): spec for place in wanted}
     if not asked:
         return {}
-    answers = _admin(bootstrap).list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S)
-    return {Place(tp.topic, tp.partition): future.result().offset for tp, future in answers.items()}
+    # Held until the answers are there: without its client a future waits for ever.
+    admin = _admin(bootstrap)
+    answers = admin.list_offsets(asked, isolation_level=level, request_timeout=_TIMEOUT_S)
+    return {Place(tp.topic, tp.partition): f.result(_TIMEOUT_S).offset for tp, f in answers.items()}
