@@ -22,6 +22,7 @@ _PATIENT: Final = {
 # What a lost connection leaves open hides what is behind it for so long.
 _TRANSACTION_MS: Final = 8000
 _CALL_S: Final = 10.0
+_WRITE_S: Final = 60.0
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 _VALUES: Final = (None, b"", b"v" * 40, bytes(range(256)))
 _HEADERS: Final[Sequence[list[tuple[str, bytes | None]]]] = ([], [("h", b"1")], [("h", None), ("h", b"")])
@@ -138,10 +139,11 @@ class Steady(Client):
         Raises:
             KafkaException: one was not.
         """
-        producer, told, names = self.producer(), list[str](), list[str]()
+        own = {"message.timeout.ms": int(_WRITE_S * 1000)}
+        producer, told, names = self.producer(**own), list[str](), list[str]()
         for _ in range(batches):
             names += self.send(producer, 20, told)
-        producer.flush(_CALL_S)
+        producer.flush(_WRITE_S)
         self._told(list(told))
         if len(told) != len(names):
             raise KafkaException(KafkaError(KafkaError._MSG_TIMED_OUT))

@@ -14,7 +14,6 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
-from kafka.errors import KafkaError as NoAnswer
 
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.embed.security import Security
@@ -141,6 +140,11 @@ class World:
         self.processes: list[FlowProcess] = []
         self.looks: list[Positions] = []
         self.gone: dict[Place, list[Entry]] = {}
+        # Topics that end in a stop: what is to be read of them, which were made anew, and which nemesis was
+        # interrupted before it had done all of it.
+        self.doomed: set[Place] = set()
+        self.anew: set[Place] = set()
+        self.half_done: set[Place] = set()
         self.expected_stops: dict[str, str] = {}
         self.serial = itertools.count(1)
         self._clients: list[Client] = []
@@ -248,7 +252,7 @@ class World:
     def _look(self) -> None:
         while not self._looking.wait(_LOOK_S):
             # A cluster that is away says nothing.
-            with suppress(NoAnswer):
+            with suppress(OSError):
                 self.look()
 
 

@@ -28,8 +28,6 @@ WORLDS = [("exactly_once", shape) for shape in SHAPES] + [("at_least_once", "sin
 pytestmark = [
     pytest.mark.soak,
     pytest.mark.timeout(max(1800, ROUNDS * 300)),
-    # kafka-python leaves sockets open where no broker answers its first request.
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 
