@@ -286,7 +286,15 @@ class RawConnection:
         """Return the batches a broker serves at ``offset``: control, empty and aborted ones too."""
         return list(iter_batches(self.fetch_bytes(topic, partition, offset, committed=committed)))
 
-    def fetch_bytes(self, topic: str, partition: int, offset: int, *, committed: bool = False) -> bytes:
+    def fetch_bytes(
+        self,
+        topic: str,
+        partition: int,
+        offset: int,
+        *,
+        committed: bool = False,
+        max_bytes: int = 8 << 20,
+    ) -> bytes:
         """Return the bytes of a Fetch response's records; the last batch may be cut off."""
         wanted = FetchRequest.FetchTopic
         entry = wanted.FetchPartition(
@@ -295,7 +303,7 @@ class RawConnection:
             current_leader_epoch=-1,
             fetch_offset=offset,
             log_start_offset=-1,
-            partition_max_bytes=8 << 20,
+            partition_max_bytes=max_bytes,
         )
         response = self.call(
             FetchRequest(
