@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from onceover.engine import lane as lanes
+from onceover.engine.copyloop import Until
+from onceover.model import TopicPartition
 from tests.support.handled import handler_keys
 from tests.support.rawkafka import Codec, RawConnection, RawRecord, build_batch
 from tests.support.replica import Replica
@@ -44,3 +48,25 @@ def test_one_batch_that_takes_long_to_encode_gets_through_in_many_transactions(r
     assert outcome.records == count
     assert len(outcome.receipts) > 1
     replica.assert_same()
+
+
+def test_a_handler_that_hangs_on_a_record_stops_its_partition_only(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is interrupted, as in a worker's main thread; what comes before the record is copied."""
+    monkeypatch.setattr("onceover.engine.partition.LONGEST_S", _TIMEOUT_MS / 1000)
+    monkeypatch.setattr("onceover.engine.pace.TOO_LONG_S", _TIMEOUT_MS / 2000)
+    replica.configure(**handler_keys("hanging", bad="hang"))
+    topic = replica.topic(partitions=3)
+    for partition in range(3):
+        replica.source.plain(topic, partition, replica.source.records(200))
+    replica.source.plain(topic, 1, [RawRecord(b"k", b"hang", (), 0)])
+    replica.source.plain(topic, 1, replica.source.records(5))
+    with replica.flow.running() as (lead, layout):
+        ends = {TopicPartition(topic, partition): 201 for partition in range(3)}
+        ends |= {TopicPartition(topic, partition): 200 for partition in (0, 2)}
+        replica.flow.lane(layout, 0, Until(time.monotonic() + 60, ends))
+        lead.end()
+    stop = replica.stop_of(topic, 1)
+    assert stop["code"] == "HANDLER_FAILED" and "offset 200" in stop["message"]
+    assert [len(replica.target_records(topic, partition)) for partition in range(3)] == [200, 200, 200]

@@ -18,8 +18,10 @@ import pyarrow as pa
 
 from onceover.engine.handling import HANDLER_FAILED, BadRecord, Group, Handled, Output, Request
 from onceover.engine.obstacles import Reason
+from onceover.engine.pace import LONGEST_S
 from onceover.engine.stops import Stop, handler_failed
 from onceover.engine.treatment import HandlerUse
+from onceover.engine.within import TookTooLong, within
 from onceover.errors import Fatal
 from onceover.handlers.load import Handler, Listener, described
 from onceover.handlers.record import Record
@@ -100,7 +102,9 @@ def handler_use(handler: Handler, flow: str, group_bytes: int) -> HandlerUse:
 def _told(listener: Listener, partitions: Sequence[TopicPartition]) -> str | None:
     """Call the handler's listener; return what went wrong."""
     try:
-        listener(partitions)
+        within(LONGEST_S, lambda: listener(partitions))
+    except TookTooLong:
+        return f"it does not come back within {LONGEST_S:g} s"
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         return described(error)
     return None

@@ -19,6 +19,8 @@ _FIRST_BYTES: Final = 64 << 10
 _FASTER: Final = 4
 # Longer than a healthy transaction may be open.
 TOO_LONG_S: Final = 10.0
+# As long as the target lets a transaction stay open: what a call gives later cannot be committed any more.
+LONGEST_S: Final = 15.0
 # A worker that was paused meanwhile is no slow handler.
 _TIMES: Final = 3
 
@@ -28,6 +30,7 @@ class Pace:
     """The speed of one partition's way through the handler, kept over resets."""
 
     _bytes: int = _FIRST_BYTES
+    _careful_until: int = -1
     _slow_at: int = -1
     _slow_times: int = 0
 
@@ -35,10 +38,19 @@ class Pace:
         """Return how much is handled next, never more than ``most_bytes``."""
         return max(1, min(most_bytes, self._bytes))
 
-    def took(self, seconds: float, size_bytes: int) -> None:
-        """Learn from a group of ``size_bytes``."""
+    def took(self, seconds: float, size_bytes: int, end: int) -> None:
+        """Learn from a group of ``size_bytes`` before offset ``end``."""
+        if end <= self._careful_until:
+            return
         in_step = _STEP_S / max(seconds, 1e-6) * size_bytes
         self._bytes = max(1, int(min(in_step, self._bytes * _FASTER)))
+
+    def interrupted(self, end: int) -> None:
+        """Learn that a group did not come back: single records until ``end``, behind it, is reached.
+
+        Not only the next one: the reset takes the partition back to where its last transaction ended.
+        """
+        self._bytes, self._careful_until = 1, end
 
     def too_slow(self, seconds: float, records: int, offset: int) -> bool:
         """Tell whether one record at ``offset`` has taken too long, again and again."""

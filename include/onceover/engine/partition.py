@@ -23,8 +23,10 @@ from onceover.engine.handling import (
     groups,
 )
 from onceover.engine.obstacles import Blocked, Obstacle
+from onceover.engine.pace import LONGEST_S
 from onceover.engine.stops import Stop
-from onceover.errors import Fatal
+from onceover.engine.within import TookTooLong, within
+from onceover.errors import Fatal, MustReset
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.wire.batch import BatchHeader, BatchTooLarge, CorruptBatch, parse_header, verify
@@ -279,19 +281,30 @@ class PartitionCopy:
 
         Raises:
             Blocked: it is one record, and has taken too long several times.
+            MustReset: the handler was interrupted.
         """
         if not group.batches:
             return Handled()
         barrier = self.obstacle.barrier
         began_s = time.monotonic()
-        handled = handling.process(
-            group, self._request(barrier if barrier is not None and group.end > barrier else None)
-        )
-        seconds = time.monotonic() - began_s
+        request = self._request(barrier if barrier is not None and group.end > barrier else None)
         pace, records = self.obstacle.pace, sum(piece.header.count for piece in group.batches)
-        pace.took(seconds, group.bytes)
+        handled = None
+        try:
+            handled = within(LONGEST_S, lambda: handling.process(group, request))
+        except TookTooLong:
+            pace.interrupted(group.end)
+        seconds = time.monotonic() - began_s
+        if handled is not None:
+            pace.took(seconds, group.bytes, group.end)
         if pace.too_slow(seconds, records, self.position):
-            raise Blocked(handling.too_slow(self.position, seconds))
+            # Kept, should the transaction be over by now: the next attempt does not begin with the record.
+            self.obstacle.barrier = self.position
+            self.obstacle.stop = handling.too_slow(self.position, seconds)
+            raise Blocked(self.obstacle.stop)
+        if handled is None:
+            text = f"the handler did not come back within {LONGEST_S:g} s and was interrupted"
+            raise MustReset(f"{text}: {self.source} from offset {self.position}, {records} records")
         return handled
 
     def _finished(self, group: Group, handled: Handled) -> Iterator[Outgoing | None]:

@@ -11,14 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceover.engine import pace as pace_module
+from onceover.engine import partition as partition_module
 from onceover.engine.copyloop import CopySettings, Until
+from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.engine.obstacles import Blocked
 from onceover.engine.pace import Pace
+from onceover.errors import MustReset
 from onceover.model import TopicPartition
 from onceover.wire.unpack import Ceiling
 from tests.unit.engine.batches import answer, stored
 from tests.unit.engine.loop import A, B, FakeProducer, Setting, sent
-from tests.unit.engine.test_handled_partition import handled
+from tests.unit.engine.test_handled_partition import handled, offsets
 from tests.unit.engine.test_partition import visible
 
 _ALWAYS = CopySettings(0.0, 1 << 30, None)
@@ -144,16 +147,16 @@ def test_pace_begins_small_and_grows_while_the_handler_is_fast() -> None:
     pace, shares = Pace(), []
     for _ in range(5):
         shares.append(pace.share(1 << 20))
-        pace.took(0.001, shares[-1])
+        pace.took(0.001, shares[-1], 1)
     assert shares == [1 << 16, 1 << 18, 1 << 20, 1 << 20, 1 << 20]
 
 
 def test_pace_follows_a_slow_handler_at_once() -> None:
     """A group that took 30 s is not given again in that size, also after the reset that it led to."""
     pace = Pace()
-    pace.took(30.0, 60_000)
+    pace.took(30.0, 60_000, 1)
     assert pace.share(1 << 20) == 2_000
-    pace.took(0.0, 2_000)
+    pace.took(0.0, 2_000, 2)
     assert pace.share(1 << 20) == 8_000
 
 
@@ -176,3 +179,36 @@ def test_a_record_that_no_transaction_is_long_enough_for_stops_its_partition(
         next(sent(copy, visible(stored(0, 3))))
     stop = blocked.value.stop
     assert (stop.code, stop.position) == ("HANDLER_FAILED", 0) and "transaction" in stop.seen
+
+
+def test_a_handler_is_interrupted_when_its_transaction_is_over() -> None:
+    """Later, its output is of no use; before, it might still be."""
+    assert LANE_TIMEOUT_MS / 1000 == pace_module.LONGEST_S
+
+
+def test_a_handler_that_hangs_is_interrupted_and_its_record_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each time the transaction is given up; what comes before is copied, and the stop names its place."""
+    monkeypatch.setattr(partition_module, "LONGEST_S", 0.05)
+    monkeypatch.setattr(pace_module, "TOO_LONG_S", 0.02)
+    copy = handled(A, "hanging")
+    seen = visible(stored(0, 9))
+    resets: list[str] = []
+    out: list[int] = []
+
+    def attempts() -> None:
+        for _ in range(20):
+            out.clear()
+            try:
+                for one in sent(copy, seen):
+                    out.extend(offsets(one))
+            except MustReset as error:
+                resets.append(error.message)
+                # Nothing of it was committed.
+                copy.position = 0
+
+    with pytest.raises(Blocked) as blocked:
+        attempts()
+    assert (blocked.value.stop.code, blocked.value.stop.position) == ("HANDLER_FAILED", 7)
+    assert out == list(range(7)) and copy.position == 7
+    assert len(resets) == 3 and all("t:0 from offset" in text for text in resets)
+    assert copy.obstacle.barrier == 7, "the next attempt does not call it again"

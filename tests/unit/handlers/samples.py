@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from threading import Event
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +28,14 @@ def slow(record: Record, seconds: float) -> Iterable[Record]:
     """Return the record unchanged, after a while."""
     time.sleep(seconds)
     yield record
+
+
+def hanging(record: Record, bad: str = "v7") -> Iterable[Record]:
+    """Wait for ever at a bad record, and try to hold on to that."""
+    while record.value is not None and record.value.startswith(bad.encode()):
+        with suppress(Exception):
+            Event().wait(600)
+    return (record,)
 
 
 def same_batch(batch: pa.RecordBatch) -> pa.RecordBatch:
