@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 
 import pytest
@@ -78,3 +79,12 @@ def test_advice_in_a_document_can_be_typed_like_the_text(
     advice = json.loads(shown.out)["error"]["resolve"]
     assert "`/opt/app/.venv/bin/onceover replicate --help`" in advice
     assert advice in shown.err
+
+
+def test_a_command_is_loaded_without_the_others() -> None:
+    """Whoever types one waits for its own libraries only."""
+    looked = "import sys; from onceover.cli.main import load; load('audit'); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", looked], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "onceover.cli.audit" in loaded
+    assert not loaded & {"onceover.cli.adopt", "onceover.cli.clusters", "kafka", "httpx", "numpy"}

@@ -33,7 +33,7 @@ Loading = subprocess.Popen[str]
 
 def loading(folder: Path, *arguments: str) -> Loading:
     """Start a command and return it while its modules are being loaded."""
-    (folder / "psutil.py").write_text(_SLOW)
+    (folder / "croniter.py").write_text(_SLOW)
     flag = folder / "loading"
     environment = {**os.environ, "PYTHONPATH": str(folder), "LOADING": str(flag)}
     process = subprocess.Popen(

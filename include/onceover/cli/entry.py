@@ -1,6 +1,6 @@
 """Where the program begins: interrupted at any moment, it ends like any other command.
 
-Loading the commands takes a second, and many on a busy machine. Nothing has been begun by then, so an
+Loading a command takes a second, and many on a busy machine. Nothing has been begun by then, so an
 interrupt ends the process on the spot: an exception in the middle of an import can be lost, or be told as a
 traceback of whatever was being loaded.
 """
@@ -28,8 +28,9 @@ def run() -> int:
     wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in wanted:
         signal.signal(number, lambda *_: _leave(arguments))
-    from onceover.cli.main import main
+    from onceover.cli.main import load, main
 
+    load("".join(arguments[:1]))
     for number in wanted:
         signal.signal(number, signal.default_int_handler)
     try:
