@@ -13,6 +13,7 @@ from types import FrameType
 
 import pytest
 
+from tests.support import template
 from tests.support.clusters import ClusterFactory, SharedCluster, make_session_directory, shared_clusters
 from tests.support.connect import Workers, connect_workers
 from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
@@ -62,7 +63,7 @@ def _interrupt(_number: int, _frame: FrameType | None) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def no_leftovers() -> Iterator[None]:
     """Fail when a process or a port of this session outlives it. Set up first, so it ends last."""
-    with reaper(_SESSION, _SESSION_HOME):
+    with reaper(_SESSION, _SESSION_HOME), template.closed_at_the_end():
         yield
     try:
         wait_until(lambda: not leftover_processes(_SESSION), _LEFTOVER_GRACE_S, "no process is left")

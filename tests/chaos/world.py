@@ -155,7 +155,7 @@ class World:
     def start(self) -> FlowProcess:
         """Start one more process of the flow."""
         log = self._folder / "flow.log"
-        process = FlowProcess(self.path, log, seconds=900, forever=True, clock=self.clock)
+        process = FlowProcess(self.path, log, seconds=900, forever=True, clock=self.clock, fresh=True)
         self.processes.append(process)
         return process
 

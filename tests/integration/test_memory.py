@@ -77,7 +77,7 @@ def growth_while(
         return len(entries) == partitions and sum(p["position"] or 0 for p in entries) == records
 
     log = folder / "flow.log"
-    with FlowProcess(replica.flow.path, log, seconds=2 * _TIMEOUT_S, forever=True) as process:
+    with FlowProcess(replica.flow.path, log, seconds=2 * _TIMEOUT_S, forever=True, fresh=True) as process:
         wait_until(lambda: caught_up(5 * partitions), _TIMEOUT_S, "it idles")
         idle_mib = peak_mib(process.child.pid)
         # All at once, so that every partition has something to offer to one fetch.

@@ -61,7 +61,7 @@ def test_many_topics_with_one_record_each_are_copied(
     path = write_flow(tmp_path, unique_name, source.client, target.client, [f"{unique_name}[.].*"])
     with (
         timed(f"{count} topics: start to the end of the first full copy"),
-        FlowProcess(path, tmp_path / "flow.log", seconds=_TIMEOUT_S) as process,
+        FlowProcess(path, tmp_path / "flow.log", seconds=_TIMEOUT_S, fresh=True) as process,
     ):
         assert process.wait(_TIMEOUT_S) == 0, process.child.tail(50)
     with timed(f"{count} topics: judged"):

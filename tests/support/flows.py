@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from onceover.engine.status import flow_status
 from onceover.engine.supervisor import Supervisor
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.flows import FlowWatch, lane_task, open_clusters, rules, supervisor
+from tests.support import template
 from tests.support.wait import wait_until
 
 _SCRIPT = Path(__file__).with_name("flow_process.py")
@@ -171,6 +172,7 @@ class FlowProcess:
         kill_count: at which occurrence of the step.
         forever: copy until asked to stop, not only what is there at the start.
         clock: a file with the seconds by which its wall clock is wrong.
+        fresh: a Python of its own from the start, for who looks at its memory; others are forked, at once.
     """
 
     def __init__(
@@ -184,6 +186,7 @@ class FlowProcess:
         kill_count: int = 1,
         forever: bool = False,
         clock: Path | None = None,
+        fresh: bool = False,
     ) -> None:
         arguments = [str(path), "--seconds", str(seconds), *(["--forever"] if forever else [])]
         if kill_at or pause_at:
@@ -191,12 +194,8 @@ class FlowProcess:
             arguments += ["--count", str(kill_count)]
         if clock is not None:
             arguments += ["--clock", str(clock)]
-        # The very code that this test runs, also when that is a copy of the project.
-        paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-        self.child = ChildProcess.start(
-            [sys.executable, str(_SCRIPT), *arguments], name="flow", log_path=log, env=env
-        )
+        start = _start_fresh if fresh else template.shared().start
+        self.child = start(arguments, log)
 
     def __enter__(self) -> FlowProcess:
         return self
@@ -226,6 +225,13 @@ class FlowProcess:
     def terminate(self) -> None:
         """Ask it to end."""
         self.child.send_signal(signal.SIGTERM)
+
+
+def _start_fresh(arguments: Sequence[str], log: Path) -> ChildProcess:
+    # The very code that this test runs, also when that is a copy of the project.
+    paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    return ChildProcess.start([sys.executable, str(_SCRIPT), *arguments], name="flow", log_path=log, env=env)
 
 
 def assert_same(
