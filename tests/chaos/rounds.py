@@ -128,7 +128,7 @@ def gather(world: World) -> Facts:
     return Facts(
         source=source,
         target=target,
-        sent=world.history.sent,
+        sent={n: s for n, s in world.history.sent.items() if s.place not in world.hanging},
         progress=world.looks,
         generations=generations(world),
         groups=carried(world, source),

@@ -146,6 +146,7 @@ class World:
         self.anew: set[Place] = set()
         self.half_done: set[Place] = set()
         self.expected_stops: dict[str, str] = {}
+        self.hanging: set[Place] = set()
         self.serial = itertools.count(1)
         self._clients: list[Client] = []
         self._looking = threading.Event()
@@ -219,13 +220,19 @@ class World:
             if client.problem is not None:
                 raise client.problem
         self._looking.set()
+        with suppress(TimeoutError):
+            wait_until(lambda: not self._open(), _SOURCE_SETTLES_S, "all is decided", poll_s=0.3)
+        # Long after its time-out: a transaction that its coordinator has forgotten (KIP-890) hides for ever
+        # what is behind it, and this world comes to its end with the round.
+        self.hanging = self._open()
+        self.history.note("decided", hanging=[str(place) for place in self.hanging])
+
+    def _open(self) -> set[Place]:
+        """Return the partitions whose readers do not see everything."""
         there = [Place(topic, n) for topic, count in self.partitions.items() for n in range(count)]
-
-        def decided() -> bool:
-            both = (ends(self.source.inside, there, committed_only=only) for only in (True, False))
-            return next(both) == next(both)
-
-        wait_until(decided, _SOURCE_SETTLES_S, "the source's transactions have ended", poll_s=0.3)
+        stable = ends(self.source.inside, there, committed_only=True)
+        written = ends(self.source.inside, there, committed_only=False)
+        return {place for place in there if stable[place] < written[place]}
 
     def let_it_run(self, least_s: float, most_s: float) -> None:
         """Let a random time pass: the moment is what chaos is about."""

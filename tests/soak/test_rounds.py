@@ -70,6 +70,8 @@ def test_nothing_is_lost_doubled_or_mixed_up_whatever_happens(
     for number in range(ROUNDS):
         tell(f"{world.shape.name}, round {number + 1} of {ROUNDS}", capsys)
         play(world, tally)
+        if world.hanging:
+            break
 
 
 @pytest.mark.parametrize("world", WORLDS[:1], indirect=True, ids="-".join)
