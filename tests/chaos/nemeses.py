@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from kafka.protocol.admin import AlterClientQuotasRequest
 
+from onceover.engine.steps import Step
 from tests.chaos.checker import Place
 from tests.chaos.clients import Steady
 from tests.chaos.history import History
@@ -29,6 +31,20 @@ Nemesis = Callable[[World], None]
 # A lane's transaction lives for 15 s.
 _PAST_ITS_TRANSACTION_S: Final = (15.5, 17.0)
 _CLOCK_JUMPS_S: Final = (-86_400.0, -60.0, -2.0, 3.0, 90.0, 7200.0)
+_STEP_S: Final = 8.0
+STEPS: Final = (
+    Step.LAYOUT_COMMIT,
+    Step.FENCE_LANE,
+    Step.READY_COMMIT,
+    Step.LANE_INIT,
+    Step.CLAIM_COMMIT,
+    Step.DATA_SENT,
+    Step.DATA_ACKED,
+    Step.MAP_SENT,
+    Step.PROGRESS_SENT,
+    Step.COMMIT,
+    Step.COMMITTED,
+)
 _SLOW_BYTES: Final = 30_000.0
 _MOST_PARTITIONS: Final = 8
 # Above what is written already, below what the next index file takes.
@@ -57,6 +73,27 @@ def pause_copy_while_another_starts(world: World) -> None:
     world.let_it_run(0.5, 5.0)
     for process in frozen:
         process.child.resume()
+
+
+def freeze_at_a_step_while_another_starts(world: World) -> None:
+    """Where it hurts: with data sent and no progress, with a commit on its way, in the middle of a start."""
+    old = world.start(pause_at=world.rng.choice(STEPS).name, kill_count=world.rng.randint(1, 4))
+    _await(lambda: not old.child.alive or old.paused)
+    world.start()
+    world.let_it_run(2.0, 6.0)
+    old.child.resume()
+
+
+def kill_at_a_step(world: World) -> None:
+    """Likewise, for good."""
+    old = world.start(kill_at=world.rng.choice(STEPS).name, kill_count=world.rng.randint(1, 4))
+    _await(lambda: not old.child.alive)
+
+
+def _await(condition: Callable[[], bool]) -> None:
+    # Not every step is come to in every run.
+    with suppress(TimeoutError):
+        wait_until(condition, _STEP_S, "it comes to its step")
 
 
 def launch_twice(world: World) -> None:
@@ -281,6 +318,8 @@ ANYWHERE: Final[tuple[Nemesis, ...]] = (
     pause_copy,
     pause_copy_past_its_transaction,
     pause_copy_while_another_starts,
+    freeze_at_a_step_while_another_starts,
+    kill_at_a_step,
     launch_twice,
     stop_and_start,
     clock_jumps,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -153,10 +153,12 @@ class World:
 
     # --- the flow
 
-    def start(self) -> FlowProcess:
-        """Start one more process of the flow."""
+    def start(self, **options: Any) -> FlowProcess:
+        """Start one more process of the flow; ``options`` as ``FlowProcess`` takes them."""
         log = self._folder / "flow.log"
-        process = FlowProcess(self.path, log, seconds=900, forever=True, clock=self.clock, fresh=True)
+        process = FlowProcess(
+            self.path, log, seconds=900, forever=True, clock=self.clock, fresh=True, **options
+        )
         self.processes.append(process)
         return process
 
