@@ -183,6 +183,9 @@ class World:
         """
         deadline_s = time.monotonic() + TIMEOUT_S
         while self.alive() and time.monotonic() < deadline_s:
+            for process in self.alive():
+                # It may have come to the step at which it stands still only now.
+                process.child.resume()
             # Whichever is the newest now; one that is still starting becomes the newest later.
             _, target = open_clusters(InlineFlow(self.path).watch.flow)
             with target, suppress(OnceoverError):
