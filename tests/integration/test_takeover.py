@@ -180,7 +180,15 @@ def settled(
 # ---- instances
 
 
-@pytest.mark.parametrize("freeze_at", [Step.LANE_INIT, Step.LANE_RESUME, Step.CLAIM_BEGIN, Step.COMMIT])
+@pytest.mark.parametrize(
+    "freeze_at",
+    [
+        Step.LANE_INIT,
+        pytest.param(Step.LANE_RESUME, marks=pytest.mark.soak),
+        pytest.param(Step.CLAIM_BEGIN, marks=pytest.mark.soak),
+        Step.COMMIT,
+    ],
+)
 def test_the_higher_instance_of_a_lane_wins_and_the_lower_one_ends_quietly(
     case: FlowCase, inits: Inits, freeze_at: Step
 ) -> None:
