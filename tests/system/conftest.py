@@ -208,7 +208,22 @@ def airflow_environ(session_home: Path, flows: Path, connect_files: Path) -> dic
         "ONCEOVER_FLOWS": str(flows),
         "ONCEOVER_CONNECT": str(connect_files),
         "ONCEOVER_HOME": str(session_home / "var"),
+        # Airflow reads all DAG files every 15 seconds as `make up` starts it, which took a quarter of a core.
+        # A test that changes what they read says so: read_again().
+        "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "120",
     }
+
+
+def read_again(airflow: AirflowStandalone, dag_id: str) -> None:
+    """Have Airflow read the file of a DAG now, and wait until it was."""
+    path = f"/api/v2/dags/{dag_id}"
+    dag = airflow.call("GET", path)
+    airflow.call("PUT", f"/api/v2/parseDagFile/{dag['file_token']}")
+
+    def was_read() -> bool:
+        return bool(airflow.call("GET", path)["last_parsed_time"] != dag["last_parsed_time"])
+
+    wait_until(was_read, _STEP_TIMEOUT_S, f"the file of {dag_id} is read again")
 
 
 @pytest.fixture(scope="session")

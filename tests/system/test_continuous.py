@@ -10,6 +10,7 @@ import yaml
 
 from onceover.embed.airflow import AirflowStandalone
 from tests.support.wait import wait_until
+from tests.system.conftest import read_again
 
 FLOW = "sys-always"
 DAG = f"sync_group_offsets_{FLOW}"
@@ -32,6 +33,7 @@ def failing(flows: Path, airflow: AirflowStandalone) -> Iterator[None]:
     }
     path = flows / f"{FLOW}.yaml"
     path.write_text(yaml.safe_dump(document))
+    read_again(airflow, "sync_group_offsets")
     yield
     airflow.call("PATCH", f"/api/v2/dags/{DAG}", {"is_paused": True})
     path.unlink()

@@ -16,7 +16,7 @@ from onceover.embed.airflow import AirflowStandalone
 from onceover.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
 from tests.support.connect import EXACTLY_ONCE, Connect, assert_counted, compile_plugin
-from tests.system.conftest import PLANTED, AskingRun
+from tests.system.conftest import PLANTED, AskingRun, read_again
 from tests.system.person import Person
 
 DAG, PICK, APPROVAL = "migrate_connector_offsets", "pick_connectors", "approve_migration"
@@ -58,6 +58,7 @@ def cluster(
             "kafka": {"connection": KAFKA_ID},
         }
         path.write_text(yaml.safe_dump(document))
+        read_again(airflow, DAG)
         for body in connections:
             airflow.call("POST", "/api/v2/connections", body)
         yield cluster
