@@ -104,6 +104,8 @@ _STOPS: Final = {
 # What a bomb expands to, where it is large.
 _MUCH_MIB: Final = 40
 _MORE_MIB: Final = 200
+# More than an audit expands of one record.
+_TOO_LARGE_MIB: Final = 80
 # What beginning anew after every refusal takes, with a broker that was away: no payload.
 _BESIDE_MIB: Final = 16
 # A part of it is Arrow, which is loaded by then or not.
@@ -261,7 +263,7 @@ def test_what_a_broker_takes_passes_as_the_bytes_it_is(replica: Replica, tmp_pat
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("handler", [None, "same"])
+@pytest.mark.parametrize("handler", [None, "same", "same_batch"])
 def test_what_has_to_be_taken_apart_is_copied_or_stopped(
     replica: Replica, tmp_path: Path, handler: str | None
 ) -> None:
@@ -285,7 +287,6 @@ def test_what_has_to_be_taken_apart_is_copied_or_stopped(
     if handler:
         # Without one, a record's content is copied unread.
         expected["a value of 2 GB"] = "SOURCE_DAMAGED"
-    if handler == "same":
         expected["half a million headers"] = "MEMORY_TOO_SMALL"
     assert hostile.stops() == expected
     for number in set(range(hostile.clean)) - hostile.names.keys():
@@ -297,7 +298,8 @@ def test_what_has_to_be_taken_apart_is_copied_or_stopped(
 def test_an_audit_survives_what_it_has_to_take_apart(replica: Replica, tmp_path: Path) -> None:
     """The target's broker compresses anew, so that only what is gzip already has the same bytes there."""
     replica.configure(topics={"sync_configs": False})
-    hostile = Hostile(replica, much())
+    # A broker that takes apart several of the large ones at once dies of it.
+    hostile = Hostile(replica, {**catalogue(), **bombs(_TOO_LARGE_MIB)})
     replica.target_topic(
         hostile.topic, hostile.clean + 1, {**_TAKES_MUCH, "compression.type": "gzip", "retention.ms": "-1"}
     )

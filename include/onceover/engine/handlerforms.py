@@ -38,6 +38,7 @@ from onceover.wire.columns import (
     decode_columns,
 )
 from onceover.wire.columns_encode import encode_columns
+from onceover.wire.unpack import Ceiling
 
 _INT64 = range(-(1 << 63), 1 << 63)
 
@@ -116,9 +117,23 @@ class ColumnHandling(_Form):
     def process(self, group: Group, request: Request) -> Handled:
         """Return what the handler makes of ``group``; see ``Handling``."""
         handled = Handled()
+        batches = decode_columns(
+            group.batches,
+            partition=self.source.partition,
+            from_offset=request.from_offset,
+            to_offset=request.to_offset,
+            ceiling=Ceiling(self.group_bytes, request.record_bytes),
+        )
+        for batch in batches:
+            self._add(handled, batch, group.codec, request)
+            if handled.bad and request.stop_at_bad:
+                break
+        return handled
+
+    def _add(self, handled: Handled, batch: Any, codec: int, request: Request) -> None:
+        """Add what comes of some rows, packed: columns take a multiple of their bytes."""
         outputs: list[Any] = []
-        batch, parts = self.results(group, request)
-        for part in parts:
+        for part in self._pieces(batch, request):
             if isinstance(part, Failure):
                 handled.bad.append(BadRecord(_row(batch, part.row), part.reason))
                 if request.stop_at_bad:
@@ -126,19 +141,8 @@ class ColumnHandling(_Form):
             elif part.num_rows:
                 outputs.append(part)
         for partition, rows in _by_partition(outputs):
-            for encoded in encode_columns(rows, group.codec, max_batch_bytes=request.max_batch_bytes):
+            for encoded in encode_columns(rows, codec, max_batch_bytes=request.max_batch_bytes):
                 handled.outputs.append(Output(partition, encoded))
-        return handled
-
-    def results(self, group: Group, request: Request) -> tuple[Any, Iterator[Any]]:
-        """Return the batch that is handed over, and what comes of it: ``pa.RecordBatch`` or ``Failure``."""
-        batch = decode_columns(
-            group.batches,
-            partition=self.source.partition,
-            from_offset=request.from_offset,
-            to_offset=request.to_offset,
-        )
-        return batch, self._pieces(batch, request)
 
     def _pieces(self, batch: Any, request: Request) -> Iterator[Any]:
         """Go through the rows, around those that are known to be bad."""
@@ -265,11 +269,8 @@ class RecordHandling(_Form):
 
     @staticmethod
     def _wanted(group: Group, request: Request) -> Iterator[wire.Record]:
-        end = request.to_offset
         for unpacked in group.batches:
-            for record in wire.decode_payload(unpacked):
-                if record.offset >= request.from_offset and (end is None or record.offset < end):
-                    yield record
+            yield from wire.decode_payload(unpacked, request.from_offset, request.to_offset)
 
     def _apply(self, record: wire.Record) -> Reason | list[tuple[int, tuple[int, int, bytes, int]]]:
         given = Record(

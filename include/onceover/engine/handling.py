@@ -105,6 +105,7 @@ class Request(NamedTuple):
         to_offset: records from it on are not wanted; None for all.
         known_bad: records that must not go to the handler, by offset.
         max_batch_bytes: batches are cut to this size.
+        record_bytes: what a single record's headers may take.
         stop_at_bad: end before the first record that fails, instead of going on behind it.
     """
 
@@ -112,6 +113,7 @@ class Request(NamedTuple):
     to_offset: int | None
     known_bad: Mapping[int, Reason]
     max_batch_bytes: int
+    record_bytes: int
     stop_at_bad: bool
 
 
@@ -133,7 +135,8 @@ class Handling(Protocol):
 
         Raises:
             CorruptBatch: a batch cannot be taken apart.
-            BatchTooLarge: a record takes too much memory to be taken apart.
+            BatchTooLarge: a record takes too much memory to be taken apart; with its offset, when everything
+                before that can be had by asking for no more.
         """
 
 

@@ -252,7 +252,7 @@ class PartitionCopy:
         divert = self.obstacle.divert
         if not any(self.position <= offset < end for offset in divert):
             return []
-        found = (r for r in decode_payload(piece) if r.offset in divert and self.position <= r.offset < end)
+        found = (r for r in decode_payload(piece, self.position, end) if r.offset in divert)
         return [BadRecord(record, divert[record.offset]) for record in found]
 
     def _outgoing(self, target: TopicPartition, encoded: EncodedBatch) -> Outgoing:
@@ -267,7 +267,10 @@ class PartitionCopy:
         for group in groups(visible, ceiling, self.obstacle.pace.share):
             try:
                 handled = self._timed(handling, group)
-            except (CorruptBatch, BatchTooLarge):
+            except BatchTooLarge as error:
+                yield from self._before(handling, group, error)
+                raise
+            except CorruptBatch:
                 if len(group.batches) == 1:
                     raise
                 # One by one: what comes before the damaged one is copied, and the stop names its place.
@@ -276,8 +279,18 @@ class PartitionCopy:
             else:
                 yield from self._finished(group, handled)
 
-    def _timed(self, handling: Handling, group: Group) -> Handled:
-        """Hand a group over and learn from how long that takes.
+    def _before(self, handling: Handling, group: Group, error: BatchTooLarge) -> Iterator[Outgoing | None]:
+        """Copy what comes before a record that takes too much, so that the stop names its place."""
+        end = error.offset
+        batches = [one for one in group.batches if end is not None and one.header.base_offset < end]
+        if end is None or end <= self.position or not batches:
+            return
+        epoch = batches[-1].header.leader_epoch
+        before = replace(group, batches=batches, end=end, leader_epoch=epoch)
+        yield from self._finished(before, self._timed(handling, before, end))
+
+    def _timed(self, handling: Handling, group: Group, end: int | None = None) -> Handled:
+        """Hand a group over, up to ``end``, and learn from how long that takes.
 
         Raises:
             Blocked: it is one record, and has taken too long several times.
@@ -287,7 +300,9 @@ class PartitionCopy:
             return Handled()
         barrier = self.obstacle.barrier
         began_s = time.monotonic()
-        request = self._request(barrier if barrier is not None and group.end > barrier else None)
+        if end is None and barrier is not None and group.end > barrier:
+            end = barrier
+        request = self._request(end)
         pace, records = self.obstacle.pace, sum(piece.header.count for piece in group.batches)
         handled = None
         try:
@@ -325,6 +340,7 @@ class PartitionCopy:
             to_offset=end,
             known_bad=self.obstacle.divert,
             max_batch_bytes=self.obstacle.max_batch_bytes or MAX_BATCH_BYTES,
+            record_bytes=self.ceiling.record_bytes,
             stop_at_bad=self.dead_letter is None,
         )
 

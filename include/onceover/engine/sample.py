@@ -179,7 +179,9 @@ def _outcomes(
 
 def handled(source: TopicPartition, handling: Handling, group: Group, start: int) -> Iterator[Outcome]:
     """Yield what the handler makes of each record of ``group`` from offset ``start`` on."""
-    result = handling.process(group, Request(start, None, {}, MAX_BATCH_BYTES, stop_at_bad=False))
+    result = handling.process(
+        group, Request(start, None, {}, MAX_BATCH_BYTES, READERS.record_bytes, stop_at_bad=False)
+    )
     outputs: dict[int, list[Placed]] = {}
     for partition, encoded in result.outputs:
         offsets = [first + n for first, count in encoded.source_runs for n in range(count)]
@@ -188,10 +190,9 @@ def handled(source: TopicPartition, handling: Handling, group: Group, start: int
             outputs.setdefault(offset, []).append(Placed(partition, record))
     failures = {bad.record.offset: bad.reason.message for bad in result.bad}
     for unpacked in group.batches:
-        for record in decode_payload(unpacked):
-            if record.offset >= start:
-                out = tuple(outputs.get(record.offset, ()))
-                yield Outcome(source, record, out, failures.get(record.offset))
+        for record in decode_payload(unpacked, start):
+            out = tuple(outputs.get(record.offset, ()))
+            yield Outcome(source, record, out, failures.get(record.offset))
 
 
 def _differs(one: Record, other: Record, name: str) -> bool:

@@ -50,12 +50,16 @@ class BatchTooLarge(NeedsOperator):
     """A batch that expands to more than there is memory for; its bytes may be in order.
 
     Attributes:
-        behind: as in ``CorruptBatch``.
+        behind: as in ``CorruptBatch``; where ``offset`` is known, behind that record only.
+        offset: of the record that takes too much, where it is known and what is before it can be had.
     """
 
-    def __init__(self, message: str, *, behind: int | None = None, **fields: str | None) -> None:
+    def __init__(
+        self, message: str, *, behind: int | None = None, offset: int | None = None, **fields: str | None
+    ) -> None:
         super().__init__(message, **fields)
         self.behind = behind
+        self.offset = offset
 
 
 class BatchHeader(NamedTuple):

@@ -10,7 +10,7 @@ Not imported on the passthrough path: pyarrow and numpy take a quarter of a seco
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from onceover.wire.batch import BatchHeader, CorruptBatch
-from onceover.wire.unpack import Unpacked
+from onceover.wire.unpack import READERS, RECORD_BYTES, Ceiling, Unpacked, too_large
 from onceover.wire.varint import MalformedVarint, decode_uvarint, decode_varint
 
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -46,35 +46,65 @@ _PADDING: Final = bytes(16)
 # Records with more headers are few; arrays for every further one would take far more than they hold.
 _LEVELS: Final = 32
 _MAX_PAYLOAD: Final = (1 << 31) - 1
+# What a header takes beside its bytes while it becomes columns (measured).
+PAIR_BYTES: Final = 100
 
 
 def decode_columns(
-    batches: Sequence[Unpacked], *, partition: int, from_offset: int, to_offset: int | None = None
-) -> Any:
-    """Return the records of neighbouring batches as one ``pa.RecordBatch`` of ``SCHEMA``.
+    batches: Sequence[Unpacked],
+    *,
+    partition: int,
+    from_offset: int,
+    to_offset: int | None = None,
+    ceiling: Ceiling = READERS,
+) -> Iterator[Any]:
+    """Yield the records of neighbouring batches as ``pa.RecordBatch`` of ``SCHEMA``, in order.
+
+    That is one, unless the headers take too much: bytes alone say nothing about them.
 
     Args:
         batches: in offset order, none of them a control batch.
         partition: goes into the column ``partition``.
         from_offset: records before it are left out; ``to_offset`` likewise for those from it on.
+        ceiling: of one such batch, with ``PAIR_BYTES`` for every header; and of a single record's headers.
 
     Raises:
-        CorruptBatch: anything malformed, down to the last byte of a header.
+        CorruptBatch: anything malformed, down to the last byte of a wanted header.
+        BatchTooLarge: a wanted record has too many headers; nothing was yielded.
     """
     data = np.frombuffer(b"".join([b.payload for b in batches] + [_PADDING]), np.uint8)
     if len(data) > _MAX_PAYLOAD:
         raise _corrupt(batches[0].header, "at most 2 GiB of records", f"{len(data)} bytes")
     starts, ends = _borders(batches)
     try:
-        columns = _columns(data, starts, ends, batches)
+        rows = _rows(data, starts, ends, batches)
+        first = int(np.searchsorted(rows.offsets, from_offset))
+        last = len(rows.offsets) if to_offset is None else int(np.searchsorted(rows.offsets, to_offset))
+        for part in _cuts(rows, first, last, batches, ceiling):
+            yield rows.columns(data, part, partition)
     except MalformedVarint as error:
         raise _corrupt(batches[0].header, "whole records", str(error)) from error
-    offsets = columns[SOURCE_OFFSET]
-    numbers = pa.array(np.full(len(offsets), partition, np.int32))
-    batch = pa.RecordBatch.from_arrays([*columns[:PARTITION], numbers, pa.array(offsets)], schema=SCHEMA)
-    first = int(np.searchsorted(offsets, from_offset))
-    last = len(offsets) if to_offset is None else int(np.searchsorted(offsets, to_offset))
-    return batch if (first, last) == (0, len(offsets)) else batch.slice(first, max(0, last - first))
+
+
+def _cuts(
+    rows: _Rows, first: int, last: int, batches: Sequence[Unpacked], ceiling: Ceiling
+) -> Iterator[slice]:
+    """Yield runs of rows that take at most a piece's share together, or one row."""
+    pairs = rows.counts[first:last] * PAIR_BYTES
+    beyond = np.flatnonzero(pairs > ceiling.record_bytes)
+    if beyond.size:
+        row = first + int(beyond[0])
+        offset = int(rows.offsets[row])
+        # The first that reaches so far: pieces of one batch have one base offset.
+        header = next(b.header for b in batches if offset < b.header.next_offset)
+        most = f"at most {ceiling.record_bytes // PAIR_BYTES} headers"
+        raise too_large(header, most, str(int(rows.counts[row])), offset)
+    ends = np.cumsum(rows.sizes[first:last] + RECORD_BYTES + pairs)
+    at, taken = 0, 0
+    while at < len(ends):
+        end = max(at + 1, int(np.searchsorted(ends, taken + ceiling.piece_bytes, "right")))
+        yield slice(first + at, first + end)
+        at, taken = end, int(ends[end - 1])
 
 
 def _borders(batches: Sequence[Unpacked]) -> tuple[Ints, Ints]:
@@ -112,7 +142,7 @@ def _walk(payload: bytes, base: int, count: int, starts: list[int]) -> int:
     return at
 
 
-def _columns(data: _Bytes, starts: Ints, ends: Ints, batches: Sequence[Unpacked]) -> list[Any]:
+def _rows(data: _Bytes, starts: Ints, ends: Ints, batches: Sequence[Unpacked]) -> _Rows:
     reader = _Reader(data, starts, ends)
     sizes = reader.unsigned()
     if (sizes & 1).any() or ((sizes >> 1) != ends - reader.at).any():
@@ -120,9 +150,10 @@ def _columns(data: _Bytes, starts: Ints, ends: Ints, batches: Sequence[Unpacked]
     reader.at = reader.at + 1  # the attributes of a record are not used by any version
     stamps, deltas = reader.signed(), reader.signed()
     key, value = reader.content(), reader.content()
-    headers = _headers(reader)
+    counts = reader.signed()
+    reader.room(counts)
     offsets, timestamps = _placed(batches, deltas, stamps)
-    return [key.column(data), value.column(data), headers, pa.array(timestamps), None, offsets]
+    return _Rows(key, value, counts, reader, timestamps, offsets, ends - starts)
 
 
 def _placed(batches: Sequence[Unpacked], deltas: Ints, stamps: Ints) -> tuple[Ints, Ints]:
@@ -151,6 +182,10 @@ class _Spans(NamedTuple):
     first: Ints
     end: Ints
     null: npt.NDArray[np.bool_]
+
+    def part(self, rows: slice) -> _Spans:
+        """Return those of some rows."""
+        return _Spans(self.first[rows], self.end[rows], self.null[rows])
 
     def column(self, data: _Bytes) -> Any:
         """Return the contents as a binary array.
@@ -229,7 +264,7 @@ class _Reader:
         )
         return names, values
 
-    def only(self, chosen: npt.NDArray[np.intp]) -> _Reader:
+    def only(self, chosen: npt.NDArray[np.intp] | slice) -> _Reader:
         """Return a reader of some of the records."""
         return _Reader(self._data, self.at[chosen], self._end[chosen])
 
@@ -244,10 +279,33 @@ class _Reader:
             raise MalformedVarint("a number of headers that cannot be one")
 
 
-def _headers(reader: _Reader) -> Any:
+class _Rows(NamedTuple):
+    """Records of which everything but the headers was read; ``reader`` stands before those."""
+
+    key: _Spans
+    value: _Spans
+    counts: Ints
+    reader: _Reader
+    timestamps: Ints
+    offsets: Ints
+    sizes: Ints
+
+    def columns(self, data: _Bytes, part: slice, partition: int) -> Any:
+        """Return some of them as columns."""
+        offsets = self.offsets[part]
+        columns = [
+            self.key.part(part).column(data),
+            self.value.part(part).column(data),
+            _headers(self.reader.only(part), self.counts[part]),
+            pa.array(self.timestamps[part]),
+            pa.array(np.full(len(offsets), partition, np.int32)),
+            pa.array(offsets),
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _headers(reader: _Reader, counts: Ints) -> Any:
     """Read the headers level by level: the first of every record that has one, the second, ..."""
-    counts = reader.signed()
-    reader.room(counts)
     offsets = np.zeros(len(counts) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
     if not offsets[-1]:

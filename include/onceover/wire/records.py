@@ -325,8 +325,15 @@ def decode(header: BatchHeader, batch: Buffer, ceiling: Ceiling = READERS) -> It
         yield from decode_payload(piece)
 
 
-def decode_payload(unpacked: Unpacked) -> Iterator[Record]:
+def decode_payload(
+    unpacked: Unpacked, from_offset: int | None = None, to_offset: int | None = None
+) -> Iterator[Record]:
     """Yield the records of a decompressed batch taken apart, one at a time: their headers take 30-fold.
+
+    Args:
+        unpacked: the batch.
+        from_offset: records before it are left out, and not taken apart; ``to_offset`` likewise for those
+            from it on.
 
     Raises:
         CorruptBatch: anything malformed, down to the last byte of a header; records before it were yielded.
@@ -334,6 +341,10 @@ def decode_payload(unpacked: Unpacked) -> Iterator[Record]:
     """
     header, payload = unpacked
     for offset, stamp, body, _ in _scan(header, payload):
+        if from_offset is not None and offset < from_offset:
+            continue
+        if to_offset is not None and offset >= to_offset:
+            return
         try:
             yield Record(offset, stamp, *_decode_body(body))
         except MalformedVarint as error:
@@ -341,7 +352,7 @@ def decode_payload(unpacked: Unpacked) -> Iterator[Record]:
                 header, f"{header.count} whole records", "a malformed key, value or header"
             ) from error
         except _TooManyHeadersError as error:
-            raise too_large(header, f"at most {MOST_HEADERS} headers", str(error)) from error
+            raise too_large(header, f"at most {MOST_HEADERS} headers", str(error), offset) from error
 
 
 def _decode_body(body: bytes) -> tuple[bytes | None, bytes | None, Headers]:

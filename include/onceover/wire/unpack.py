@@ -226,13 +226,14 @@ def _corrupt(header: BatchHeader, expected: str, seen: str) -> CorruptBatch:
     )
 
 
-def too_large(header: BatchHeader, expected: str, seen: str) -> BatchTooLarge:
-    """Return the error of a batch that takes more memory than is allowed."""
+def too_large(header: BatchHeader, expected: str, seen: str, offset: int | None = None) -> BatchTooLarge:
+    """Return the error of a batch, or of its record at ``offset``, that takes more memory than is allowed."""
     return BatchTooLarge(
         f"the batch at base offset {header.base_offset} takes too much memory to be taken apart",
         expected=expected,
         seen=seen,
-        behind=header.next_offset,
+        behind=header.next_offset if offset is None else offset + 1,
+        offset=offset,
     )
 
 

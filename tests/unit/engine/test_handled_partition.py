@@ -19,10 +19,12 @@ from onceover.engine.treatment import HandlerUse, Tell, Treatment
 from onceover.handlers.load import load_handler
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
-from onceover.wire.batch import CorruptBatch, parse_header
+from onceover.wire.batch import BatchTooLarge, CorruptBatch, parse_header
 from onceover.wire.offsetmap import MAX_SEGMENTS
 from onceover.wire.records import decode
-from tests.support.hostile import seal
+from onceover.wire.unpack import Ceiling
+from onceover.wire.varint import encode_varint
+from tests.support.hostile import placed, seal
 from tests.support.rawkafka import Codec, RawRecord, encode_record
 from tests.unit.engine.batches import answer, stored
 from tests.unit.engine.loop import A, B, Setting, partition, sent
@@ -31,6 +33,8 @@ from tests.unit.engine.test_partition import skipped, values, visible
 UNHURRIED = settings(deadline=None)
 LETTERS = TopicPartition("letters", 0)
 FORMS = ["spread", "spread_batch"]
+# Records by delta, and how many headers each of them has.
+HEADERS = [(0, 3), (1, 200_000), (2, 3)]
 
 
 def handled(
@@ -124,6 +128,36 @@ def test_a_batch_larger_than_a_group_is_handled_in_pieces(form: str) -> None:
         seen.setdefault(one.target, []).extend(values(one))
     assert sorted((target, tuple(found)) for target, found in seen.items()) == expected
     assert len(positions) > 1 and cut.position == 7
+
+
+@pytest.mark.parametrize("form", ["same", "same_batch"])
+def test_a_record_of_too_many_headers_stops_at_its_offset(form: str) -> None:
+    """Those before it are copied, with the epoch of theirs; it alone has to be left out."""
+    bodies = [b"\0\0" + encode_varint(n) + b"\x01\x01" + encode_varint(h) + b"\0\x01" * h for n, h in HEADERS]
+    records = b"".join(encode_varint(len(body)) + body for body in bodies)
+    batch = placed(seal(records, count=len(bodies)), 4)
+    copy = handled(A, form)
+    copy.ceiling = Ceiling(1 << 20, 1 << 20)
+    out: list[Outgoing] = []
+    with pytest.raises(BatchTooLarge) as caught:
+        out.extend(sent(copy, visible(stored(0, 4, epoch=3), batch, stored(7, 2))))
+    assert [o for one in out for o in offsets(one)] == [0, 1, 2, 3, 4]
+    assert (copy.position, copy.leader_epoch, caught.value.behind) == (5, 0, 6)
+    copy.committed = copy.position = 6
+    out = list(sent(copy, visible(batch, stored(7, 2))))
+    assert [o for one in out for o in offsets(one)] == [6, 7, 8] and copy.position == 9
+
+
+@pytest.mark.parametrize("form", ["same", "same_batch"])
+def test_a_batch_that_begins_with_too_many_headers_stops_behind_the_one_before(form: str) -> None:
+    """Position and epoch are those of what was copied."""
+    body = b"\0\0\0\x01\x01" + encode_varint(200_000) + b"\0\x01" * 200_000
+    batch = placed(seal(encode_varint(len(body)) + body), 6)
+    copy = handled(A, form)
+    copy.ceiling = Ceiling(1 << 20, 1 << 20)
+    with pytest.raises(BatchTooLarge):
+        list(sent(copy, visible(stored(0, 4, epoch=3), batch)))
+    assert copy.position in (4, 6) and copy.leader_epoch == 3
 
 
 def test_damage_behind_good_batches_stops_after_them() -> None:

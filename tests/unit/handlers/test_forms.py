@@ -14,10 +14,13 @@ from onceover.engine.handling import MAX_BATCH_BYTES, Group, Handled, Handling, 
 from onceover.engine.obstacles import Reason
 from onceover.handlers.load import load_handler
 from onceover.model import TopicPartition
-from onceover.wire.batch import CorruptBatch, iter_batches, parse_header
+from onceover.wire.batch import BatchTooLarge, CorruptBatch, iter_batches, parse_header
 from onceover.wire.records import Record, decode
 from onceover.wire.unpack import RECORD_BYTES, Ceiling
+from onceover.wire.varint import encode_varint
 from onceover.wire.visibility import Visible
+from tests.support.hostile import seal
+from tests.support.memory import Peak
 from tests.support.rawkafka import Codec
 from tests.unit.engine.batches import stored
 from tests.unit.handlers import samples
@@ -51,7 +54,7 @@ def group_of(*batches: bytes) -> Group:
 
 def request(**changes: Any) -> Request:
     """Return a wish for everything."""
-    return Request(0, None, {}, MAX_BATCH_BYTES, True)._replace(**changes)
+    return Request(0, None, {}, MAX_BATCH_BYTES, GROUP_BYTES, True)._replace(**changes)
 
 
 def outputs(handled: Handled) -> dict[int, list[tuple[int, Record]]]:
@@ -243,3 +246,33 @@ def test_listeners_are_told_and_their_failures_are_described() -> None:
     assert samples.Wider.told == [("gained", [SOURCE]), ("lost", [SOURCE])]
     seen = handler_use(make({"partitions": 5, "fail_on": "gained"}), "f", GROUP_BYTES).gained([SOURCE])
     assert seen is not None and seen.startswith("RuntimeError at samples.py:")
+
+
+def deep(*counts: int) -> bytes:
+    """Return a batch whose records have so many headers, of two bytes each."""
+    records = b""
+    for delta, count in enumerate(counts):
+        body = b"\0\0" + encode_varint(delta) + b"\x01\x01" + encode_varint(count) + b"\0\x01" * count
+        records += encode_varint(len(body)) + body
+    return seal(records, count=len(counts))
+
+
+def test_a_group_takes_no_more_than_its_share_for_its_headers() -> None:
+    """Half a million in a megabyte: columns of all of them together would take fifty."""
+    use, group = handling("same_batch"), group_of(deep(*[10_000] * 50))
+    use.process(group_of(deep(*[10_000] * 10)), request())  # Arrow takes some for itself, once
+    with Peak() as peak:
+        handled = use.process(group, request())
+    assert [offset for offset, _ in outputs(handled)[1]] == list(range(50))
+    assert peak.grown_mib < 24
+
+
+@pytest.mark.parametrize("form", ["same", "same_batch"])
+def test_a_single_record_of_too_many_headers_is_named(form: str) -> None:
+    """Before it becomes columns; what stands before it can be had, and what stands behind it."""
+    use, group = handling(form), group_of(deep(3, 500_000, 3))
+    with pytest.raises(BatchTooLarge) as caught:
+        use.process(group, request())
+    assert (caught.value.offset, caught.value.behind) == (1, 2)
+    for wanted, offset in ((request(to_offset=1), 0), (request(from_offset=2), 2)):
+        assert [o for o, _ in outputs(use.process(group, wanted))[1]] == [offset]

@@ -6,16 +6,17 @@ import random
 import struct
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onceover.errors import Fatal
-from onceover.wire.batch import LOG_APPEND_TIME, BatchHeader, CorruptBatch, parse_header
-from onceover.wire.columns import SCHEMA, decode_columns
+from onceover.wire.batch import LOG_APPEND_TIME, BatchHeader, BatchTooLarge, CorruptBatch, parse_header
+from onceover.wire.columns import PAIR_BYTES, SCHEMA, decode_columns
 from onceover.wire.columns_encode import encode_columns
 from onceover.wire.records import Record, decode, decode_payload, encode
-from onceover.wire.unpack import Unpacked, unpack
+from onceover.wire.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.varint import encode_varint
 from tests.support.hostile import seal
 from tests.support.memory import Peak
@@ -24,6 +25,13 @@ from tests.unit.wire.test_records import CODECS, FIELDS, compacted_batch, holed_
 # The first call of Arrow's kernels takes its time.
 UNHURRIED = settings(deadline=None)
 BIG = 1 << 30
+
+
+def columns_of(batches: list[Unpacked], **wanted: Any) -> Any:
+    """Return all that is wanted of some batches as one batch of columns."""
+    found = list(decode_columns(batches, **wanted))
+    assert len(found) < 2
+    return found[0] if found else pa.RecordBatch.from_pylist([], schema=SCHEMA)
 
 
 def records(columns: Any) -> list[Record]:
@@ -53,7 +61,7 @@ def test_columns_hold_what_the_record_codec_reads(batches: list[list[Record]], l
         attributes = LOG_APPEND_TIME if log_append else 0
         built.append(unpacked(compacted_batch(shifted, 0, attributes=attributes)))
     expected = [record for one in built for record in decode_payload(one)]
-    assert records(decode_columns(built, partition=4, from_offset=0)) == expected
+    assert records(columns_of(built, partition=4, from_offset=0)) == expected
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -62,7 +70,7 @@ def test_columns_hold_what_the_record_codec_reads(batches: list[list[Record]], l
 def test_encoding_writes_the_very_bytes_of_the_record_codec(codec: int, fields: list[Any]) -> None:
     """Two ways to write a batch that give one result."""
     expected = encode(fields, codec)
-    columns = decode_columns([unpacked(bytes(expected.batch))], partition=0, from_offset=0)
+    columns = columns_of([unpacked(bytes(expected.batch))], partition=0, from_offset=0)
     [encoded] = encode_columns(columns, codec, max_batch_bytes=BIG)
     assert encoded == expected
 
@@ -74,7 +82,7 @@ def test_only_the_range_asked_for_is_taken(records: list[Record], data: st.DataO
     start = data.draw(st.integers(0, records[-1].offset + 2))
     end = data.draw(st.none() | st.integers(0, records[-1].offset + 2))
     one = unpacked(compacted_batch(records, 0))
-    columns = decode_columns([one], partition=0, from_offset=start, to_offset=end)
+    columns = columns_of([one], partition=0, from_offset=start, to_offset=end)
     kept = [r.offset for r in records if r.offset >= start and (end is None or r.offset < end)]
     assert columns.column(5).to_pylist() == kept
 
@@ -83,7 +91,7 @@ def test_only_the_range_asked_for_is_taken(records: list[Record], data: st.DataO
 @given(fields=FIELDS, limit=st.integers(1, 400), repeats=st.integers(1, 3))
 def test_cut_batches_fit_the_limit_and_keep_order(fields: list[Any], limit: int, repeats: int) -> None:
     """Several rows of one source record stay several: their offset is repeated in the runs."""
-    columns = decode_columns([unpacked(bytes(encode(fields).batch))], partition=0, from_offset=0)
+    columns = columns_of([unpacked(bytes(encode(fields).batch))], partition=0, from_offset=0)
     rows = columns.take([row for row in range(len(fields)) for _ in range(repeats)])
     parts = list(encode_columns(rows, 0, max_batch_bytes=limit))
     assert all(len(part.batch) <= limit or part.count == 1 for part in parts)
@@ -106,7 +114,7 @@ def test_large_random_batch_survives() -> None:
         for _ in range(300)
     ]
     expected = encode(fields)
-    columns = decode_columns([unpacked(bytes(expected.batch))], partition=0, from_offset=0)
+    columns = columns_of([unpacked(bytes(expected.batch))], partition=0, from_offset=0)
     [encoded] = encode_columns(columns, 0, max_batch_bytes=BIG)
     assert encoded == expected
 
@@ -130,7 +138,7 @@ def test_damaged_payload_is_refused_or_read_as_the_record_codec_does(data: st.Da
     except CorruptBatch:
         expected = None
     try:
-        seen = records(decode_columns([damaged], partition=0, from_offset=-(2**63)))
+        seen = records(columns_of([damaged], partition=0, from_offset=-(2**63)))
     except CorruptBatch:
         return
     assert seen == expected
@@ -155,7 +163,7 @@ def test_malformed_record_is_a_corrupt_batch(payload: bytes) -> None:
     """The message names the place and the numbers, never the content."""
     header = parse_header(encode([(0, None, None, ())]).batch)
     with pytest.raises(CorruptBatch, match="base offset 0"):
-        decode_columns([with_payload(header, payload)], partition=0, from_offset=0)
+        columns_of([with_payload(header, payload)], partition=0, from_offset=0)
 
 
 def test_offsets_that_do_not_grow_are_refused() -> None:
@@ -164,7 +172,7 @@ def test_offsets_that_do_not_grow_are_refused() -> None:
     assert batch.count(b"\x02\x02b") == 1
     struct.pack_into(">b", batch, batch.index(b"\x02\x02b"), 0)
     with pytest.raises(CorruptBatch):
-        decode_columns([unpacked(bytes(batch))], partition=0, from_offset=0)
+        columns_of([unpacked(bytes(batch))], partition=0, from_offset=0)
 
 
 def test_no_rows_are_no_batch() -> None:
@@ -174,9 +182,7 @@ def test_no_rows_are_no_batch() -> None:
 
 
 def _no_rows() -> Any:
-    columns = decode_columns(
-        [unpacked(bytes(encode([(0, b"a", None, ())]).batch))], partition=0, from_offset=0
-    )
+    columns = columns_of([unpacked(bytes(encode([(0, b"a", None, ())]).batch))], partition=0, from_offset=0)
     return columns.slice(0, 0)
 
 
@@ -191,7 +197,7 @@ def test_deep_headers_are_read_as_flat_ones_are(depths: list[int], content: byte
         (n, b"k", b"v", tuple((b"h%d" % i, content) for i in range(depth))) for n, depth in enumerate(depths)
     ]
     batch = encode(fields).batch
-    seen = records(decode_columns([unpacked(batch)], partition=0, from_offset=0))
+    seen = records(columns_of([unpacked(batch)], partition=0, from_offset=0))
     assert seen == list(decode(parse_header(batch), batch))
 
 
@@ -202,7 +208,7 @@ def test_very_many_headers_take_little_memory_and_time() -> None:
     batch = seal(encode_varint(len(body)) + body)
     one = unpack(parse_header(batch), batch, BIG)
     with Peak() as peak:
-        columns = decode_columns([one], partition=0, from_offset=0)
+        columns = columns_of([one], partition=0, from_offset=0, ceiling=Ceiling(BIG, BIG))
     assert len(columns.column(2)[0]) == count
     assert peak.grown_mib < 120
 
@@ -213,4 +219,45 @@ def test_damage_in_a_deep_header_is_refused(damage: bytes) -> None:
     body = b"\0\0\0\x01\x01" + encode_varint(50) + b"\0\x01" * 49 + damage
     batch = seal(encode_varint(len(body)) + body)
     with pytest.raises(CorruptBatch):
-        decode_columns([unpacked(batch)], partition=0, from_offset=0)
+        columns_of([unpacked(batch)], partition=0, from_offset=0)
+
+
+@UNHURRIED
+@given(
+    counts=st.lists(st.integers(0, 40), min_size=1, max_size=12),
+    piece_bytes=st.integers(1, 5000),
+    data=st.data(),
+)
+def test_columns_are_cut_to_what_their_headers_take(
+    counts: list[int], piece_bytes: int, data: st.DataObject
+) -> None:
+    """In order, every wanted record once, never more together than they may take; a single one may."""
+    fields = [(n, b"k", b"v", ((b"h", b"x"),) * count) for n, count in enumerate(counts)]
+    batches = [unpacked(bytes(encode(fields).batch))]
+    start = data.draw(st.integers(0, len(counts)))
+    found = list(decode_columns(batches, partition=0, from_offset=start, ceiling=Ceiling(piece_bytes, BIG)))
+    assert [r for part in found for r in records(part)] == list(decode_payload(batches[0], start))
+    for part in found:
+        pairs = len(part.column(2).flatten())
+        assert part.num_rows == 1 or part.num_rows * RECORD_BYTES + pairs * PAIR_BYTES <= piece_bytes
+
+
+def test_a_record_of_too_many_headers_is_named_before_anything_is_yielded() -> None:
+    """What is before it can be had, and what is behind it; the near miss takes just as much as it may.
+
+    Also where the batch comes in pieces, which have one base offset.
+    """
+    counts = [1, 30, 31, 30]
+    batch = encode([(n, None, None, ((b"h", None),) * count) for n, count in enumerate(counts)]).batch
+    pieces = list(unpack_pieces(parse_header(batch), batch, Ceiling(RECORD_BYTES + 1, BIG)))
+    room = Ceiling(BIG, 30 * PAIR_BYTES)
+
+    def offsets(start: int, end: int | None = None) -> list[int]:
+        found = decode_columns(pieces, partition=0, from_offset=start, to_offset=end, ceiling=room)
+        return [offset for part in found for offset in part.column(5).to_pylist()]
+
+    with pytest.raises(BatchTooLarge, match="base offset 0") as caught:
+        offsets(0)
+    error = caught.value
+    assert (error.offset, error.behind, error.seen, error.expected) == (2, 3, "31", "at most 30 headers")
+    assert (offsets(0, 2), offsets(3)) == ([0, 1], [3])
