@@ -6,6 +6,11 @@ import socket
 from typing import NoReturn
 
 import pytest
+from hypothesis import settings
+
+# A busy machine is no failure.
+settings.register_profile("unhurried", deadline=None)
+settings.load_profile("unhurried")
 
 
 @pytest.fixture(autouse=True)
