@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -91,7 +92,7 @@ class Until:
     ends: Mapping[TopicPartition, int] | None = None
     stopped: bool = False
 
-    def over(self, partitions: Iterable[PartitionCopy], waiting: Collection[TopicPartition] = ()) -> bool:
+    def over(self, partitions: Collection[PartitionCopy], waiting: Collection[TopicPartition] = ()) -> bool:
         """Tell whether there is nothing left to do.
 
         Args:
@@ -99,9 +100,12 @@ class Until:
         """
         if self.stopped or time.monotonic() >= self.deadline_s:
             return True
-        if self.ends is None or any(self.ends.get(tp, 1) > 0 for tp in waiting):
+        if self.ends is None:
             return False
-        return all(p.stopped or p.position >= self.ends.get(p.source, 0) for p in partitions)
+        positions = {p.source: p.position for p in partitions}
+        # One that was set aside is waited for as long as it may come back: `waiting` knows.
+        done = all(p.stopped or p.aside or p.position >= self.ends.get(p.source, 0) for p in partitions)
+        return done and all(positions.get(tp, 0) >= self.ends.get(tp, math.inf) for tp in waiting)
 
 
 @dataclass

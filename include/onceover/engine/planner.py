@@ -70,27 +70,40 @@ class Planner:
         return request is not None and request["run"] == self._run
 
     def ends(self) -> dict[TopicPartition, int]:
-        """Return the source's LSO of every enrolled partition that exists and whose leader tells it."""
-        source, _ = self._both()
-        return source.retry(self._ends, Deadline(_TIMEOUT_S))
+        """Return the source's LSO of every enrolled partition that exists and whose leader tells it.
 
-    def _ends(self) -> dict[TopicPartition, int]:
+        Raises:
+            Retriable: nobody tells anything for a minute.
+        """
+        source, _ = self._both()
+        try:
+            return source.retry(self._ends, Deadline(_TIMEOUT_S))
+        except Retriable:
+            # A broker that leads and cannot be reached from here holds up its own partitions only: their
+            # lane stops them when its patience is over.
+            found = self._ends(patient=False)
+            if not found:
+                raise
+            return found
+
+    def _ends(self, *, patient: bool = True) -> dict[TopicPartition, int]:
         wanted, led = self._read_leaders()
-        found = self._told(led)
+        found = self._told(led, patient=patient)
         self._left_out = wanted - found.keys()
         if self._left_out:
             log.warning("left out for now: %s", _listed(self._left_out))
         return found
 
-    def _told(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    def _told(self, partitions: Collection[TopicPartition], *, patient: bool) -> dict[TopicPartition, int]:
         """Return the LSOs of those that we may ask about.
 
         Raises:
-            Retriable: others will be told.
+            Retriable: others will be told; never if not ``patient``.
         """
         source, _ = self._both()
         each = source.each_offset(partitions, calls.LATEST)
-        _raise_temporary(each.failed.values())
+        if patient:
+            _raise_temporary(each.failed.values())
         return each.found
 
     def reached(self, ends: dict[TopicPartition, int]) -> bool:
@@ -121,7 +134,7 @@ class Planner:
         if not self._left_out:
             return {}
         wanted, led = self._read_leaders()
-        found = self._told(self._left_out & led)
+        found = self._told(self._left_out & led, patient=False)
         self._left_out = (self._left_out & wanted) - found.keys()
         return found
 

@@ -388,3 +388,15 @@ def test_until_counts_stopped_partitions_as_done() -> None:
     assert until.over([done, waiting])
     assert Until(time.monotonic() - 1).over([done])
     assert not Until(time.monotonic() + 60).over([done])
+
+
+def test_until_waits_for_what_was_set_aside_only_while_it_may_come_back() -> None:
+    """Nobody leads it: the run looks for it again; silent behind its end: nothing of it is missing."""
+    until = Until(time.monotonic() + 60, {A: 5, B: 5})
+    copied, lost = partition(A), partition(B)
+    copied.position, lost.position, lost.aside = 5, 2, True
+    assert until.over([copied, lost])
+    assert not until.over([copied, lost], [B])
+    lost.position = 5
+    assert until.over([copied, lost], [B])
+    assert not until.over([copied], [B])
