@@ -95,6 +95,7 @@ class Trouble:
         pace: of that kind of error.
         since_s: when it was seen first, ``at_s`` last, by the monotonic clock.
         tries: how often it was seen.
+        position: committed source offset of the partition meanwhile, None while it is not known.
     """
 
     error: OnceoverError
@@ -102,11 +103,16 @@ class Trouble:
     since_s: float
     at_s: float
     tries: int = 1
+    position: int | None = None
 
     @property
     def next_s(self) -> float:
         """When the partition may be tried again."""
         return self.at_s + self.pace.pause_s(self.tries)
+
+    def is_old(self, now_s: float) -> bool:
+        """Tell whether it was not seen for so long that it counts no longer."""
+        return now_s - self.next_s > _FORGOTTEN_S
 
     @property
     def is_lasting(self) -> bool:
@@ -119,7 +125,8 @@ class Troubles:
     """What is known of the troubles of a lane's partitions. Not thread-safe.
 
     To be kept over the lane's resets, and from one of its tasks to the next: a patience may be longer than a
-    task is, and would begin anew each time.
+    task is, and would begin anew each time. Another process may have had the lane in between: what is old, or
+    of another position, says nothing about now.
 
     Args:
         clock: the monotonic clock.
@@ -131,15 +138,15 @@ class Troubles:
     def note(self, tp: TopicPartition, side: Side, error: OnceoverError, pace: Pace | None = None) -> None:
         """Take down what was seen now of a source partition or its counterpart."""
         now_s, pace = self.clock(), pace or pace_of(side, error)
-        old = self._found.get((tp, side))
-        if old is None or old.pace != pace or now_s - old.next_s > _FORGOTTEN_S:
+        old = self._seen(tp, side)
+        if old is None or old.pace != pace:
             self._found[tp, side] = Trouble(error, pace, now_s, now_s)
         else:
-            self._found[tp, side] = Trouble(error, pace, old.since_s, now_s, old.tries + 1)
+            self._found[tp, side] = Trouble(error, pace, old.since_s, now_s, old.tries + 1, old.position)
 
     def lasting(self, tp: TopicPartition, side: Side) -> OnceoverError | None:
         """Return the error that does not pass; None while there is none, or it may pass."""
-        trouble = self._found.get((tp, side))
+        trouble = self._seen(tp, side)
         return trouble.error if trouble is not None and trouble.is_lasting else None
 
     def is_due(self, tp: TopicPartition) -> bool:
@@ -157,17 +164,29 @@ class Troubles:
 
     def of(self, tp: TopicPartition) -> dict[Side, Trouble]:
         """Return what is noted of a partition."""
-        return {side: self._found[tp, side] for side in Side if (tp, side) in self._found}
+        return {side: seen for side in Side if (seen := self._seen(tp, side)) is not None}
 
     def has(self, tp: TopicPartition, side: Side) -> bool:
         """Tell whether something is noted."""
-        return (tp, side) in self._found
+        return self._seen(tp, side) is not None
+
+    def _seen(self, tp: TopicPartition, side: Side) -> Trouble | None:
+        trouble = self._found.get((tp, side))
+        return None if trouble is None or trouble.is_old(self.clock()) else trouble
+
+    def stands_at(self, tp: TopicPartition, position: int) -> None:
+        """Note a partition's committed position; forget what was seen of it at another one, which is over."""
+        for side, trouble in self.of(tp).items():
+            if trouble.position is None:
+                trouble.position = position
+            elif trouble.position != position:
+                self.passed(tp, side)
 
     def passed(self, tp: TopicPartition, side: Side) -> None:
         """Forget it: it works again."""
         self._found.pop((tp, side), None)
 
     def forget(self, tp: TopicPartition) -> None:
-        """Begin anew with a partition, because somebody asked for it."""
+        """Begin anew with a partition: somebody asked for it, or it is stopped, which is on record."""
         for side in Side:
             self.passed(tp, side)

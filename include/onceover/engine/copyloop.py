@@ -121,6 +121,7 @@ class CopyLoop:
         settings: asked once per transaction.
         look_around: asked a few times a second; may raise to end the loop, or set ``until.stopped``.
         after_commit: told the positions after each commit.
+        after_stops: told the target partitions whose stop is committed.
         stops: partitions that stop in the first transaction, by target partition.
         resumed: target partitions whose old stop record is removed in the first transaction.
         resting: progress of partitions that are not copied, committed again as it is in the first
@@ -147,6 +148,7 @@ class CopyLoop:
     throttle: Throttle = field(default_factory=Throttle)
     suspects: Suspects = field(default_factory=Suspects)
     waits: Callable[[Collection[TopicPartition]], Mapping[str, Mapping[str, Any] | None]] = lambda _: {}
+    after_stops: Callable[[Collection[TopicPartition]], None] = lambda _: None
     longest_open_s: float = 5.0
     involved: set[TopicPartition] = field(default_factory=set, init=False)
     _begun_s: float | None = None
@@ -172,6 +174,7 @@ class CopyLoop:
 
     def _claim(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
         reached(Step.CLAIM_BEGIN)
+        stopping = tuple(self.stops)
         try:
             self._write_stops()
         except Refused as refused:
@@ -181,6 +184,7 @@ class CopyLoop:
         if self.producer.in_transaction:
             reached(Step.CLAIM_COMMIT)
             self.producer.commit()
+        self.after_stops(stopping)
 
     def run(self, until: Until) -> Iterator[list[MapRecord]]:
         """Copy until ``until`` says so; yield what each committed transaction did."""
@@ -447,6 +451,7 @@ class CopyLoop:
         return all(p.caught_up for p in self.partitions.values()) and not self.fetcher.answered()
 
     def _commit(self) -> list[MapRecord]:
+        stopping = tuple(self.stops)
         try:
             self._acknowledged(self.producer.drain())
             reached(Step.DATA_ACKED)
@@ -467,6 +472,7 @@ class CopyLoop:
         for partition in moved:
             partition.committed_now()
         self.after_commit({p.source: p.committed for p in moved})
+        self.after_stops(stopping)
         return records
 
     def _write_map(self, moved: list[PartitionCopy]) -> list[MapRecord]:

@@ -236,6 +236,8 @@ class LaneSession:
             )
         }
         task.known.suspects.keep(self._enrolled.keys() - staying)
+        for tp in staying:
+            task.known.troubles.forget(tp)
         found = self._review.begin(self._enrolled, progress, staying, known)
         return CopyLoop(
             me=me,
@@ -246,6 +248,7 @@ class LaneSession:
             settings=task.settings,
             look_around=self._look_around,
             after_commit=self._committed,
+            after_stops=self._stopped,
             stops=found.stops,
             resumed=found.resumed,
             resting=self._resting(found.going, known),
@@ -282,8 +285,22 @@ class LaneSession:
         self._task.known.passed(positions)
         self._lag.report(positions)
 
+    def _stopped(self, targets: Collection[TopicPartition]) -> None:
+        """Forget why they stop: it is on record, and whoever resumes them begins anew, wherever that is."""
+        for tp, enrolment in self._enrolled.items() if targets else ():
+            if enrolment.target_of(tp) in targets:
+                self._task.known.troubles.forget(tp)
+
     def note(self, error: OnceoverError) -> bool:
         """Take down trouble with partitions on the target; tell whether the error is about them alone."""
+        is_theirs = self._noted(error)
+        if self._loop is not None:
+            # Found at another position by a later task, it has passed: another process may copy in between.
+            for tp, partition in self._loop.partitions.items():
+                self._task.known.troubles.stands_at(tp, partition.committed)
+        return is_theirs
+
+    def _noted(self, error: OnceoverError) -> bool:
         if not error.partitions:
             # Only what ends a transaction: what the source does not answer is nobody's work here.
             if not isinstance(error, MustReset) or self._loop is None:

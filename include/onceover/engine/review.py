@@ -199,10 +199,12 @@ class Reviewer:
     ) -> Reviewed:
         found = Reviewed()
         for tp, enrolment in some.items():
-            e, problem = looked.evidence.get(tp), looked.problems.get(tp)
+            e, problem, position = looked.evidence.get(tp), looked.problems.get(tp), looked.positions.get(tp)
+            if position is not None:
+                self._troubles.stands_at(tp, position)
             if problem is not None:
                 self._troubles.note(tp, problem.side, problem.error)
-            stop = (judge(e) if e else None) or self._lasting(tp, enrolment, looked.positions.get(tp))
+            stop = (judge(e) if e else None) or self._lasting(tp, enrolment, position)
             if stop is not None and not self._may_pass(tp, stop):
                 self._stop(found, enrolment.target_of(tp), tp, stop)
             elif stop is not None or e is None:

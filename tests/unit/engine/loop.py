@@ -162,6 +162,7 @@ class Setting:
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     resumed: set[TopicPartition] = field(default_factory=set)
     reported: list[Mapping[TopicPartition, int]] = field(default_factory=list)
+    stopped: list[TopicPartition] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.source = FakeSource(self.script)
@@ -176,6 +177,7 @@ class Setting:
             settings=lambda: self.settings,
             look_around=lambda: self.look_around(),
             after_commit=self.reported.append,
+            after_stops=self.stopped.extend,
             stops=self.stops,
             resumed=self.resumed,
         )

@@ -202,6 +202,7 @@ def test_a_partition_that_was_left_out_stops_when_its_trouble_lasts() -> None:
     setting.run({A: 5, B: 1})
     assert setting.partitions[A].stopped
     assert setting.producer.log[-3:] == ["send state", "drain", "commit"]
+    assert setting.stopped == [A]
     assert not setting.source.script and not setting.review.waiting
 
 
@@ -265,10 +266,20 @@ def test_a_barrier_stops_its_partition_and_the_others_go_on() -> None:
     setting.partitions[A].obstacle = Obstacle(barrier=3, stop=stop)
     records = setting.run({A: 5, B: 2})
     assert {r.source: (r.source_end, r.records) for r in records} == {A: (3, 3), B: (2, 2)}
+    assert setting.stopped == [A]
     assert A not in setting.source.positions and setting.partitions[A].stopped
     state = [b for b in setting.producer.sent if b.target == TopicPartition(STATE, names.STATE_OTHERS)]
     written = [r.key for b in state for r in decode(b.header, memoryview(b.batch))]
     assert written == [names.stop_key(*A).encode()]
+
+
+def test_a_stop_that_is_not_committed_is_not_told() -> None:
+    """Why it stops is still needed: the next session has to write it."""
+    stop = Stop("RECORD_REFUSED", "m", "e", "s", "r", 3)
+    setting = Setting([], FakeProducer(fail_at="commit"), stops={A: stop})
+    with pytest.raises(MustReset):
+        setting.loop.claim()
+    assert not setting.stopped
 
 
 def test_damaged_batch_stops_its_partition_at_its_offset() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -150,3 +151,27 @@ def test_a_partition_that_was_asked_for_between_two_sessions_begins_anew(
     with pytest.raises(EndOfTest):
         list(task.run(Until(float("inf"))))
     assert [task.known.troubles.has(tp, Side.TARGET) for tp in (A, B)] == [True, False]
+
+
+def test_a_stop_on_record_leaves_nothing_that_would_write_it_again(task: LaneTask) -> None:
+    """Whoever resumes it begins anew, although another process may be the one that hears of it."""
+    session = LaneSession(task)
+    resumed(session)
+    for tp in (A, B):
+        task.known.troubles.note(tp, Side.TARGET, MustReset("error 6"))
+    session._stopped([])
+    assert task.known.troubles.has(A, Side.TARGET)
+    session._stopped([TopicPartition("copy", 0)])
+    assert [task.known.troubles.has(tp, Side.TARGET) for tp in (A, B)] == [False, True]
+
+
+def test_trouble_is_noted_with_the_position_that_it_is_about(task: LaneTask) -> None:
+    """The next task of this process may find that another one has copied on."""
+    session: Any = LaneSession(task)
+    resumed(session)
+    session._loop = SimpleNamespace(partitions={B: SimpleNamespace(committed=5)}, involved=())
+    assert session.note(MustReset("error 6").about(("copy", 1)))
+    task.known.troubles.stands_at(B, 5)
+    assert task.known.troubles.has(B, Side.TARGET)
+    task.known.troubles.stands_at(B, 6)
+    assert not task.known.troubles.has(B, Side.TARGET)

@@ -73,6 +73,7 @@ class Scene:
         self.seen: dict[TopicPartition, Evidence | Problem] = {A: evidence(A), B: evidence(B)}
         self.asked: list[set[TopicPartition]] = []
         self.away: Retriable | None = None
+        self.position = 7
         cluster: Any = SimpleNamespace(alias="east", retry=lambda ask, *_: ask())
         self.review = Reviewer(
             "f", cluster, cluster, self.fetcher, Treatment(), {}, self.troubles, CEILING, lambda stop: stop  # type: ignore[arg-type]
@@ -93,7 +94,7 @@ class Scene:
             {tp: what for tp, what in seen.items() if isinstance(what, Evidence)},
             {tp: what for tp, what in seen.items() if isinstance(what, Problem)},
             TOPICS,
-            dict.fromkeys(seen, 7),
+            dict.fromkeys(seen, self.position),
         )
 
     def begin(self, *staying: TopicPartition, noted: tuple[TopicPartition, ...] = ()) -> Reviewed:
@@ -240,3 +241,39 @@ def test_a_cluster_that_is_away_as_a_whole_is_nobodys_fault(scene: Scene) -> Non
     assert list(scene.review.waiting) == [A]
     scene.away, scene.seen[A] = None, evidence(A)
     assert set(scene.look(10).going) == {A}
+
+
+def worn_out(scene: Scene) -> None:
+    """Have A in trouble for longer than anybody waits, the last time just now."""
+    for _ in range(6):
+        scene.troubles.note(A, Side.SOURCE, NotNow("error 6"))
+        scene.clock.now_s += 14
+
+
+def test_old_trouble_stops_nobody(scene: Scene) -> None:
+    """Another process had the lane meanwhile, and the stop it wrote or heeded was resumed there."""
+    worn_out(scene)
+    scene.clock.now_s += 600
+    found = scene.begin()
+    assert not found.stops and set(found.going) == {A, B}
+
+
+def test_trouble_at_another_position_stops_nobody(scene: Scene) -> None:
+    """However fresh: it was copied on since, by another process of the same lane."""
+    scene.troubles.note(A, Side.SOURCE, NotNow("error 6"))
+    scene.seen[A] = Problem(Side.SOURCE, NotNow("error 6"))
+    scene.clock.now_s += 1
+    scene.begin()
+    worn_out(scene)
+    assert scene.troubles.lasting(A, Side.SOURCE)
+    scene.seen[A], scene.position = evidence(A, position=8), 8
+    found = scene.begin()
+    assert not found.stops and set(found.going) == {A, B}
+
+
+def test_trouble_at_the_same_position_stops(scene: Scene) -> None:
+    """Nothing says that it has passed."""
+    worn_out(scene)
+    scene.begin()
+    worn_out(scene)
+    assert [stop.code for stop in scene.begin().stops.values()] == ["SOURCE_UNREADABLE"]
