@@ -60,6 +60,19 @@ def test_a_batch_that_expands_far_is_read_within_memory(codec: Codec) -> None:
     assert peak.grown_mib < 24
 
 
+@pytest.mark.parametrize("codec", [Codec.NONE, *PACKED])
+def test_a_record_larger_than_its_piece_is_not_gathered_byte_by_byte(codec: Codec) -> None:
+    """Single records are asked for where a handler hung: a piece of one byte is none of the expanding."""
+    record = encode_record(RawRecord(b"k", bytes(4 * MIB)), 0, 0)
+    head = record.rstrip(b"\0")
+    batch = seal(compressed(codec, head, len(record) - len(head)), codec=codec)
+    pieces(batch, Ceiling(1 << 16, 8 * MIB))  # Arrow is loaded
+    with Peak() as peak:
+        [piece] = pieces(batch, Ceiling(1, 8 * MIB))
+    assert piece.payload == record
+    assert peak.grown_mib < 3 * 4 + 4
+
+
 @pytest.mark.parametrize("codec", CODECS)
 @UNHURRIED
 @given(records=holed_records(), tail=st.integers(0, 9), piece_bytes=st.integers(1, 2000))
