@@ -29,15 +29,19 @@ def barred(
     again = commands.resume(flow, source)
     if side is Side.COPY:
         return _failing(flow, source, error, position)
+    # What the error is about may be another partition than the copy: where a handler writes, or dead letters.
+    named = [TopicPartition(*one) for one in error.partitions] if side is Side.TARGET else []
+    rights = _RIGHTS[side] if not named or named[0].topic == target.topic else "WRITE and DESCRIBE"
+    if named and target not in named:
+        target = named[0]
     topic = source.topic if side is Side.SOURCE else target.topic
-    # What the error is about may be another topic than the copy: where a handler writes, or dead letters.
     seen = error.message if error.where is None else f"{error.message} ({error.where})"
     if isinstance(error, UsageError):
         code = StopCode.SOURCE_UNAUTHORIZED if side is Side.SOURCE else StopCode.TARGET_UNAUTHORIZED
         return Stop(
             code,
             f"the flow's principal may not {'read' if side is Side.SOURCE else 'write'} {side} topic {topic}",
-            f"{_RIGHTS[side]} on {topic}",
+            f"{rights} on {topic}",
             seen,
             f"grant them (docs/operations.md lists all rights), then {again}",
             position,

@@ -59,6 +59,15 @@ class Known:
         self.troubles.note(verdict.alone, Side.COPY, error, FAILING if verdict.compared else OUTAGE)
         return verdict.compared
 
+    def failed_at(self, involved: Collection[TopicPartition], error: OnceoverError) -> None:
+        """Note that a transaction failed for a target partition that any of these may have written.
+
+        Whoever fails so alone is the one: with what the error names, nothing has to be compared.
+        """
+        alone = self.suspects.failed(involved).alone
+        if alone is not None:
+            self.troubles.note(alone, Side.TARGET, error)
+
     def passed(self, through: Iterable[TopicPartition]) -> None:
         """Note that a transaction was committed that moved these partitions on."""
         if self.suspects:

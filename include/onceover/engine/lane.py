@@ -301,27 +301,32 @@ class LaneSession:
         return is_theirs
 
     def _noted(self, error: OnceoverError) -> bool:
-        if not error.partitions:
+        known, involved = self._task.known, self._loop.involved if self._loop is not None else ()
+        concerned = {tp for target in error.partitions for tp in self._written_to(TopicPartition(*target))}
+        writers = concerned & set(involved) if self._task.treatment.use is not None else ()
+        if len(concerned) > 1 and writers:
+            known.failed_at(writers, error)
+        elif concerned:
+            for tp in concerned:
+                known.troubles.note(tp, Side.TARGET, error)
+        elif involved and any(topic == self._task.treatment.dead_letter for topic, _ in error.partitions):
+            known.failed_at(involved, error)
+        else:
             # Only what ends a transaction: what the source does not answer is nobody's work here.
-            if not isinstance(error, MustReset) or self._loop is None:
-                return False
-            return self._task.known.failed(self._loop.involved, error)
-        owned_here = self._owned()
-        concerned: set[TopicPartition] = set()
-        for target in error.partitions:
-            # With a handler any partition of the topic may be written from any other one.
-            exact = self._task.treatment.use is None
-            found = {
-                tp
-                for tp, e in owned_here.items()
-                if e.target == target[0] and (not exact or tp.partition == target[1])
-            }
-            if not found:
-                return False
-            concerned |= found
-        for tp in concerned:
-            self._task.known.troubles.note(tp, Side.TARGET, error)
+            return isinstance(error, MustReset) and self._loop is not None and known.failed(involved, error)
         return True
+
+    def _written_to(self, target: TopicPartition) -> set[TopicPartition]:
+        """Return the source partitions whose copy a target partition is; none for the flow's own topics.
+
+        With a handler any partition of the topic may be written from any other one.
+        """
+        exact = self._task.treatment.use is None
+        return {
+            tp
+            for tp, e in self._owned().items()
+            if e.target == target.topic and (not exact or tp.partition == target.partition)
+        }
 
     def _known_stops(self) -> dict[TopicPartition, Stop]:
         """Return the committed stop records of this lane's partitions, by target partition."""

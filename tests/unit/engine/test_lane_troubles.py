@@ -13,6 +13,7 @@ import pytest
 from onceover.engine import lane as lane_module
 from onceover.engine import names
 from onceover.engine.aside import Side
+from onceover.engine.barred import barred
 from onceover.engine.copyloop import CopySettings, Until
 from onceover.engine.enrolment import Enrolment, owned, read_enrolments
 from onceover.engine.lane import LaneSession, LaneTask
@@ -175,3 +176,63 @@ def test_trouble_is_noted_with_the_position_that_it_is_about(task: LaneTask) -> 
     assert task.known.troubles.has(B, Side.TARGET)
     task.known.troubles.stands_at(B, 6)
     assert not task.known.troubles.has(B, Side.TARGET)
+
+
+def shared(task: LaneTask, error: OnceoverError, *involved: TopicPartition) -> bool:
+    """Have a transaction of these partitions fail with an error; return what the session makes of it."""
+    session: Any = LaneSession(task)
+    resumed(session)
+    session._loop = SimpleNamespace(partitions={}, involved=set(involved))
+    return bool(session.note(error))
+
+
+_LETTERS_DENIED = UsageError("error 29", where="letters").about(("letters", 0))
+
+
+@pytest.mark.parametrize("error", [_LETTERS_DENIED, MustReset("error 19").about(("letters", 0))])
+def test_who_writes_to_a_dead_letter_topic_that_refuses_is_found_and_waits_alone(
+    task: LaneTask, error: OnceoverError
+) -> None:
+    """Before, a missing right there ended the run, and a missing replica held every partition of the lane."""
+    task.treatment = Treatment(dead_letter="letters")
+    assert shared(task, error, A, B)
+    assert not task.known.troubles, "it may be either"
+    task.known.passed([B])
+    for _ in range(3):
+        assert shared(task, error, A)
+    found = task.known.troubles.of(A)
+    assert set(found) == {Side.TARGET} and found[Side.TARGET].tries == 3
+    assert not task.known.troubles.of(B)
+
+
+def test_a_stop_for_the_dead_letter_topic_names_it() -> None:
+    """The copy's own topic has nothing to do with it."""
+    stop = barred("f", A, TopicPartition("copy", 0), Side.TARGET, _LETTERS_DENIED, 3)
+    assert stop.code == "TARGET_UNAUTHORIZED" and "copy" not in stop.message + stop.expected
+    assert "letters" in stop.message and "letters" in stop.expected
+    stop = barred("f", A, TopicPartition("copy", 0), Side.TARGET, MustReset("19").about(("letters", 0)), 3)
+    assert stop.code == "TARGET_UNWRITABLE" and "letters:0" in stop.message
+
+
+def test_a_map_partition_that_cannot_be_written_is_the_trouble_of_those_that_need_it(task: LaneTask) -> None:
+    """The others get through, with another partition of the map."""
+    error = MustReset("error 6").about((names.map_topic("f"), 3))
+    assert not shared(task, error, A, B), "it may be all of them"
+    task.known.passed([B])
+    assert shared(task, error, A)
+    assert set(task.known.troubles.of(A)) == {Side.COPY} and not task.known.troubles.of(B)
+
+
+def test_a_missing_right_on_the_flows_own_topics_still_ends_the_run(task: LaneTask) -> None:
+    """Nothing can be copied without them."""
+    assert not shared(task, UsageError("error 29").about((names.map_topic("f"), 3)), A)
+
+
+def test_with_a_handler_who_writes_to_a_bad_partition_is_found(task: LaneTask) -> None:
+    """Before, all partitions of the topic were stopped for it."""
+    use = HandlerUse("h", lambda *_: None, lambda _: None, lambda _: None)  # type: ignore[arg-type]
+    task.treatment = Treatment(use=use)
+    error = MustReset("error 6").about(("copy", 7))
+    assert shared(task, error, A, B) and not task.known.troubles
+    assert shared(task, error, A)
+    assert set(task.known.troubles.of(A)) == {Side.TARGET} and not task.known.troubles.of(B)
