@@ -278,15 +278,27 @@ def _progress(looks: Sequence[Positions]) -> Iterator[Anomaly]:
 
 def _group(facts: Facts, at: GroupAt) -> Iterator[Anomaly]:
     """What a group has read on the source is what it will have read on the target."""
+    where = f"{at.group} on {at.place}"
+    if facts.repeats:
+        yield from _skipped(facts, at, where)
+        return
     read = [entry for entry in _expected(facts, at.place) if entry.offset < at.source]
     carried = [entry for entry in facts.target.get(at.place, ()) if entry.offset < at.target]
-    where = f"{at.group} on {at.place}"
     if len(carried) > len(read):
         text = f"{at.target} skips {len(carried) - len(read)} records that it has not read before {at.source}"
         yield Anomaly(Kind.SKIP, where, text)
     elif len(carried) < len(read):
         text = f"{at.target} repeats {len(read) - len(carried)} records that it has read before {at.source}"
         yield Anomaly(Kind.REWIND, where, text)
+
+
+def _skipped(facts: Facts, at: GroupAt, where: str) -> Iterator[Anomaly]:
+    """Where records come again, every unread one has to come at least once behind the position."""
+    unread = {entry.identity for entry in _expected(facts, at.place) if entry.offset >= at.source}
+    coming = {entry.identity for entry in facts.target.get(at.place, ()) if entry.offset >= at.target}
+    if unread - coming:
+        text = f"{at.target} skips {len(unread - coming)} records that it has not read before {at.source}"
+        yield Anomaly(Kind.SKIP, where, text)
 
 
 def numbered(entries: Iterable[Entry]) -> list[Entry]:

@@ -55,6 +55,7 @@ class Client(threading.Thread):
         self._history, self._partitions, self._pause_s = history, partitions, pause_s
         self._address = bootstrap
         self._serial = 0
+        self._failed: set[str] = set()
         self._ending = threading.Event()
 
     def run(self) -> None:
@@ -100,8 +101,12 @@ class Client(threading.Thread):
         self._history.sending(place, names)
 
         def heard(error: KafkaError | None, message: Message) -> None:
-            if error is None and told is not None:
-                told.append((message.key() or b"").decode())
+            name = (message.key() or b"").decode()
+            if error is not None:
+                self._history.note("failed", record=name, error=str(error))
+                self._failed.add(name)
+            elif told is not None:
+                told.append(name)
 
         for name in names:
             producer.produce(
@@ -191,5 +196,6 @@ class Transactional(Client):
             self._history.became(Fate.ABORTED, names)
         else:
             producer.commit_transaction(_CALL_S)
-            self._history.became(Fate.COMMITTED, names)
+            # What was given up before it was sent is no part of what was committed.
+            self._history.became(Fate.COMMITTED, [name for name in names if name not in self._failed])
         return True

@@ -112,7 +112,9 @@ def clock_jumps(world: World) -> None:
 
 
 def _one_side(world: World) -> Side:
-    return world.rng.choice([world.source, world.target])
+    side = world.rng.choice([world.source, world.target])
+    world.history.note("side", name=side.name)
+    return side
 
 
 def kill_broker(world: World) -> None:
@@ -240,8 +242,9 @@ def delete_what_is_copied(world: World) -> None:
     """Retention takes records of which the target has told that it holds them."""
     topic = world.rng.choice(sorted(world.partitions))
     here = [Place(topic, number) for number in range(world.partitions[topic])]
-    before = read(world.source.inside, here)
+    # First what is copied: all of it is among what is read afterwards.
     copied = world.look()
+    before = read(world.source.inside, here)
     cut = {place: copied[place] for place in here if copied.get(place)}
     for place in cut:
         _remember(world, place, before[place])

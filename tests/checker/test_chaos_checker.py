@@ -62,6 +62,8 @@ TOLD = sent(a=Fate.COMMITTED, b=Fate.COMMITTED, x=Fate.ABORTED, u=Fate.UNKNOWN)
         # On a marker: there is nothing between.
         facts("a b c", "ab c", groups=[GroupAt("g", P, 1, 1), GroupAt("g", P, 2, 1), GroupAt("g", P, 5, 4)]),
         facts("abc", "abab c", repeats=True),
+        # Behind what came twice, and still in front of every unread one.
+        facts("abc", "ababc", repeats=True, groups=[GroupAt("g", P, 2, 4), GroupAt("g", P, 1, 3)]),
         # A run that was paused sends what it had in hand, between its successor's.
         facts("abc", "abcbc", repeats=True, target={P: log("abcbc", epochs=[1, 1, 2, 1, 1])}),
     ],
@@ -100,6 +102,7 @@ def test_what_may_be_is_no_anomaly(fine: Facts) -> None:
         (facts("abc", "abc", skipped={P: [(1, 2)]}), Kind.EARLY),
         # At least once is no excuse.
         (facts("abc", "aab", repeats=True), Kind.LOST),
+        (facts("abc", "abcb", repeats=True, groups=[GroupAt("g", P, 1, 3)]), Kind.SKIP),
         (facts("ab", "abx", repeats=True, sent=sent(x=Fate.ABORTED)), Kind.ABORTED),
     ],
 )
