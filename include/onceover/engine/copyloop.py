@@ -24,7 +24,7 @@ from onceover.engine.obstacles import ABOUT_A_RECORD, Blocked, TryOtherwise, obs
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.reading import Review, Source, Throttle
 from onceover.engine.review import Reviewed
-from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, pieces
+from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, made_bytes, pieces
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, damaged_batch, memory_too_small
 from onceover.engine.suspects import Suspects
@@ -130,6 +130,8 @@ class CopyLoop:
         suspects: whom to copy alone.
         waits: what to tell `status` about partitions that cannot be copied for now, as records of the state;
             asked before a commit, with those that move on in it.
+        round_bytes: a round ends where so much of it was made anew; several are on their way at once. What
+            passes as bytes lies in the receive buffer already.
         longest_open_s: a transaction is ended by then even in the middle of an answer; well below the time
             after which the target would end it.
     """
@@ -149,6 +151,7 @@ class CopyLoop:
     suspects: Suspects = field(default_factory=Suspects)
     waits: Callable[[Collection[TopicPartition]], Mapping[str, Mapping[str, Any] | None]] = lambda _: {}
     after_stops: Callable[[Collection[TopicPartition]], None] = lambda _: None
+    round_bytes: int = _REQUEST_BYTES
     longest_open_s: float = 5.0
     involved: set[TopicPartition] = field(default_factory=set, init=False)
     _begun_s: float | None = None
@@ -319,26 +322,40 @@ class CopyLoop:
         A batch that has to be expanded in pieces has the memory for it to itself until it is through.
         """
         while streams:
-            batches: list[Outgoing] = []
-            ended: list[int] = []
-            busy = any(partition.expanding for partition, _ in streams)
-            for index, (partition, stream) in enumerate(streams):
-                if busy and not partition.expanding:
-                    continue
-                batch = self._next(partition, stream)
-                if isinstance(batch, Outgoing):
-                    batches.append(batch)
-                else:
-                    ended.append(index)
-                if partition.expanding:
-                    # Last, so that the others have their turn as soon as it is through.
-                    streams.append(streams.pop(index))
-                    break
-            for index in reversed(ended):
-                del streams[index]
+            batches = self._round(streams)
             if batches:
                 self._send_rounds(batches)
+                # What was made anew is not held until the next one is there.
+                del batches
                 yield
+
+    def _round(self, streams: _Streams) -> list[Outgoing]:
+        """Take a batch of every partition, or of as many as memory allows; the others come first then."""
+        batches: list[Outgoing] = []
+        ended: list[int] = []
+        anew_bytes = behind = 0
+        busy = any(partition.expanding for partition, _ in streams)
+        for index, (partition, stream) in enumerate(streams):
+            if busy and not partition.expanding:
+                continue
+            batch = self._next(partition, stream)
+            if isinstance(batch, Outgoing):
+                batches.append(batch)
+                anew_bytes += made_bytes(batch)
+            else:
+                ended.append(index)
+            if partition.expanding:
+                # Last, so that the others have their turn as soon as it is through.
+                streams.append(streams.pop(index))
+                break
+            if anew_bytes >= self.round_bytes:
+                behind = len(streams) - index - 1
+                break
+        for index in reversed(ended):
+            del streams[index]
+        if behind:
+            streams[:] = streams[-behind:] + streams[:-behind]
+        return batches
 
     def _gathered(self, streams: _Streams, current: CopySettings) -> Iterator[None]:
         """Take one source partition after the other, so that only one group of batches at a time is

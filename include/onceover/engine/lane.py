@@ -53,6 +53,8 @@ _OPEN_SHARE = 1 / 3
 # re-encoding and the interpreter's own copies: six to eight of what is taken apart at once.
 _FETCH_SHARE = 8
 _PIECE_SHARE = 16
+# Of a round with what was made anew; four are on their way at once.
+_ROUND_SHARE = 64
 RECORD_SHARE = 4
 _PARTITION_MAX_BYTES = 2 << 20
 
@@ -151,6 +153,7 @@ class LaneSession:
             max_bytes=max(1 << 20, memory_bytes // _FETCH_SHARE),
             partition_max_bytes=min(_PARTITION_MAX_BYTES, max(1 << 18, memory_bytes // (4 * _FETCH_SHARE))),
         )
+        self._round_bytes = memory_bytes // _ROUND_SHARE
         self._lag = LagReporter(task.source, names.lag_group(task.me.flow))
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
         self._until: Until | None = None
@@ -253,6 +256,7 @@ class LaneSession:
             resumed=found.resumed,
             resting=self._resting(found.going, known),
             throttle=task.known.throttle,
+            round_bytes=self._round_bytes,
             suspects=task.known.suspects,
             waits=self._wait_notes,
             longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,

@@ -164,8 +164,10 @@ class PartitionCopy:
             yield from self._apart(group)
             return
         if encoded is not None:
-            header = parse_header(encoded.batch)
-            yield Outgoing(self.target, header, encoded.batch, self.source, tuple(encoded.source_runs))
+            outgoing = [self._outgoing(self.target, encoded)]
+            # Not held while it is on its way: other partitions merge theirs meanwhile.
+            del encoded
+            yield outgoing.pop()
         self.position = group[-1].header.next_offset
         self.leader_epoch = group[-1].header.leader_epoch
         if self.pausing:

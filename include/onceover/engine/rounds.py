@@ -11,6 +11,11 @@ from onceover.kafka.ports import Outgoing
 OWN_BATCH_BYTES: Final = 700_000
 
 
+def made_bytes(batch: Outgoing) -> int:
+    """Return what a batch takes beside the receive buffer: nothing where it is a part of that."""
+    return 0 if isinstance(batch.batch, memoryview) else len(batch.batch)
+
+
 def distinct_targets(batches: Sequence[Outgoing]) -> list[list[Outgoing]]:
     """Return rounds in which no partition is named twice, each partition's batches in their order.
 

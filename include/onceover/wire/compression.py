@@ -25,6 +25,8 @@ GZIP: Final = 1
 SNAPPY: Final = 2
 LZ4: Final = 3
 ZSTD: Final = 4
+# By how far a byte can expand: 1, 22, 255, 1,000 and 30,000 times.
+WEAKEST_FIRST: Final = (NONE, SNAPPY, LZ4, GZIP, ZSTD)
 CODEC_NAMES: Final = {NONE: "none", GZIP: "gzip", SNAPPY: "snappy", LZ4: "lz4", ZSTD: "zstd"}
 
 # Kafka's own default levels (KIP-390), except lz4: its level 9 takes 35 times the CPU of level 1

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from onceover.errors import Fatal
 from onceover.wire.batch import HEADER_BYTES, BatchHeader, BatchTooLarge, Buffer, CorruptBatch, seal, verify
-from onceover.wire.compression import compress
+from onceover.wire.compression import WEAKEST_FIRST, compress
 from onceover.wire.unpack import READERS, Ceiling, Unpacked, too_large, unpack_pieces
 from onceover.wire.varint import (
     MalformedVarint,
@@ -233,7 +233,8 @@ def reencode(
 def reencode_run(batches: Sequence[Unpacked], *, from_offset: int) -> EncodedBatch | None:
     """Return the records of several neighbouring batches from ``from_offset`` on as one batch.
 
-    The codec is the first batch's. None when no record is left.
+    The codec is the strongest of them: what one batch kept small is not stored plain because another was.
+    None when no record is left.
 
     Raises:
         CorruptBatch: a batch cannot be taken apart.
@@ -242,7 +243,8 @@ def reencode_run(batches: Sequence[Unpacked], *, from_offset: int) -> EncodedBat
     for unpacked in batches:
         records += _scan(*unpacked)
     records = [record for record in records if record[0] >= from_offset]
-    return encode_raw(records, batches[0].header.codec) if records else None
+    codec = max((unpacked.header.codec for unpacked in batches), key=WEAKEST_FIRST.index)
+    return encode_raw(records, codec) if records else None
 
 
 def encode_bounded(records: list[_Plain], codec: int, limit: int) -> Iterator[EncodedBatch]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Sequence
 from itertools import islice
 
 import cramjam
@@ -11,14 +13,16 @@ from onceover.engine.copyloop import CopySettings
 from onceover.engine.deadletter import DeadLetter
 from onceover.engine.obstacles import Blocked, Obstacle, Reason
 from onceover.engine.stops import Stop
+from onceover.kafka.fetcher import Position
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.wire.batch import BatchTooLarge, CorruptBatch
+from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.unpack import RECORD_BYTES, Ceiling
 from tests.support.hostile import bomb, compressed, seal
 from tests.support.memory import Peak
 from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
-from tests.unit.engine.batches import answer, stored
+from tests.unit.engine.batches import TOPIC_ID, answer, stored
 from tests.unit.engine.loop import TARGET_START, A, B, Setting, partition, sent
 from tests.unit.engine.test_partition import take, values, visible
 
@@ -63,6 +67,72 @@ def test_many_tiny_batches_that_expand_a_little_are_merged_by_parts() -> None:
     """Nothing is wrong with them: together they are more than is worth expanding at once."""
     batches = [bomb(Codec.ZSTD, 20_000, base_offset=n) for n in range(64)]
     assert len(take(partition(A), *visible(*batches))) == 4
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])
+@pytest.mark.parametrize("plain", [0, 8])
+def test_merged_batches_are_not_stored_plain_because_one_of_them_was(codec: Codec, plain: int) -> None:
+    """Two producers with different settings: 200 bytes became 400 KB, for every partition of an answer."""
+    batches = [bomb(codec, 50_000, base_offset=n) for n in range(9)]
+    batches[plain] = stored(plain)
+    [one] = take(partition(A), *visible(*batches))
+    assert one.source_runs == ((0, 9),)
+    assert len(one.batch) <= sum(map(len, batches))
+
+
+def test_a_partition_does_not_hold_what_it_has_merged() -> None:
+    """It is let go as soon as it is acknowledged, not when the partition has its next turn."""
+    batches = [stored(n) for n in range(9)]
+    stream = partition(A).outgoing(visible(*batches))
+    merged = next(stream)
+    assert merged is not None
+    holders = [holder for holder in gc.get_referrers(merged.batch) if holder is not merged]
+    assert not holders
+    assert not list(stream)
+
+
+@pytest.mark.parametrize("round_bytes", [1, 250, MIB])
+def test_a_round_ends_where_enough_was_made_anew(round_bytes: int) -> None:
+    """However many partitions an answer has; everybody has had a turn before somebody has the next."""
+    tps = [TopicPartition("t", n) for n in range(5)]
+    counts = dict(zip(tps, [3, 1, 4, 2, 4], strict=True))
+    answers = [
+        (tp, answer([stamped(3, 3 * n) for n in range(count)], partition=tp.partition))
+        for tp, count in counts.items()
+    ]
+    setting, sizes = spread(tps, answers, round_bytes)
+    setting.run({tp: 3 * count for tp, count in counts.items()})
+    order = setting.producer.data()
+    assert [first for _, first in order] == sorted(first for _, first in order)
+    assert sorted(order) == [(tp, 3 * n) for tp, count in counts.items() for n in range(count)]
+    assert all(sum(round_[:-1]) < round_bytes for round_ in sizes)
+
+
+def test_what_passes_as_bytes_ends_no_round() -> None:
+    """It lies in the receive buffer: more requests would free nothing."""
+    tps = [TopicPartition("t", n) for n in range(5)]
+    setting, sizes = spread(tps, [(tp, answer([stored(0)], partition=tp.partition)) for tp in tps], 1)
+    setting.run(dict.fromkeys(tps, 1))
+    assert [len(round_) for round_ in sizes] == [5]
+
+
+def spread(
+    tps: list[TopicPartition], answers: list[tuple[TopicPartition, FetchedPartition]], round_bytes: int
+) -> tuple[Setting, list[list[int]]]:
+    """Return a setting over many partitions, and the sizes of the batches in each round that it sends."""
+    setting, sizes = Setting([answers]), []
+    setting.source.positions = {tp: Position(TOPIC_ID, 0, 1, 0) for tp in tps}
+    setting.loop.partitions = {tp: partition(tp) for tp in tps}
+    setting.loop.round_bytes = round_bytes
+    send = setting.producer.send
+
+    def counted(batches: Sequence[Outgoing]) -> None:
+        if batches[0].source is not None:
+            sizes.append([len(one.batch) for one in batches])
+        send(batches)
+
+    setting.producer.send = counted  # type: ignore[method-assign]
+    return setting, sizes
 
 
 def test_damage_that_the_checksum_does_not_see_passes_with_its_batch() -> None:
