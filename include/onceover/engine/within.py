@@ -32,23 +32,35 @@ def within(limit_s: float, work: Callable[[], T]) -> T:
     """Return what ``work`` does; in any other thread than the main one, however long it takes.
 
     Raises:
-        TookTooLong: it was interrupted after ``limit_s``.
+        TookTooLong: it was interrupted after ``limit_s``. Also where it went on in spite of that: what it
+            returns or raises then is made of an interrupted call, and is worth nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         return work()
-    armed = [True]
+    armed, rung = [True], list[bool]()
 
     def ring(_number: int, _frame: FrameType | None) -> None:
         if armed:
+            rung.append(True)
             raise TookTooLong
 
     before, began_s = signal.signal(signal.SIGALRM, ring), time.monotonic()
     left_s, interval_s = signal.setitimer(signal.ITIMER_REAL, limit_s, _AGAIN_S)
     try:
         try:
-            return work()
+            result = work()
         finally:
             armed.clear()
+    except (KeyboardInterrupt, SystemExit, TookTooLong):
+        raise
+    except BaseException as error:
+        if rung:
+            raise TookTooLong from error
+        raise
+    else:
+        if rung:
+            raise TookTooLong
+        return result
     finally:
         # Twice: the alarm may ring within the first one, before it is disarmed.
         armed.clear()

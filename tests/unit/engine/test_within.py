@@ -45,6 +45,27 @@ def test_code_that_catches_exceptions_does_not_catch_this_one() -> None:
         within(_SHORT_S, stubborn)
 
 
+def test_what_is_made_of_an_interrupted_call_is_worth_nothing() -> None:
+    """A look-up that was cut off answers with its default, or with an error of its own."""
+
+    def default() -> str:
+        try:
+            waits()
+        except BaseException:  # noqa: BLE001 - as foreign code does
+            return "unknown"
+        return "found"
+
+    def translated() -> None:
+        try:
+            waits()
+        except BaseException as error:
+            raise ValueError("not found") from error
+
+    for work in (default, translated):
+        with pytest.raises(TookTooLong):
+            within(_SHORT_S, work)
+
+
 def test_code_that_catches_everything_is_interrupted_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """As often as it takes."""
     monkeypatch.setattr(within_module, "_AGAIN_S", _SHORT_S)
