@@ -7,6 +7,7 @@ nobody leads is waited for without end; it comes back by itself, and `status` te
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -33,12 +34,21 @@ class Pace:
         patience_s: from then on it is lasting.
         first_s: pause before the first new try; it doubles up to ``cap_s``.
         free: tries at the beginning that need no pause.
+        old_s: seen last for so long before the next try was due, it counts no longer.
     """
 
     patience_s: float
     first_s: float
     cap_s: float
     free: int = 0
+    # A partition is tried again as soon as it may be. What was not seen for so long behind that has passed,
+    # also where nobody could tell.
+    old_s: float = 60.0
+
+    @property
+    def is_endless(self) -> bool:
+        """True for what is waited for without end; the time does not count for other trouble either."""
+        return math.isinf(self.patience_s)
 
     def pause_s(self, tries: int) -> float:
         """Return the pause after so many tries in vain."""
@@ -62,15 +72,15 @@ CHANGED = Pace(10.0, 0.5, 5.0, free=1)
 LEADERLESS = Pace(float("inf"), 0.1, 5.0)
 # On the target every try costs the lane's open transaction, its other partitions' work among it.
 WRITING = Pace(60.0, 5.0, 60.0, free=2)
-# Nobody knows why its transactions fail; each try may cost as long as one may be open.
-FAILING = Pace(120.0, 1.0, 30.0, free=1)
+# Nobody knows why its transactions fail; each try may cost as long as one may be open, and where several
+# partitions fail, a round of their tries takes minutes.
+FAILING = Pace(120.0, 1.0, 30.0, free=1, old_s=600.0)
 # Nothing gets through for others either: an outage, which is nobody's own.
-OUTAGE = Pace(float("inf"), 0.1, 5.0)
-# A partition is tried again as soon as it may be. What was not seen for so long behind that has passed, also
-# where nobody could tell.
-_FORGOTTEN_S = 60.0
+OUTAGE = Pace(float("inf"), 0.1, 5.0, old_s=600.0)
 # However long a pause is: one bad moment proves nothing.
 _LEAST_TRIES = 3
+# What may lie between two tries beside the pause.
+_LONGEST_TRY_S = 60.0
 
 
 def pace_of(side: Side, error: OnceoverError) -> Pace:
@@ -88,36 +98,59 @@ def pace_of(side: Side, error: OnceoverError) -> Pace:
 
 @dataclass
 class Trouble:
-    """What keeps a partition from being copied.
+    """What keeps a partition from being copied; kinds may take turns, and are one trouble.
 
     Args:
         error: as it was seen last.
         pace: of that kind of error.
-        since_s: when it was seen first, ``at_s`` last, by the monotonic clock.
+        at_s: when it was seen last, by the monotonic clock.
         tries: how often it was seen.
+        counted: how often it was of a kind whose waiting has an end.
+        waited_s: how long it has been seen, without the time before an error of a kind without an end.
+        longest_s: the longest patience of the kinds that were met.
+        begun_s: ``waited_s`` when a kind was met first.
         position: committed source offset of the partition meanwhile, None while it is not known.
     """
 
     error: OnceoverError
     pace: Pace
-    since_s: float
     at_s: float
-    tries: int = 1
+    tries: int = 0
+    counted: int = 0
+    waited_s: float = 0.0
+    longest_s: float = 0.0
+    begun_s: dict[Pace, float] = field(default_factory=dict)
     position: int | None = None
+
+    def seen(self, error: OnceoverError, pace: Pace, now_s: float) -> None:
+        """Note that it was seen (again), of whatever kind."""
+        if not pace.is_endless:
+            # Elsewhere for long, it proves no more than somebody who tried all the time.
+            self.waited_s += min(now_s - self.at_s, pace.cap_s + _LONGEST_TRY_S) if self.tries else 0.0
+            self.counted += 1
+            self.longest_s = max(self.longest_s, pace.patience_s)
+            self.begun_s.setdefault(pace, self.waited_s)
+        self.error, self.pace, self.at_s, self.tries = error, pace, now_s, self.tries + 1
 
     @property
     def next_s(self) -> float:
         """When the partition may be tried again."""
-        return self.at_s + self.pace.pause_s(self.tries)
+        return self.at_s + self.pace.pause_s(self.tries if self.pace.is_endless else self.counted)
 
     def is_old(self, now_s: float) -> bool:
         """Tell whether it was not seen for so long that it counts no longer."""
-        return now_s - self.next_s > _FORGOTTEN_S
+        return now_s - self.next_s > self.pace.old_s
 
     @property
     def is_lasting(self) -> bool:
-        """True when it was seen for so long that a person has to know."""
-        return self.tries >= _LEAST_TRIES and self.at_s - self.since_s >= self.pace.patience_s
+        """True when it was seen for so long that a person has to know.
+
+        That is the longest patience of the kinds that took turns; the newest kind has its own in any case.
+        """
+        if self.pace.is_endless or self.counted < _LEAST_TRIES:
+            return False
+        own_s = self.waited_s - self.begun_s[self.pace]
+        return self.waited_s >= self.longest_s and own_s >= self.pace.patience_s
 
 
 @dataclass
@@ -138,11 +171,10 @@ class Troubles:
     def note(self, tp: TopicPartition, side: Side, error: OnceoverError, pace: Pace | None = None) -> None:
         """Take down what was seen now of a source partition or its counterpart."""
         now_s, pace = self.clock(), pace or pace_of(side, error)
-        old = self._seen(tp, side)
-        if old is None or old.pace != pace:
-            self._found[tp, side] = Trouble(error, pace, now_s, now_s)
-        else:
-            self._found[tp, side] = Trouble(error, pace, old.since_s, now_s, old.tries + 1, old.position)
+        trouble = self._seen(tp, side)
+        if trouble is None:
+            trouble = self._found[tp, side] = Trouble(error, pace, now_s)
+        trouble.seen(error, pace, now_s)
 
     def lasting(self, tp: TopicPartition, side: Side) -> OnceoverError | None:
         """Return the error that does not pass; None while there is none, or it may pass."""

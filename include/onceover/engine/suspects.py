@@ -20,7 +20,8 @@ class Verdict(NamedTuple):
 
     Args:
         alone: the only partition that was in it; None where there were none or several.
-        compared: nothing but this partition is known to fail, or others got through since it last failed.
+        compared: nothing but this partition is known to fail, or others got through since it last failed; or
+            since it failed first, and have not failed since.
     """
 
     alone: TopicPartition | None
@@ -28,47 +29,62 @@ class Verdict(NamedTuple):
 
 
 @dataclass
+class _Suspect:
+    """How often one failed alone since it got through; when it failed first, and when alone the last time."""
+
+    since: int
+    last: int
+    failed: int = 0
+
+
+@dataclass
 class Suspects:
     """Of one lane; kept over its resets. Not thread-safe."""
 
-    # How often each failed alone since it last got through.
-    _failed: dict[TopicPartition, int] = field(default_factory=dict)
-    # Those that others have passed since they last failed alone.
-    _overtaken: set[TopicPartition] = field(default_factory=set)
+    _suspects: dict[TopicPartition, _Suspect] = field(default_factory=dict)
+    # When others got through the last time, of those that have not failed since.
+    _passed: dict[TopicPartition, int] = field(default_factory=dict)
+    # Counts the transactions that got through while there were suspects.
+    _now: int = 0
 
     def __bool__(self) -> bool:
         """True while there are any; asked for every answer, so that a lane without them pays nothing."""
-        return bool(self._failed)
+        return bool(self._suspects)
 
     def failed(self, involved: Collection[TopicPartition]) -> Verdict:
         """Note that a transaction with these partitions failed for a reason that names none of them."""
         for tp in involved:
-            self._failed.setdefault(tp, 0)
+            self._suspects.setdefault(tp, _Suspect(self._now, self._now))
+            self._passed.pop(tp, None)
         if len(involved) != 1:
             return Verdict(None)
         (tp,) = involved
-        self._failed[tp] += 1
-        compared = tp in self._overtaken or len(self._failed) == 1
-        self._overtaken.discard(tp)
-        return Verdict(tp, compared)
+        suspect = self._suspects[tp]
+        # A quiet neighbour gets through more seldom than this one fails. It counts until it fails itself: an
+        # outage may have begun then.
+        overtaken = self._now > suspect.last or any(at > suspect.since for at in self._passed.values())
+        suspect.failed += 1
+        suspect.last = self._now
+        return Verdict(tp, overtaken or len(self._suspects) == 1)
 
     def passed(self, through: Iterable[TopicPartition]) -> None:
         """Note that a transaction with these partitions was committed, and moved them on."""
         through = set(through)
         for tp in through:
-            self._failed.pop(tp, None)
-            self._overtaken.discard(tp)
-        if through:
-            self._overtaken |= self._failed.keys()
+            self.forget(tp)
+        if through and self._suspects:
+            self._now += 1
+            self._passed.update(dict.fromkeys(through, self._now))
 
     def forget(self, tp: TopicPartition) -> None:
         """Begin anew with a partition."""
-        self._failed.pop(tp, None)
-        self._overtaken.discard(tp)
+        self._suspects.pop(tp, None)
+        if not self._suspects:
+            self._passed.clear()
 
     def keep(self, only: Collection[TopicPartition]) -> None:
         """Forget all others: they are stopped, or no longer this lane's."""
-        for tp in self._failed.keys() - set(only):
+        for tp in self._suspects.keys() - set(only):
             self.forget(tp)
 
     def apart(self, found: Sequence[tuple[TopicPartition, T]]) -> list[tuple[list[T], bool]]:
@@ -76,6 +92,7 @@ class Suspects:
 
         Those that are not suspected go first and together; then every suspect alone, who failed most, last.
         """
-        innocent = [one for tp, one in found if tp not in self._failed]
-        rest = sorted((pair for pair in found if pair[0] in self._failed), key=lambda p: self._failed[p[0]])
+        innocent = [one for tp, one in found if tp not in self._suspects]
+        rest = [pair for pair in found if pair[0] in self._suspects]
+        rest.sort(key=lambda pair: self._suspects[pair[0]].failed)
         return [*([(innocent, False)] if innocent else []), *(([one], True) for _, one in rest)]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
+import itertools
 
-from onceover.engine.aside import CHANGED, TOO_SHORT, Pace, Side, Trouble, Troubles, pace_of
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.engine.aside import CHANGED, FAILING, TOO_SHORT, Pace, Side, Trouble, Troubles, pace_of
 from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.cluster import NO_LEADER
 from onceover.model import TopicPartition
@@ -85,13 +89,62 @@ def test_one_bad_moment_proves_nothing_however_long_ago_the_other_was() -> None:
     assert troubles.lasting(A, Side.TARGET) is None, "it had worked in between"
 
 
-def test_another_kind_of_trouble_begins_anew() -> None:
-    """A right that comes after a minute of leader changes has its own three seconds."""
+def test_another_kind_of_trouble_has_its_own_patience() -> None:
+    """A right that is missing after a minute of leader changes has its three seconds."""
     clock = Clock()
     troubles = Troubles(clock=clock)
-    persist(troubles, clock, Side.SOURCE, MOVES, 50)
+    persist(troubles, clock, Side.SOURCE, MOVES, 59)
     troubles.note(A, Side.SOURCE, DENIED)
+    persist(troubles, clock, Side.SOURCE, DENIED, 2.9)
+    assert troubles.of(A)[Side.SOURCE].waited_s > 60
     assert troubles.lasting(A, Side.SOURCE) is None
+    persist(troubles, clock, Side.SOURCE, DENIED, 8)
+    assert troubles.lasting(A, Side.SOURCE) is DENIED
+
+
+def test_an_hour_without_a_leader_counts_for_nothing_else() -> None:
+    """Behind it comes what always comes behind an election."""
+    clock = Clock()
+    troubles = Troubles(clock=clock)
+    persist(troubles, clock, Side.SOURCE, LEADERLESS, 3600)
+    persist(troubles, clock, Side.SOURCE, MOVES, 50)
+    assert troubles.lasting(A, Side.SOURCE) is None
+    persist(troubles, clock, Side.SOURCE, MOVES, 20)
+    assert troubles.lasting(A, Side.SOURCE) is MOVES
+
+
+_KINDS = [
+    (DENIED, None),
+    (MOVES, None),
+    (Retriable("silent"), None),
+    (NeedsOperator("error 2"), None),
+    (MOVES, CHANGED),
+    (MOVES, TOO_SHORT),
+    (MustReset("error 47"), FAILING),
+]
+
+
+@given(st.lists(st.sampled_from(_KINDS), min_size=1, max_size=7), st.sampled_from(Side))
+def test_kinds_that_take_turns_are_told_and_end(
+    kinds: list[tuple[OnceoverError, Pace | None]], side: Side
+) -> None:
+    """Noted from the second sighting on; stopped within the longest patience and the newest kind's own."""
+    clock = Clock()
+    troubles = Troubles(clock=clock)
+    paces = [pace or pace_of(side, error) for error, pace in kinds]
+    longest_s = max(pace.patience_s for pace in paces)
+    # A kind may be met for the first time at the end of the list, each pause be as long as there are.
+    end_s = clock.now_s + 2 * longest_s + (len(kinds) + 3) * max(pace.cap_s for pace in paces)
+    met_s = 0.0
+    for error, pace in itertools.cycle(kinds):
+        met_s = max(met_s, (pace or pace_of(side, error)).patience_s)
+        troubles.note(A, side, error, pace)
+        if troubles.lasting(A, side):
+            break
+        assert clock.now_s < end_s
+        clock.now_s = max(clock.now_s + 0.05, troubles.of(A)[side].next_s)
+        assert clock.now_s <= 1000.05 or troubles.has(A, side)
+    assert clock.now_s - 1000 >= met_s
 
 
 def test_what_works_again_is_forgotten_side_by_side() -> None:
@@ -122,7 +175,7 @@ def test_a_failed_write_costs_the_others_their_transaction_so_pauses_are_longer(
 
 def test_a_changed_log_is_looked_at_at_once() -> None:
     """The evidence mostly says what happened."""
-    assert Trouble(MOVES, CHANGED, 0.0, 5.0).next_s == 5.0
+    assert Trouble(MOVES, CHANGED, 5.0, 1, 1).next_s == 5.0
     assert pace_of(Side.SOURCE, MOVES).pause_s(1) > 0
 
 

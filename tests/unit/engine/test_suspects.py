@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceover.engine import names
 from onceover.engine.aside import FAILING, Side, Troubles
 from onceover.engine.known import Known
 from onceover.engine.suspects import Suspects, Verdict
+from onceover.engine.waits import Waits
 from onceover.errors import MustReset
 from onceover.model import TopicPartition
 from tests.unit.engine.test_aside import Clock
@@ -79,7 +81,9 @@ def test_two_that_fail_by_turns_are_an_outage_until_somebody_gets_through() -> N
     suspects.failed([A, B])
     assert [suspects.failed([tp]).compared for tp in (A, B, A, B)] == [False] * 4
     suspects.passed([C])
-    assert [suspects.failed([tp]).compared for tp in (A, B, A)] == [True, True, False]
+    assert [suspects.failed([tp]).compared for tp in (A, B, A, B)] == [True] * 4, "however seldom"
+    suspects.failed([C])
+    assert [suspects.failed([tp]).compared for tp in (A, B, C)] == [False] * 3, "an outage has begun"
 
 
 def test_the_only_one_that_fails_is_to_blame() -> None:
@@ -117,3 +121,49 @@ def test_a_partition_is_given_up_only_while_others_get_through(
     assert known.troubles.will_end(A), "a run waits for it"
     known.passed([A])
     assert not known.troubles.has(A, Side.COPY)
+
+
+@pytest.mark.parametrize("cost_s", [0.5, 5.0, 15.0])
+@pytest.mark.parametrize("quiet_s", [1.0, 5.0, 20.0, 60.0, 300.0])
+def test_two_bad_partitions_are_noted_then_stopped_however_quiet_the_third_is(
+    cost_s: float, quiet_s: float
+) -> None:
+    """Before, a neighbour that got through more seldom than they failed had each failure begin anew."""
+    clock = Clock()
+    known, notes = Known(troubles=Troubles(clock=clock)), Waits(1)
+    targets = {tp: tp for tp in (A, B, C)}
+    known.failed([A, B, C], LOST)
+    stopped: set[TopicPartition] = set()
+    told: list[str] = []
+    due_s = clock.now_s
+    while len(stopped) < 2:
+        for tp in {A, B} - stopped:
+            if clock.now_s >= due_s:
+                known.passed([C])
+                due_s = clock.now_s + quiet_s
+            if known.troubles.is_due(tp):
+                clock.now_s += cost_s
+                known.failed([tp], LOST)
+                told += [key for key, note in notes.changes(known.troubles, targets).items() if note]
+                if known.troubles.lasting(tp, Side.COPY):
+                    stopped.add(tp)
+                    known.suspects.keep(set(targets) - stopped)
+        clock.now_s += 0.1
+        assert clock.now_s - 1000 < quiet_s + 3 * FAILING.patience_s
+    assert clock.now_s - 1000 >= FAILING.patience_s
+    assert sorted(told) == [names.wait_key(*tp) for tp in (A, B)], "written once each"
+
+
+def test_an_outage_behind_one_bad_moment_stops_nobody() -> None:
+    """Somebody got through since that moment, and fails like the others now."""
+    clock = Clock()
+    known = Known(troubles=Troubles(clock=clock))
+    known.failed([A, B], LOST)
+    assert not known.failed([A], LOST)
+    known.passed([B])
+    for _ in range(1000):
+        known.failed([B], LOST)
+        known.failed([A], LOST)
+        clock.now_s += 5
+        assert not known.troubles.lasting(A, Side.COPY) and not known.troubles.lasting(B, Side.COPY)
+    assert known.troubles.of(A)[Side.COPY].tries > 100, "which is noted"
