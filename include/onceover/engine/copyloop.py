@@ -118,7 +118,7 @@ class CopyLoop:
         fetcher: assigned to exactly these partitions.
         review: decides about partitions that cannot be read for the moment.
         producer: initialised, nothing in the transaction.
-        settings: asked once per transaction.
+        settings: asked before every transaction, and while there is none.
         look_around: asked a few times a second; may raise to end the loop, or set ``until.stopped``.
         after_commit: told the positions after each commit.
         after_stops: told the target partitions whose stop is committed.
@@ -194,30 +194,35 @@ class CopyLoop:
         current = self.settings()
         while not until.over(self.partitions.values(), self.review.waiting):
             self.look_around()
+            if self._begun_s is None:
+                # Also while nothing is fetched: a limit that is lifted meanwhile must not be waited for.
+                current = self.settings()
             if self._begun_s is None and self.review.due:
                 self._take_in(self.review.look(self._positions()))
-            self._ask(until)
+            self._ask(until, current)
             answers = self._answers(until, current)
             taken = [(self.partitions[tp], self._take(tp, answer)) for tp, answer in answers]
             self.throttle.spend(sum(len(a.records) for _, a in answers), current.bytes_per_second)
-            self._ask(until)
+            self._ask(until, current)
             if self.suspects:
                 yield from self._apart(taken, until, current)
             else:
                 yield from self._produce(taken, until, current)
             if self._due(current):
                 yield self._commit()
-                current = self.settings()
         if self._pending():
             yield self._commit()
 
     # ---- reading
 
-    def _ask(self, until: Until) -> None:
+    def _ask(self, until: Until, current: CopySettings) -> None:
         if self.throttle.wait_s or not self.fetcher.positions:
             return
         left_ms = int((until.deadline_s - time.monotonic()) * 1000)
-        self.fetcher.request(max_wait_ms=max(1, min(_IDLE_WAIT_MS, left_ms)), min_bytes=1)
+        # No more than a second's worth, or the lane would be silent for as long as the rest takes.
+        most_bytes = None if current.bytes_per_second is None else max(1, int(current.bytes_per_second))
+        wait_ms = max(1, min(_IDLE_WAIT_MS, left_ms))
+        self.fetcher.request(max_wait_ms=wait_ms, min_bytes=1, max_bytes=most_bytes)
 
     def _answers(self, until: Until, current: CopySettings) -> list[tuple[TopicPartition, FetchedPartition]]:
         wait_s = min(_IDLE_WAIT_MS / 1000, max(0.0, until.deadline_s - time.monotonic()))

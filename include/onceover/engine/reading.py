@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,8 +23,8 @@ class Source(Protocol):
     def waiting(self) -> bool:
         """True while a request is in flight."""
 
-    def request(self, *, max_wait_ms: int, min_bytes: int) -> None:
-        """Ask every idle broker."""
+    def request(self, *, max_wait_ms: int, min_bytes: int, max_bytes: int | None) -> None:
+        """Ask every idle broker, for less than usual where ``max_bytes`` says so."""
 
     def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
         """Return what was answered."""
@@ -58,16 +59,26 @@ class Review(Protocol):
 
 @dataclass
 class Throttle:
-    """A token bucket of one second: how the flow's bandwidth limit is kept."""
+    """A token bucket of one second: how the flow's bandwidth limit is kept.
 
-    ready_s: float = 0.0
+    What is owed is bytes, not time: a limit that is raised or lifted counts at once.
+    """
+
+    clock: Callable[[], float] = time.monotonic
+    # Below zero: saved.
+    _owed_bytes: float = -math.inf
+    _owed_at_s: float = 0.0
+    _per_second: float | None = None
 
     def spend(self, size_bytes: int, per_second: float | None) -> None:
-        """Note that ``size_bytes`` were fetched."""
-        if per_second:
-            self.ready_s = max(self.ready_s, time.monotonic() - 1.0) + size_bytes / per_second
+        """Note that ``size_bytes`` were fetched, and how many a second are allowed now; None: any."""
+        owed = max(self._owed(), -per_second) + size_bytes if per_second else -math.inf
+        self._owed_bytes, self._owed_at_s, self._per_second = owed, self.clock(), per_second
+
+    def _owed(self) -> float:
+        return self._owed_bytes - (self.clock() - self._owed_at_s) * (self._per_second or 0.0)
 
     @property
     def wait_s(self) -> float:
         """Seconds until the next fetch may begin."""
-        return max(0.0, self.ready_s - time.monotonic())
+        return max(0.0, self._owed() / self._per_second) if self._per_second else 0.0

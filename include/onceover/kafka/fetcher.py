@@ -77,11 +77,12 @@ class Fetcher:
         """Read ``partition`` no longer; an answer under way for it is dropped."""
         self.positions.pop(partition, None)
 
-    def request(self, *, max_wait_ms: int, min_bytes: int) -> None:
+    def request(self, *, max_wait_ms: int, min_bytes: int, max_bytes: int | None = None) -> None:
         """Send the next request to every broker that has none in flight.
 
         Args:
             max_wait_ms: how long the broker gathers ``min_bytes``.
+            max_bytes: size of this answer over all brokers, where it is to be smaller than usual.
 
         Raises:
             Retriable: a broker is away.
@@ -90,7 +91,8 @@ class Fetcher:
         for tp, position in self.positions.items():
             by_leader.setdefault(position.leader, []).append(tp)
         # The budget is for all answers together: each waits in a buffer of its own.
-        max_bytes = max(1, self._max_bytes // max(1, len(by_leader)))
+        all_bytes = self._max_bytes if max_bytes is None else min(max_bytes, self._max_bytes)
+        broker_bytes = max(1, all_bytes // max(1, len(by_leader)))
         for node, partitions in by_leader.items():
             route = self._route(node)
             if route.connection.in_flight:
@@ -103,7 +105,7 @@ class Fetcher:
                 isolation=self._isolation,
                 max_wait_ms=max_wait_ms,
                 min_bytes=min_bytes,
-                max_bytes=max_bytes,
+                max_bytes=broker_bytes,
                 partition_max_bytes=self._partition_max_bytes,
             )
             route.asked = set(partitions)
@@ -112,7 +114,7 @@ class Fetcher:
                 correlation_id,
                 decode_fetch,
                 held_s=max_wait_ms / 1000,
-                max_answer_bytes=max_bytes + LARGEST_BATCH_BYTES,
+                max_answer_bytes=broker_bytes + LARGEST_BATCH_BYTES,
             )
 
     def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:

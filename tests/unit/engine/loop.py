@@ -36,15 +36,17 @@ class FakeSource:
         self.positions = {tp: Position(TOPIC_ID, 0, 1, 0) for tp in (A, B)}
         self.script = script
         self.requests = 0
+        self.asked_bytes: int | None = None
         self.more = False
 
     @property
     def waiting(self) -> bool:
         return bool(self.script)
 
-    def request(self, *, max_wait_ms: int, min_bytes: int) -> None:
+    def request(self, *, max_wait_ms: int, min_bytes: int, max_bytes: int | None) -> None:
         assert max_wait_ms > 0 and min_bytes == 1
         self.requests += 1
+        self.asked_bytes = max_bytes
 
     def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
         assert timeout_s >= 0

@@ -381,6 +381,58 @@ def test_throttle_spends_at_most_its_rate() -> None:
     assert 1.5 < throttle.wait_s <= 2.0
 
 
+def test_a_changed_limit_counts_at_once() -> None:
+    """16 MiB under a limit of 1 KiB/s were four hours, whatever the limit became meanwhile."""
+    now = [50.0]
+    throttle = Throttle(clock=lambda: now[0])
+    throttle.spend(11_000, 1_000.0)
+    assert throttle.wait_s == 10
+    now[0] += 4
+    assert throttle.wait_s == 6
+    throttle.spend(0, 3_000.0)
+    assert throttle.wait_s == 2
+    throttle.spend(0, 500.0)
+    assert throttle.wait_s == 12
+    throttle.spend(0, None)
+    assert throttle.wait_s == 0
+    throttle.spend(1_000, 1_000.0)
+    assert throttle.wait_s == 0, "nothing is owed from before, and a second is saved"
+
+
+def test_a_second_of_the_limit_is_saved_and_not_more() -> None:
+    """Of the limit that holds now: a low one is not free for hours after a high one."""
+    now = [50.0]
+    throttle = Throttle(clock=lambda: now[0])
+    throttle.spend(0, 1e9)
+    now[0] += 3600
+    throttle.spend(0, 1_000.0)
+    throttle.spend(2_000, 1_000.0)
+    assert throttle.wait_s == 1
+
+
+def test_a_limit_that_is_lifted_is_not_waited_for() -> None:
+    """No transaction comes that would ask for the settings: nothing is fetched."""
+    setting = Setting([], settings=CopySettings(60.0, 1 << 30, 1.0))
+    setting.loop.throttle.spend(1_000, 1.0)
+    until = Until(time.monotonic() + 30)
+
+    def look_around() -> None:
+        setting.settings = CopySettings(60.0, 1 << 30, None)
+        until.stopped = setting.source.requests > 0
+
+    setting.look_around = look_around
+    list(setting.loop.run(until))
+    assert setting.source.requests and time.monotonic() < until.deadline_s
+
+
+def test_a_limited_fetch_asks_for_a_second_at_most() -> None:
+    """A whole answer at a low limit would leave the lane silent for minutes."""
+    for limit, expected in ((1_000.5, 1_000), (0.5, 1), (None, None)):
+        setting = Setting([], settings=CopySettings(60.0, 1 << 30, limit))
+        setting.run(seconds=0.05)
+        assert (setting.source.requests > 0, setting.source.asked_bytes) == (True, expected)
+
+
 def test_throttled_loop_does_not_ask() -> None:
     """While the bucket is empty no request goes out."""
     setting = Setting([], settings=CopySettings(60.0, 1 << 30, 1.0))

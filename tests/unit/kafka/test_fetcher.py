@@ -104,7 +104,11 @@ def answers_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def served(
-    backlog: dict[tuple[int, int], int], *, idle: tuple[tuple[int, int], ...] = (), rounds: int = 40
+    backlog: dict[tuple[int, int], int],
+    *,
+    idle: tuple[tuple[int, int], ...] = (),
+    rounds: int = 40,
+    max_bytes: int | None = None,
 ) -> dict[tuple[int, int], int]:
     """Return how often each partition (topic, number) got something."""
     broker = FullBroker({(UUID(int=topic), partition): size for (topic, partition), size in backlog.items()})
@@ -118,7 +122,7 @@ def served(
         fetcher.assign(TopicPartition(f"t{topic}", partition), Position(UUID(int=topic), 0, 1, 0))
     found = dict.fromkeys(backlog, 0)
     for _ in range(rounds):
-        fetcher.request(max_wait_ms=1, min_bytes=1)
+        fetcher.request(max_wait_ms=1, min_bytes=1, max_bytes=max_bytes)
         answers = fetcher.poll(0.0)
         assert len(answers) == len(idle) + len(backlog), "everybody is asked for every time"
         for tp, answer in answers:
@@ -131,6 +135,12 @@ def test_everybody_gets_a_turn_beside_backlogs_that_fill_every_answer() -> None:
     """Two of ten fit into an answer: each gets a fifth of them."""
     turns = served({(1, n): LIMIT // 2 for n in range(10)})
     assert set(turns.values()) == {8}
+
+
+def test_a_request_may_ask_for_less_than_usual() -> None:
+    """The first partition that has anything still gets its batch; more than usual there never is."""
+    assert sum(served({(1, n): LIMIT // 4 for n in range(8)}, rounds=1, max_bytes=1).values()) == 1
+    assert sum(served({(1, n): LIMIT // 4 for n in range(8)}, rounds=1, max_bytes=9 * LIMIT).values()) == 4
 
 
 def test_a_batch_above_every_limit_comes_first_some_time() -> None:
