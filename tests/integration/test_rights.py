@@ -12,6 +12,7 @@ import pytest
 from onceover.kafka.cluster import Cluster, Features
 from tests.support.grants import TOPIC, denied
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
+from tests.support.rawkafka import RawRecord
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
 from tests.support.waysout import commands, follow
@@ -19,6 +20,7 @@ from tests.support.waysout import commands, follow
 Capture = pytest.CaptureFixture[str]
 _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.2
+T0_MS: Final = 1_704_067_200_000
 # By the end of a topic's name: which right is missing, on which side, and what its partition stops with.
 RIGHTS: Final = {
     "source-read": (0, "READ", "SOURCE_UNAUTHORIZED"),
@@ -209,3 +211,28 @@ def test_each_right_that_is_taken_away_while_copying_stops_its_own_topic(
         wait_until(lambda: all(map(topics.caught_up, topics.names)), _TIMEOUT_S, "copied", poll_s=_POLL_S)
         assert live.alive
     replica.assert_same()
+
+
+def test_who_may_not_write_dead_letters_stops_when_it_has_one_and_the_other_goes_on(
+    guarded: Pair, replica: Replica
+) -> None:
+    """Its right to its own topic is as it should be; the stop says which one is missing."""
+    letters = f"{replica.name}-letters"
+    replica.configure(on_bad_record=f"dead_letter:{letters}", topics={"sync_configs": False})
+    bad, fine = replica.topic("bad"), replica.topic("fine")
+    replica.target_topic(bad, 1, {"max.message.bytes": "50000"})
+    good = replica.source.records(5)
+    for topic in (bad, fine):
+        replica.source.plain(topic, 0, good)
+    replica.copy()
+    replica.source.plain(bad, 0, [*good, RawRecord(b"k", bytes(60_000), (), T0_MS), *good])
+    replica.source.plain(fine, 0, good)
+    with denied(guarded[1], (TOPIC, letters, False, "WRITE")):
+        replica.copy()
+    stop = replica.stop_of(bad)
+    assert stop["code"] == "TARGET_UNAUTHORIZED" and letters in stop["message"], stop
+    assert not replica.stop_of(fine)
+    replica.assert_same(fine)
+    replica.copy()
+    assert not replica.stop_of(bad)
+    assert replica.partition_status(bad)["lag_offsets"] == 0
