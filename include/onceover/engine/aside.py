@@ -110,6 +110,7 @@ class Trouble:
         longest_s: the longest patience of the kinds that were met.
         begun_s: ``waited_s`` when a kind was met first.
         position: committed source offset of the partition meanwhile, None while it is not known.
+        in_use: seen while it was read or written, and not only by looking at it.
     """
 
     error: OnceoverError
@@ -121,6 +122,7 @@ class Trouble:
     longest_s: float = 0.0
     begun_s: dict[Pace, float] = field(default_factory=dict)
     position: int | None = None
+    in_use: bool = False
 
     def seen(self, error: OnceoverError, pace: Pace, now_s: float) -> None:
         """Note that it was seen (again), of whatever kind."""
@@ -168,13 +170,27 @@ class Troubles:
     clock: Callable[[], float] = time.monotonic
     _found: dict[tuple[TopicPartition, Side], Trouble] = field(default_factory=dict)
 
-    def note(self, tp: TopicPartition, side: Side, error: OnceoverError, pace: Pace | None = None) -> None:
-        """Take down what was seen now of a source partition or its counterpart."""
+    def note(
+        self,
+        tp: TopicPartition,
+        side: Side,
+        error: OnceoverError,
+        pace: Pace | None = None,
+        *,
+        in_use: bool = True,
+    ) -> None:
+        """Take down what was seen now of a source partition or its counterpart.
+
+        Args:
+            pace: how to wait for it, where the error alone does not tell.
+            in_use: False when the partition was only looked at.
+        """
         now_s, pace = self.clock(), pace or pace_of(side, error)
         trouble = self._seen(tp, side)
         if trouble is None:
             trouble = self._found[tp, side] = Trouble(error, pace, now_s)
         trouble.seen(error, pace, now_s)
+        trouble.in_use |= in_use
 
     def lasting(self, tp: TopicPartition, side: Side) -> OnceoverError | None:
         """Return the error that does not pass; None while there is none, or it may pass."""
@@ -212,6 +228,12 @@ class Troubles:
             if trouble.position is None:
                 trouble.position = position
             elif trouble.position != position:
+                self.passed(tp, side)
+
+    def looks_well(self, tp: TopicPartition) -> None:
+        """Forget what was seen by looking only: an idle partition would never pass any other way."""
+        for side, trouble in self.of(tp).items():
+            if not trouble.in_use:
                 self.passed(tp, side)
 
     def passed(self, tp: TopicPartition, side: Side) -> None:

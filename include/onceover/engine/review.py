@@ -203,8 +203,11 @@ class Reviewer:
             if position is not None:
                 self._troubles.stands_at(tp, position)
             if problem is not None:
-                self._troubles.note(tp, problem.side, problem.error)
-            stop = (judge(e) if e else None) or self._lasting(tp, enrolment, position)
+                self._troubles.note(tp, problem.side, problem.error, in_use=False)
+            stop = judge(e) if e else None
+            if e and stop is None:
+                self._troubles.looks_well(tp)
+            stop = stop or self._lasting(tp, enrolment, position)
             if stop is not None and not self._may_pass(tp, stop):
                 self._stop(found, enrolment.target_of(tp), tp, stop)
             elif stop is not None or e is None:
@@ -220,7 +223,7 @@ class Reviewer:
         side = _MAY_PASS.get(StopCode(stop.code))
         if side is None:
             return False
-        self._troubles.note(tp, side, NotNow(stop.message), TOO_SHORT)
+        self._troubles.note(tp, side, NotNow(stop.message), TOO_SHORT, in_use=False)
         return self._troubles.lasting(tp, side) is None
 
     def _lasting(self, tp: TopicPartition, enrolment: Enrolment, position: int | None) -> Stop | None:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import pytest
 
+from onceover.engine import names
 from onceover.engine import review as review_module
 from onceover.engine.aside import Side, Troubles
 from onceover.engine.enrolment import Enrolment
@@ -17,6 +18,7 @@ from onceover.engine.resume import Look, Problem
 from onceover.engine.review import Reviewed, Reviewer
 from onceover.engine.stops import Evidence, TopicSeen
 from onceover.engine.treatment import Treatment
+from onceover.engine.waits import Waits
 from onceover.errors import NotNow, Retriable, UsageError
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
@@ -277,3 +279,35 @@ def test_trouble_at_the_same_position_stops(scene: Scene) -> None:
     scene.begin()
     worn_out(scene)
     assert [stop.code for stop in scene.begin().stops.values()] == ["SOURCE_UNREADABLE"]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        evidence(A, position=9, log_end=8),
+        Problem(Side.TARGET, NotNow("error 6")),
+        Problem(Side.SOURCE, DENIED),
+    ],
+    ids=["too short", "target", "source"],
+)
+def test_the_note_of_an_idle_partition_is_taken_back_when_it_goes_on(
+    scene: Scene, bad: Evidence | Problem
+) -> None:
+    """In the very claim: nothing of it may ever be committed again, on a quiet topic."""
+    waits, targets = Waits(1), {tp: TopicPartition("copy", tp.partition) for tp in (A, B)}
+    scene.seen[A] = bad
+    scene.begin()
+    for _ in range(2):
+        scene.look(0.6)
+    assert list(waits.changes(scene.troubles, targets)) == [names.wait_key("copy", 0)]
+    scene.seen[A] = evidence(A)
+    assert set(scene.look(10).going) == {A}
+    assert waits.changes(scene.troubles, targets) == {names.wait_key("copy", 0): None}
+
+
+def test_a_look_does_not_clear_what_a_transaction_has_met(scene: Scene) -> None:
+    """Its note would come and go, and its patience begin anew each time."""
+    for _ in range(2):
+        scene.troubles.note(A, Side.TARGET, NotNow("error 19"))
+    assert set(scene.begin().going) == {A, B}
+    assert scene.troubles.of(A)[Side.TARGET].tries == 2
