@@ -7,9 +7,11 @@ that say something about logs and topics alone are in test_stops.py, in the same
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace as changed
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -21,10 +23,12 @@ from onceover.engine.aside import Pace
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.flowstate import read_flow_state
 from onceover.engine.leader import Leader, first_progress
+from onceover.engine.steps import Step
 from onceover.kafka import calls
 from onceover.kafka.connection import Connection
 from onceover.model import TopicPartition
 from onceover.wiring.flows import identity, open_clusters
+from tests.support.flows import FlowProcess
 from tests.support.groups import commit, committed
 from tests.support.handled import handler_keys
 from tests.support.rawkafka import Codec, RawRecord
@@ -148,9 +152,10 @@ def rewrite_enrolment(replica: Replica, topic: str) -> None:
         leader = Leader(identity(flow), source, target)
         layout = leader.seize()
         new = changed(new, since=dict.fromkeys(old.start, layout.generation))
-        first = first_progress(new, 0, layout.generation)
-        kept = target.committed(f"onceover.{replica.name}", None)
-        leader.enrol([new], {tp: first for tp in kept if tp.topic == topic})
+        kept = [tp for tp in target.committed(f"onceover.{replica.name}", None) if tp.topic == topic]
+        there = [tp for tp in kept if tp.partition in target.topics([topic])[topic].partitions]
+        ends = {**dict.fromkeys(kept, 0), **target.list_offsets(there, calls.LATEST)}
+        leader.enrol([new], {tp: first_progress(new, 0, layout.generation, ends[tp]) for tp in kept})
         leader.close()
 
 
@@ -347,6 +352,42 @@ def test_progress_that_others_wrote_is_not_believed(
     scene.expect_copied(90)
     scene.expect_clear(capsys)
     replica.assert_same()
+
+
+def test_an_older_position_put_back_with_its_metadata_is_not_believed(scene: Scene, capsys: Capture) -> None:
+    """By a tool that saves and restores groups: everything behind it would be copied again silently."""
+    replica, group = scene.replica, names.progress_group(scene.replica.name)
+    older, beside = committed(replica.target_client, group, scene.topic)[0]
+    scene.feed(90)
+    scene.expect_copied(180)
+    commit(replica.target_client, group, scene.topic, {0: older}, metadata=beside)
+    scene.feed_other()
+    scene.expect_copied(3)
+    scene.expect_stop(capsys, "PROGRESS_FOREIGN", "put back")
+    plan, apply, _ = ways(replica, scene.topic, "PROGRESS_FOREIGN")
+    assert [change["to"] for change in plan.run(capsys)["changes"] if change["what"] == "position"] == [100]
+    apply.run(capsys)
+    scene.feed(5)
+    scene.expect_copied(10)
+    scene.expect_clear(capsys)
+    replica.assert_same()
+
+
+def test_what_a_killed_run_left_behind_a_position_is_no_reason_for_doubt(
+    scene: Scene, tmp_path: Path, capsys: Capture
+) -> None:
+    """The near miss: data of our own id, aborted; and records of somebody else's transaction."""
+    replica = scene.replica
+    scene.feed(20)
+    with FlowProcess(replica.flow.path, tmp_path / "killed.log", kill_at=Step.COMMIT.name) as killed:
+        assert killed.wait(_TIMEOUT_S) == -signal.SIGKILL
+    theirs = replica.target.transaction(scene.topic)
+    theirs.send(0, replica.target.records(2))
+    theirs.commit()
+    replica.copy()
+    scene.expect_clear(capsys)
+    assert len(replica.target_records(scene.topic)) == 30 + 2
+    replica.assert_same(scene.other)
 
 
 @pytest.mark.parametrize("offset", [90, 10])

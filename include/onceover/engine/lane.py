@@ -170,7 +170,16 @@ class LaneSession:
             task.known.troubles,
             Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // RECORD_SHARE),
             lambda stop: stamped(stop, task.me),
+            self._own_writes,
         )
+
+    def _own_writes(self) -> int | None:
+        """Return the producer id of every copy of this lane's partitions, None where there is no such id.
+
+        A handler gives records of several partitions to one; at least once they have an id of their own.
+        """
+        single = self._task.treatment.use is None and self._producer.visible_at_commit
+        return self._producer.producer_id if single else None
 
     def __enter__(self) -> LaneSession:
         return self

@@ -18,9 +18,10 @@ from onceover.kafka.cluster import Cluster, failure
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
+from onceover.wire.batch import BatchHeader
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.records import Record, control_type, decode, encode_body
-from onceover.wire.visibility import visible_batches
+from onceover.wire.visibility import Visible, visible_batches
 
 _MAX_BYTES: Final = 4 << 20
 _WAIT_S: Final = 10.0
@@ -73,6 +74,14 @@ class PartitionReader:
 
     def records(self, start: int, end: int) -> Iterator[Record]:
         """Yield the records with offsets in ``range(start, end)``; as ``read``."""
+        for header, batch in self._batches(start, end):
+            yield from (r for r in decode(header, batch) if start <= r.offset < end)
+
+    def headers(self, start: int, end: int) -> Iterator[BatchHeader]:
+        """Yield the headers of the batches that begin in ``range(start, end)``; as ``read``."""
+        yield from (header for header, _ in self._batches(start, end) if header.base_offset >= start)
+
+    def _batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         if start >= end:
             return
         position = self._assign(start)
@@ -81,10 +90,11 @@ class PartitionReader:
             self._fetcher.request(max_wait_ms=100, min_bytes=1)
             for _, answer in self._fetcher.poll(_WAIT_S):
                 before = position.offset
-                for record in self._absorb(answer, position):
-                    if record.offset >= end:
+                for visible in self._absorb(answer, position):
+                    if visible.header.base_offset >= end:
                         return
-                    yield record
+                    if visible.batch is not None:
+                        yield visible.header, visible.batch
                 if position.offset > before:
                     deadline = Deadline(_STUCK_S)
             if deadline.passed:
@@ -104,17 +114,15 @@ class PartitionReader:
         self._fetcher.assign(self._tp, position)
         return position
 
-    def _absorb(self, answer: FetchedPartition, position: Position) -> Iterator[Record]:
+    def _absorb(self, answer: FetchedPartition, position: Position) -> Iterator[Visible]:
         action = classify(Api.FETCH, answer.error_code)
         if action in (Action.OUT_OF_RANGE, Action.RETRY, Action.REFRESH_AND_RETRY):
             raise Retriable(f"{self._tp} cannot be read at the moment (error {answer.error_code})")
         if action is not Action.OK:
             raise failure(self._cluster.alias, Api.FETCH, action, answer.error_code, str(self._tp))
         for visible in visible_batches(answer.records, answer.aborted, position.offset, control_type):
-            wanted_from, position.offset = position.offset, visible.header.next_offset
-            if visible.batch is not None:
-                records = decode(visible.header, visible.batch)
-                yield from (record for record in records if record.offset >= wanted_from)
+            position.offset = visible.header.next_offset
+            yield visible
 
 
 def read_topic(cluster: Cluster, topic: str) -> Iterator[tuple[TopicPartition, Record]]:

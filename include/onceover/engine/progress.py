@@ -2,7 +2,8 @@
 
 Invariant: a position counts only with metadata of ours that was written beside this very number. Whoever
 moves the offsets of the progress group with a tool for groups is noticed (G5): such a tool drops the
-metadata, or keeps or copies what was written beside another position.
+metadata, or keeps or copies what was written beside another position; or it puts back both, as they were
+once: then records of ours follow on the target (``engine.beyond``).
 """
 
 from __future__ import annotations
@@ -40,6 +41,19 @@ def beside(committed: CommittedOffset | None) -> Beside:
         seen = f"metadata that was written beside offset {meta.position}"
         return Beside(None, _foreign(f"metadata written beside offset {committed.offset}", seen))
     return Beside(meta, None)
+
+
+def put_back(known_end: int, found: int) -> NeedsOperator:
+    """Return why a position cannot be believed though it stands beside what was written with it once.
+
+    Args:
+        known_end: end of the copy that it tells of.
+        found: offset on the target of a later batch of ours.
+    """
+    return _foreign(
+        f"no record of the flow behind target offset {known_end}",
+        f"one at {found}: an older position was put back with its metadata",
+    )
 
 
 def _foreign(expected: str, seen: str) -> NeedsOperator:

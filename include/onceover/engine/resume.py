@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from onceover.engine import names
 from onceover.engine.aside import Side
+from onceover.engine.beyond import written_beyond
 from onceover.engine.enrolment import Enrolment
-from onceover.engine.progress import beside
+from onceover.engine.progress import beside, put_back
 from onceover.engine.stops import Evidence, TopicSeen, judge, needs_epoch
 from onceover.errors import OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
@@ -109,8 +110,13 @@ def gather(
     target: Cluster,
     owned: Mapping[TopicPartition, Enrolment],
     progress: Each[TopicPartition, CommittedOffset],
+    producer_id: int | None,
 ) -> Look:
     """Read both sides' logs for some owned partitions.
+
+    Args:
+        producer_id: under which the lane alone writes its copies, each partition's into one; None where it
+            does not.
 
     Raises:
         Retriable: a cluster as a whole is away.
@@ -146,6 +152,8 @@ def gather(
         tp: e for tp, e in evidence.items() if judge(replace(e, log_end=1 << 62, target_end=1 << 62)) is None
     }
     _with_logs(source, target, readable, evidence, problems)
+    if producer_id is not None:
+        _with_what_follows(target, producer_id, evidence, problems)
     positions = {tp: committed.offset for tp, committed in progress.found.items()}
     return Look(evidence, problems, here.found, positions)
 
@@ -197,6 +205,27 @@ def _with_logs(
             epoch_end=epochs.found.get(tp),
             target_end=target_ends.found[e.target],
         )
+
+
+def _with_what_follows(
+    target: Cluster,
+    producer_id: int,
+    evidence: dict[TopicPartition, Evidence],
+    problems: dict[TopicPartition, Problem],
+) -> None:
+    """Doubt positions behind which there are records of ours; take out what cannot be read."""
+    for tp, e in list(evidence.items()):
+        if e.meta is None or e.doubt is not None or judge(e) is not None:
+            continue
+        try:
+            found = written_beyond(target, e.target, e.meta.target_end, e.target_end, producer_id)
+        except OnceoverError as error:
+            # Also a missing right: what one partition's copy does not show takes nothing from the others.
+            problems[tp] = Problem(Side.TARGET, error)
+            del evidence[tp]
+            continue
+        if found is not None:
+            evidence[tp] = replace(e, meta=None, doubt=put_back(e.meta.target_end, found))
 
 
 def _seen(topic: TopicInfo | None) -> TopicSeen | None:

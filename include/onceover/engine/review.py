@@ -71,6 +71,7 @@ class Reviewer:
         troubles: what did not answer before; kept by the lane's task.
         ceiling: how much of a batch may be taken apart at once.
         stamp: gives a stop its time and generation.
+        producer_id: under which the lane writes, once that is known.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class Reviewer:
         troubles: Troubles,
         ceiling: Ceiling,
         stamp: Callable[[Stop], Stop],
+        producer_id: Callable[[], int | None],
     ) -> None:
         self._flow = flow
         self._source = source
@@ -94,6 +96,7 @@ class Reviewer:
         self._troubles = troubles
         self._ceiling = ceiling
         self._stamp = stamp
+        self._producer_id = producer_id
         self._aside: dict[TopicPartition, Enrolment] = {}
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
         self._noted: Collection[TopicPartition] = ()
@@ -123,7 +126,7 @@ class Reviewer:
         waiting = {tp: enrolment for tp, enrolment in wanted.items() if not self._troubles.is_due(tp)}
         self._aside = dict(waiting)
         ready = {tp: enrolment for tp, enrolment in wanted.items() if tp not in waiting}
-        looked = gather(self._flow, self._source, self._target, ready, progress)
+        looked = gather(self._flow, self._source, self._target, ready, progress, self._producer_id())
         found = self._decided(ready, looked, {})
         if self._aside:
             log.warning("left out for now: %s", ", ".join(map(str, sorted(self._aside))))
@@ -190,7 +193,7 @@ class Reviewer:
             progress = target.retry(
                 lambda: read_progress(target, self._flow, some), Deadline(_SETTLED_WITHIN_S)
             )
-            return gather(self._flow, source, target, some, progress)
+            return gather(self._flow, source, target, some, progress, self._producer_id())
 
     # ---- deciding
 

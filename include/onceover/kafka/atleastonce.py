@@ -148,6 +148,11 @@ class AtLeastOnceProducer:
     visible_at_commit: Final = False
 
     @property
+    def producer_id(self) -> int:
+        """That of the progress; the data has others."""
+        return self._own.producer_id
+
+    @property
     def in_transaction(self) -> bool:
         """True when something of the lane's own was added since the last end of a transaction."""
         return self._own.in_transaction

@@ -58,6 +58,10 @@ class TxnProducer(Protocol):
         """True when something was added since the last end of a transaction."""
 
     @property
+    def producer_id(self) -> int:
+        """The id under which ``init`` has begun; the same for all holders of the transactional.id."""
+
+    @property
     def visible_at_commit(self) -> bool:
         """True when readers see what was sent only after ``commit``: waiting with it costs latency."""
 

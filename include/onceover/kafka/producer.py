@@ -60,6 +60,11 @@ class TransactionalProducer:
         return self._state.in_transaction
 
     @property
+    def producer_id(self) -> int:
+        """As its port says; -1 before ``init``."""
+        return self._state.producer_id
+
+    @property
     def requests(self) -> RequestSet:
         """The request set in use, chosen at ``init``."""
         return self._state.requests

@@ -94,6 +94,7 @@ class FakeProducer:
     sent: list[Outgoing] = field(default_factory=list)
     committed: list[dict[TopicPartition, OffsetToCommit]] = field(default_factory=list)
     in_transaction: bool = False
+    producer_id: int = 7
     visible_at_commit: bool = True
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
     _unanswered: list[Outgoing] = field(default_factory=list)

@@ -78,15 +78,24 @@ class Scene:
         self.position = 7
         cluster: Any = SimpleNamespace(alias="east", retry=lambda ask, *_: ask())
         self.review = Reviewer(
-            "f", cluster, cluster, self.fetcher, Treatment(), {}, self.troubles, CEILING, lambda stop: stop  # type: ignore[arg-type]
-        )  # fmt: skip
+            "f",
+            cluster,
+            cluster,
+            self.fetcher,  # type: ignore[arg-type]
+            Treatment(),
+            {},
+            self.troubles,
+            CEILING,
+            lambda stop: stop,
+            lambda: None,
+        )
         monkeypatch.setattr(review_module, "gather", self._gather)
         monkeypatch.setattr(review_module, "read_progress", lambda *_: Each())
         monkeypatch.setattr(review_module, "_hasty", _Open)
         monkeypatch.setattr("onceover.engine.review.time.monotonic", self.clock)
 
     def _gather(
-        self, _flow: str, _source: object, _target: object, some: Mapping[TopicPartition, object], _: object
+        self, _flow: str, _source: object, _target: object, some: Mapping[TopicPartition, object], *_: object
     ) -> Look:
         self.asked.append(set(some))
         if self.away is not None:
