@@ -209,7 +209,9 @@ def test_the_higher_instance_of_a_lane_wins_and_the_lower_one_ends_quietly(
         wait_until(lambda: caught_up(case, wanted), TIMEOUT_S, "the higher one copies what came later")
         high.stop()
         assert high.finish() is None
-        assert inits.by(low.name, 0) <= 2 and inits.by(high.name, 0) <= 2
+        assert inits.by(low.name, 0) <= 2
+        # Each request of the lower one, also one that is told to wait (51), may end a session of the higher.
+        assert inits.by(high.name, 0) <= 1 + inits.by(low.name)
         case.flow().finish(lead, layout, token=3)
     case.assert_complete()
 

@@ -87,6 +87,12 @@ def map_records(replica: Replica) -> int:
         return sum(len(portion) for portion in read_map(target, replica.name))
 
 
+def grow_map(replica: Replica, records: int) -> None:
+    """Wait until the map has grown by so many: enough for a merge to die in its second transaction."""
+    wanted = map_records(replica) + records
+    wait_until(lambda: map_records(replica) >= wanted, 60, "the map grows", poll_s=0.1)
+
+
 def test_every_offset_translates_both_ways_also_from_a_kept_index_and_after_a_merge(
     replica: Replica, tmp_path: Path
 ) -> None:
@@ -115,6 +121,7 @@ def test_a_merge_killed_beside_a_running_flow_changes_no_answer(replica: Replica
     with replica.running(), Traffic(replica.source.bootstrap, {tp.topic: 1}, seed=3, pause_s=0.01):
         with translator(replica, home) as made:
             for step in (Step.MERGE_SENT, Step.MERGE_COMMITTED):
+                grow_map(replica, 40)
                 merge_killed_at(replica.flow.path, tmp_path / f"{step.name}.log", step)
                 made.refresh()
                 assert isinstance(made.to_target(tp, 0), Translated)
