@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import shutil
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,9 @@ import psutil
 import pytest
 
 from onceover.embed.kafka import KafkaCluster
+from onceover.engine import names
+from tests.chaos.checker import Place
+from tests.chaos.reading import committed
 from tests.chaos.usage import Sample, Sampler, draw, growths
 from tests.support.adversary import Adversary, Traffic
 from tests.support.clusters import ClusterFactory
@@ -52,10 +56,17 @@ def processes_of(run: Replicate) -> Mapping[str, Sequence[psutil.Process]]:
 
 
 class Restarts:
-    """Kills and starts brokers in turn, now and then, until it is over; notes when."""
+    """Kills and starts brokers in turn, now and then, until it is over; notes when.
 
-    def __init__(self, clusters: Sequence[KafkaCluster], age_s: Callable[[], float]) -> None:
+    Args:
+        check: called after each of them.
+    """
+
+    def __init__(
+        self, clusters: Sequence[KafkaCluster], age_s: Callable[[], float], check: Callable[[], None]
+    ) -> None:
         self.events: list[tuple[float, str]] = []
+        self._check = check
         self._clusters = itertools.cycle(clusters)
         self._age_s = age_s
         self._pause = threading.Event()
@@ -71,6 +82,39 @@ class Restarts:
                 node.kill()
                 self._pause.wait(_AWAY_S)
                 node.start()
+                self._check()
+
+
+class Positions:
+    """The progress that the target's coordinator tells, which must never go back.
+
+    A run of two hours had all its partitions put back by an hour after a restart of the target, and copied
+    that hour again. What the coordinator has on disk is kept then.
+    """
+
+    def __init__(self, flow: str, target: KafkaCluster, keep: Path) -> None:
+        self._group, self._target, self._keep = names.progress_group(flow), target, keep
+        self._highest: dict[Place, int] = {}
+
+    def check(self) -> None:
+        """Compare with all earlier looks.
+
+        Raises:
+            AssertionError: a position is behind an earlier one.
+        """
+        found = wait_until(self._told, START_S, "the coordinator answers")
+        back = {place: at for place, at in found.items() if at < self._highest.get(place, 0)}
+        if back:
+            for node in self._target.nodes:
+                for log in node.data.glob("__consumer_offsets-*"):
+                    shutil.copytree(log, self._keep / log.name, dirs_exist_ok=True)
+        assert not back, f"progress went back to {back} from {self._highest}; see {self._keep}"
+        self._highest.update(found)
+
+    def _told(self) -> dict[Place, int]:
+        with suppress(OSError):
+            return committed(self._target.internal_bootstrap, self._group)
+        return {}
 
 
 def test_memory_descriptors_threads_and_connections_stay_flat(
@@ -80,12 +124,16 @@ def test_memory_descriptors_threads_and_connections_stay_flat(
     source, target = start_cluster("source"), start_cluster("target")
     with Adversary(source.bootstrap) as adversary:
         adversary.create_topic(unique_name, PARTITIONS)
-    flow = write_flow(tmp_path, f"f-{unique_name}", source.client, target.client, [unique_name])
-    run = Replicate(flow, tmp_path, "--until", "forever")
+    # Kept where a folder is named: what went wrong after an hour is in its logs.
+    home = Path(os.environ.get("ONCEOVER_FLAT_OUT", tmp_path)) / "home"
+    home.mkdir(parents=True, exist_ok=True)
+    flow = write_flow(home, f"f-{unique_name}", source.client, target.client, [unique_name])
+    run = Replicate(flow, home, "--until", "forever")
     run.copying()
     topics = {unique_name: PARTITIONS}
     with Sampler(lambda: processes_of(run), _SAMPLE_S) as sampler:
-        restarts = Restarts((source, target), lambda: sampler.age_s)
+        positions = Positions(flow.stem, target, home)
+        restarts = Restarts((source, target), lambda: sampler.age_s, positions.check)
         with Traffic(source.bootstrap, topics, seed=1, pause_s=0.04, timeout_ms=_OPEN_MS) as traffic:
             restarts.go_on_until(MINUTES * 60)
         assert run.child.alive, run.text()[-2000:]
@@ -94,7 +142,7 @@ def test_memory_descriptors_threads_and_connections_stay_flat(
             return all(entry["lag_offsets"] == 0 for entry in InlineFlow(flow).status()["partitions"])
 
         wait_until(caught_up, START_S, "the flow is caught up")
-    code, _ = run_cli(tmp_path, "stop", str(flow))
+    code, _ = run_cli(home, "stop", str(flow))
     assert (code, run.wait()) == (0, 0)
     publish(sampler.samples, restarts.events, traffic.total)
     assert_same(source.client, target.client, [unique_name])
