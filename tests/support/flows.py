@@ -18,7 +18,8 @@ import yaml
 
 from onceover.demo.judge import compare_topics
 from onceover.embed.processes import ChildProcess
-from onceover.engine.copyloop import LaneIdentity, Until
+from onceover.engine.copyloop import Until
+from onceover.engine.identity import LaneIdentity
 from onceover.engine.layout import Layout
 from onceover.engine.planner import Planner
 from onceover.engine.status import flow_status

@@ -10,32 +10,31 @@ partition and learns base offsets.
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import Enum, auto
-from typing import Any
+from functools import partial
 
-from onceover.engine import names
-from onceover.engine.obstacles import ABOUT_A_RECORD, Blocked, TryOtherwise, obstacle_after
+from onceover.engine.account import Account, Waiting, own_refused
+from onceover.engine.identity import LaneIdentity
+from onceover.engine.obstacles import TryOtherwise, obstacle_after
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.reading import Review, Source, Throttle
 from onceover.engine.review import Reviewed
-from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, made_bytes, pieces
+from onceover.engine.rounds import distinct_targets
 from onceover.engine.steps import Step, reached
-from onceover.engine.stops import Stop, damaged_batch, memory_too_small
+from onceover.engine.stops import Stop, damaged_batch
 from onceover.engine.suspects import Suspects
-from onceover.errors import MustReset, NeedsOperator, OnceoverError
+from onceover.engine.turns import REQUEST_BYTES, Turns
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused, TxnProducer
-from onceover.model import TopicPartition, lane_of
-from onceover.wire.batch import BatchTooLarge, CorruptBatch, parse_header
+from onceover.model import TopicPartition
+from onceover.wire.batch import CorruptBatch
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
-from onceover.wire.records import control_type, encode
+from onceover.wire.offsetmap import MapRecord
+from onceover.wire.records import control_type
 from onceover.wire.visibility import Visible, visible_batches
 
 log = logging.getLogger(__name__)
@@ -44,18 +43,6 @@ log = logging.getLogger(__name__)
 # while we stamp the next round, more only hold buffers.
 _IN_FLIGHT = 4
 _IDLE_WAIT_MS = 500
-# What a handler gave for several partitions goes out in requests of about this size.
-_REQUEST_BYTES = 1 << 20
-
-
-_Streams = list[tuple[PartitionCopy, Iterator[Outgoing | None]]]
-
-
-class _Nothing(Enum):
-    """Why a partition's stream has given no batch."""
-
-    PAUSED = auto()
-    ENDED = auto()
 
 
 @dataclass(frozen=True)
@@ -65,18 +52,6 @@ class CopySettings:
     max_interval_s: float
     max_bytes: int
     bytes_per_second: float | None
-
-
-@dataclass(frozen=True)
-class LaneIdentity:
-    """Who is copying: flow, generation, run, lane of how many, and the instance within them."""
-
-    flow: str
-    generation: int
-    run: str
-    lane: int
-    lanes: int
-    instance: tuple[int, int]
 
 
 @dataclass
@@ -149,18 +124,20 @@ class CopyLoop:
     resting: Mapping[TopicPartition, OffsetToCommit] = field(default_factory=dict)
     throttle: Throttle = field(default_factory=Throttle)
     suspects: Suspects = field(default_factory=Suspects)
-    waits: Callable[[Collection[TopicPartition]], Mapping[str, Mapping[str, Any] | None]] = lambda _: {}
+    waits: Waiting = lambda _: {}
     after_stops: Callable[[Collection[TopicPartition]], None] = lambda _: None
-    round_bytes: int = _REQUEST_BYTES
+    round_bytes: int = REQUEST_BYTES
     longest_open_s: float = 5.0
     involved: set[TopicPartition] = field(default_factory=set, init=False)
     _begun_s: float | None = None
     _begun_ms: int = 0
     _sent_bytes: int = 0
+    _account: Account = field(init=False)
     _shared_targets: bool = field(init=False)
     _handles: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self._account = Account(self.me, self.producer, self.waits, self.stops, self.resumed)
         self._look_at_partitions()
 
     def _look_at_partitions(self) -> None:
@@ -173,17 +150,17 @@ class CopyLoop:
 
         It also renews the committed offsets, which would otherwise expire when idle (7 days).
         """
-        self._claim({**self.resting, **self._offsets(self.partitions.values())})
+        self._claim({**self.resting, **self._account.offsets(self.partitions.values())})
 
     def _claim(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
         reached(Step.CLAIM_BEGIN)
         stopping = tuple(self.stops)
         try:
-            self._write_stops()
+            self._account.write_stops()
         except Refused as refused:
             self._refused(refused)
         if offsets:
-            self.producer.add_offsets(names.progress_group(self.me.flow), offsets)
+            self._account.write_progress(offsets)
         if self.producer.in_transaction:
             reached(Step.CLAIM_COMMIT)
             self.producer.commit()
@@ -255,7 +232,7 @@ class CopyLoop:
         except CorruptBatch as error:
             # What came before it is copied first; the next answer begins with the damage.
             if not visible:
-                self._damaged(partition, error)
+                self._stop(partition, damaged_batch(self.me.flow, tp, partition.position, error))
         return visible
 
     def _take_in(self, found: Reviewed) -> None:
@@ -267,7 +244,7 @@ class CopyLoop:
         self.stops.update(found.stops)
         self.resumed.update(found.resumed)
         self._look_at_partitions()
-        self._claim(self._offsets(found.going.values()))
+        self._claim(self._account.offsets(found.going.values()))
 
     def _positions(self) -> dict[TopicPartition, int]:
         """Return the positions of the partitions that are being copied."""
@@ -296,23 +273,29 @@ class CopyLoop:
         Yields what was committed on the way: whatever an answer takes to be worked off, no transaction stays
         open for longer than it may.
         """
-        streams = [(p, p.outgoing(visible)) for p, visible in taken if visible]
-        if streams:
-            self._begin()
-            self.involved.update(p.source for p, _ in streams)
-        for _ in self._gathered(streams, current) if self._handles else self._in_turns(streams):
+        turns = Turns(self.me.flow, taken, self.round_bytes, self._stop)
+        self._involve(turns)
+        late = partial(self._late, current)
+        for batches in turns.gathered(late) if self._handles else turns.rounds():
+            self._send_rounds(batches)
+            # What was made anew is not held until the next one is there.
+            del batches
             if self._late(current):
-                streams[:] = self._settled(streams)
+                for batch in turns.settled():
+                    self._send_rounds([batch])
                 yield self._commit()
                 self.look_around()
                 if until.over(self.partitions.values(), self.review.waiting):
                     return
-                if streams:
-                    self._begin()
-                    self.involved.update(p.source for p, _ in streams)
+                self._involve(turns)
         if not self._pending():
             self._begun_s = None
             self.involved.clear()
+
+    def _involve(self, turns: Turns) -> None:
+        if turns:
+            self._begin()
+            self.involved.update(p.source for p in turns.partitions)
 
     def _late(self, current: CopySettings) -> bool:
         """Tell whether the transaction should be ended although the answer is not worked off."""
@@ -321,101 +304,9 @@ class CopyLoop:
         longest_s = min(current.max_interval_s, self.longest_open_s)
         return self._sent_bytes >= current.max_bytes or time.monotonic() - self._begun_s >= longest_s
 
-    def _in_turns(self, streams: _Streams) -> Iterator[None]:
-        """Take one batch of every partition, and again, so that a request carries many partitions.
-
-        A batch that has to be expanded in pieces has the memory for it to itself until it is through.
-        """
-        while streams:
-            batches = self._round(streams)
-            if batches:
-                self._send_rounds(batches)
-                # What was made anew is not held until the next one is there.
-                del batches
-                yield
-
-    def _round(self, streams: _Streams) -> list[Outgoing]:
-        """Take a batch of every partition, or of as many as memory allows; the others come first then."""
-        batches: list[Outgoing] = []
-        ended: list[int] = []
-        anew_bytes = behind = 0
-        busy = any(partition.expanding for partition, _ in streams)
-        for index, (partition, stream) in enumerate(streams):
-            if busy and not partition.expanding:
-                continue
-            batch = self._next(partition, stream)
-            if isinstance(batch, Outgoing):
-                batches.append(batch)
-                anew_bytes += made_bytes(batch)
-            else:
-                ended.append(index)
-            if partition.expanding:
-                # Last, so that the others have their turn as soon as it is through.
-                streams.append(streams.pop(index))
-                break
-            if anew_bytes >= self.round_bytes:
-                behind = len(streams) - index - 1
-                break
-        for index in reversed(ended):
-            del streams[index]
-        if behind:
-            streams[:] = streams[-behind:] + streams[:-behind]
-        return batches
-
-    def _gathered(self, streams: _Streams, current: CopySettings) -> Iterator[None]:
-        """Take one source partition after the other, so that only one group of batches at a time is
-        expanded in memory; what the handler gives for them is gathered into larger requests."""
-        batches: list[Outgoing] = []
-        size = 0
-        while streams:
-            batch = self._next(*streams[0])
-            if isinstance(batch, Outgoing):
-                batches.append(batch)
-                size += len(batch.batch)
-            else:
-                del streams[0]
-            if size >= _REQUEST_BYTES or not streams or self._late(current):
-                if batches:
-                    self._send_rounds(batches)
-                batches, size = [], 0
-                yield
-
-    def _settled(self, streams: _Streams) -> _Streams:
-        """Bring every partition behind what was sent of it; return those that have more.
-
-        Nothing more is begun: expanding the next batch takes memory, handling it takes time.
-        """
-        going = []
-        for partition, stream in streams:
-            partition.pausing = True
-            batch: Outgoing | _Nothing = _Nothing.PAUSED
-            while partition.underway and isinstance(batch := self._next(partition, stream), Outgoing):
-                self._send_rounds([batch])
-            partition.pausing = False
-            if batch is not _Nothing.ENDED:
-                going.append((partition, stream))
-        return going
-
     def _send_rounds(self, batches: list[Outgoing]) -> None:
         for round_ in distinct_targets(batches) if self._shared_targets else [batches]:
             self._send(round_)
-
-    def _next(self, partition: PartitionCopy, stream: Iterator[Outgoing | None]) -> Outgoing | _Nothing:
-        try:
-            batch = next(stream, _Nothing.ENDED) or _Nothing.PAUSED
-            partition.underway = isinstance(batch, Outgoing)
-            return batch
-        except Blocked as blocked:
-            self._stop(partition, blocked.stop)
-        except CorruptBatch as error:
-            self._damaged(partition, error)
-        except BatchTooLarge as error:
-            self._stop(partition, memory_too_small(self.me.flow, partition.source, partition.position, error))
-        partition.underway = partition.expanding = False
-        return _Nothing.ENDED
-
-    def _damaged(self, partition: PartitionCopy, error: CorruptBatch) -> None:
-        self._stop(partition, damaged_batch(self.me.flow, partition.source, partition.position, error))
 
     def _send(self, batches: list[Outgoing]) -> None:
         self._begin()
@@ -447,7 +338,7 @@ class CopyLoop:
         """
         outgoing = refused.outgoing
         if outgoing.source is None:
-            raise _own_refused(refused) from refused
+            raise own_refused(refused) from refused
         partition = self.partitions[outgoing.source]
         dead_letter = partition.dead_letter.target.topic if partition.dead_letter else None
         obstacle_after(refused, outgoing, partition.obstacle, self.me.flow, partition.source, dead_letter)
@@ -456,7 +347,7 @@ class CopyLoop:
     # ---- committing
 
     def _pending(self) -> bool:
-        return bool(self.stops or self.resumed or any(p.moved for p in self.partitions.values()))
+        return self._account.pending or any(p.moved for p in self.partitions.values())
 
     def _due(self, current: CopySettings) -> bool:
         if self._begun_s is None:
@@ -478,12 +369,12 @@ class CopyLoop:
             self._acknowledged(self.producer.drain())
             reached(Step.DATA_ACKED)
             moved = [p for p in self.partitions.values() if p.moved]
-            records = self._write_map(moved)
-            self._write_stops(moved)
+            records = self._account.write_map(moved, self._begun_ms)
+            self._account.write_stops(moved)
         except Refused as refused:
             self._refused(refused)
         if moved:
-            self.producer.add_offsets(names.progress_group(self.me.flow), self._offsets(moved))
+            self._account.write_progress(self._account.offsets(moved))
         reached(Step.PROGRESS_SENT)
         reached(Step.COMMIT)
         self.producer.commit()
@@ -497,91 +388,9 @@ class CopyLoop:
         self.after_stops(stopping)
         return records
 
-    def _write_map(self, moved: list[PartitionCopy]) -> list[MapRecord]:
-        me, now_ms = self.me, time.time_ns() // 1_000_000
-        records = [
-            record
-            for p in moved
-            for record in p.map_records(me.generation, me.lane, me.instance, self._begun_ms, now_ms)
-        ]
-        by_partition: dict[int, list[MapRecord]] = {}
-        for record in records:
-            by_partition.setdefault(lane_of(record.source, names.MAP_PARTITIONS), []).append(record)
-        if records:
-            self._own_records(
-                {
-                    TopicPartition(names.map_topic(me.flow), number): [
-                        (encode_map_key(r.key), encode_map_value(r)) for r in group
-                    ]
-                    for number, group in by_partition.items()
-                }
-            )
-        reached(Step.MAP_SENT)
-        return records
-
-    def _write_stops(self, moved: Sequence[PartitionCopy] = ()) -> None:
-        me = self.me
-        values: list[tuple[bytes, bytes | None]] = [
-            (names.stop_key(*tp).encode(), None) for tp in self.resumed if tp not in self.stops
-        ]
-        values += [
-            (names.stop_key(*tp).encode(), json.dumps(stop.to_json()).encode())
-            for tp, stop in self.stops.items()
-        ]
-        values += [
-            (key.encode(), None if note is None else json.dumps(note).encode())
-            for key, note in self.waits([p.source for p in moved]).items()
-        ]
-        if values:
-            state = TopicPartition(names.state_topic(me.flow), names.STATE_OTHERS)
-            self._own_records({state: values})
-        self.stops.clear()
-        self.resumed.clear()
-
-    def _own_records(self, values: Mapping[TopicPartition, list[tuple[bytes, bytes | None]]]) -> None:
-        now_ms = time.time_ns() // 1_000_000
-        batches = []
-        for target, pairs in values.items():
-            for piece in pieces(pairs, OWN_BATCH_BYTES):
-                batch = encode([(now_ms, key, value, ()) for key, value in piece]).batch
-                batches.append(Outgoing(target, parse_header(batch), batch))
-        for round_ in distinct_targets(batches):
-            self.producer.send(round_)
-            self.producer.drain()
-
-    def _offsets(self, partitions: Iterable[PartitionCopy]) -> dict[TopicPartition, OffsetToCommit]:
-        me = self.me
-        return {
-            p.target: OffsetToCommit(
-                p.position, p.leader_epoch, p.metadata(me.generation, me.instance).encode()
-            )
-            for p in partitions
-        }
-
     def _stop(self, partition: PartitionCopy, stop: Stop) -> None:
         log.error("%s stops at offset %d: %s", partition.source, partition.position, stop.message)
         partition.stopped = True
         self.fetcher.remove(partition.source)
-        self.stops[partition.target] = stamped(stop, self.me)
+        self.stops[partition.target] = self.me.stamped(stop)
         self._begin()
-
-
-def _own_refused(refused: Refused) -> OnceoverError:
-    topic = refused.outgoing.target.topic
-    text = f"the target refuses a record of the flow's own in {topic}"
-    if refused.code not in ABOUT_A_RECORD:
-        return MustReset(f"{text}: {refused}")
-    return NeedsOperator(
-        text,
-        code="OWN_RECORD_REFUSED",
-        where=topic,
-        expected="a topic with the configuration that the flow created it with",
-        seen=f"error {refused.code}: {refused.reason or 'no reason given'}",
-        resolve=f"remove what was set on {topic} since, such as max.message.bytes, then start the flow again",
-    )
-
-
-def stamped(stop: Stop, me: LaneIdentity) -> Stop:
-    """Return ``stop`` with the time and generation that it is written with."""
-    fields = {k: v for k, v in stop.to_json().items() if k != "v"}
-    return Stop(**{**fields, "at_ms": time.time_ns() // 1_000_000, "generation": me.generation})

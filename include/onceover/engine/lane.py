@@ -16,8 +16,9 @@ from typing import Any
 
 from onceover.engine import names
 from onceover.engine.aside import Side
-from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until, stamped
+from onceover.engine.copyloop import CopyLoop, CopySettings, Until
 from onceover.engine.enrolment import Enrolment, owned, read_enrolments
+from onceover.engine.identity import LaneIdentity
 from onceover.engine.known import Known
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
@@ -169,7 +170,7 @@ class LaneSession:
             task.obstacles,
             task.known.troubles,
             Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // RECORD_SHARE),
-            lambda stop: stamped(stop, task.me),
+            task.me.stamped,
             self._own_writes,
         )
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from onceover.config.runsettings import RunSettings
-from onceover.engine.copyloop import LaneIdentity, Until
+from onceover.engine.copyloop import Until
+from onceover.engine.identity import LaneIdentity
 from onceover.engine.known import Knowledge
 from onceover.errors import Fenced
 from onceover.logs import configure

@@ -13,8 +13,9 @@ from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.config.runsettings import EXACTLY_ONCE, RunSettings
 from onceover.engine.aclsync import AclSync
-from onceover.engine.copyloop import CopySettings, LaneIdentity
+from onceover.engine.copyloop import CopySettings
 from onceover.engine.flowtopics import StateSettings
+from onceover.engine.identity import LaneIdentity
 from onceover.engine.known import Known
 from onceover.engine.lane import LaneTask
 from onceover.engine.leader import FlowIdentity

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from onceover.engine import names
-from onceover.engine.copyloop import CopyLoop, CopySettings, LaneIdentity, Until
+from onceover.engine.copyloop import CopyLoop, CopySettings, Until
+from onceover.engine.identity import LaneIdentity
 from onceover.engine.obstacles import Obstacle
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.review import Reviewed

@@ -12,7 +12,7 @@ import pytest
 from onceover.engine import lane as lane_module
 from onceover.engine import leader as leader_module
 from onceover.engine import names
-from onceover.engine.copyloop import LaneIdentity
+from onceover.engine.identity import LaneIdentity
 from onceover.engine.layout import Layout
 from onceover.errors import Retriable
 from onceover.kafka.calls import CommittedOffset, InitResult, OffsetToCommit

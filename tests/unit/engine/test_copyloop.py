@@ -12,7 +12,7 @@ import cramjam
 import pytest
 
 from onceover.engine import names
-from onceover.engine.copyloop import CopySettings, Until, stamped
+from onceover.engine.copyloop import CopySettings, Until
 from onceover.engine.obstacles import Obstacle
 from onceover.engine.reading import Throttle
 from onceover.engine.review import Reviewed
@@ -172,7 +172,7 @@ def decided(*going: TopicPartition, stop: TopicPartition | None = None) -> Revie
     """Return a decision: a partition goes on at offset 1, or stops."""
     found = Reviewed(going={tp: replace(partition(tp), committed=1) for tp in going})
     if stop is not None:
-        found.stops[stop] = stamped(Stop("SOURCE_UNREADABLE", "m", "e", "s", "r", 1), ME)
+        found.stops[stop] = ME.stamped(Stop("SOURCE_UNREADABLE", "m", "e", "s", "r", 1))
     return found
 
 
@@ -312,7 +312,7 @@ def test_a_record_that_takes_too_much_memory_stops_its_partition() -> None:
 
 def test_claim_writes_the_instance_beside_every_position_and_stops_in_one_transaction() -> None:
     """Also of partitions where nothing moves: idle offsets would expire."""
-    stop = stamped(Stop("SOURCE_MISSING", "m", "e", "s", "r", 0), ME)
+    stop = ME.stamped(Stop("SOURCE_MISSING", "m", "e", "s", "r", 0))
     setting = Setting([], stops={TopicPartition("t", 2): stop}, resumed={A})
     setting.loop.claim()
     assert setting.producer.log == ["send state", "drain", "offsets", "commit"]
@@ -336,7 +336,7 @@ def test_claim_renews_the_progress_of_what_is_not_copied() -> None:
 @pytest.mark.parametrize(("code", "error"), [(10, NeedsOperator), (87, NeedsOperator), (2, MustReset)])
 def test_claim_whose_own_record_is_refused_ends_the_attempt(code: int, error: type[Exception]) -> None:
     """For a person, where it will be refused again: nothing else can be written without it."""
-    stop = stamped(Stop("SOURCE_MISSING", "m", "e", "s", "r", 0), ME)
+    stop = ME.stamped(Stop("SOURCE_MISSING", "m", "e", "s", "r", 0))
     refusing_own = FakeProducer(refuse=lambda out: Refused(out, code, "why") if out.source is None else None)
     setting = Setting([], refusing_own, stops={TopicPartition("t", 2): stop})
     with pytest.raises(error, match="a record of the flow's own"):
