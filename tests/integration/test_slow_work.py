@@ -12,9 +12,11 @@ from onceover.model import TopicPartition
 from tests.support.handled import handler_keys
 from tests.support.rawkafka import Codec, RawConnection, RawRecord, build_batch
 from tests.support.replica import Replica
+from tests.support.wait import wait_until
 
 # Of which a lane takes a third before it commits.
 _TIMEOUT_MS = 1_500
+_WAIT_S = 40.0
 
 
 @pytest.fixture(autouse=True)
@@ -34,6 +36,28 @@ def test_a_slow_handler_gets_through_one_answer_in_many_transactions(replica: Re
     assert outcome.records == 4_000
     assert len({(r.source, r.source_end) for r in outcome.receipts}) > 4
     replica.assert_same()
+
+
+def test_records_that_come_later_do_not_wait_for_the_end_of_anothers_batch(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A minute of a handler in one batch of few bytes: the lane still looks whether others have something."""
+    monkeypatch.setattr("onceover.engine.pace._TURN_S", 0.2)
+    replica.configure(**handler_keys("slow", seconds=0.01))
+    topic = replica.topic(partitions=2)
+    count = 6_000
+    batch = build_batch([RawRecord(b"k", b"v", (), 0)] * count, codec=Codec.ZSTD)
+    with RawConnection(replica.source_client["bootstrap.servers"]) as connection:
+        connection.produce(topic, 0, batch)
+
+    def position(partition: int) -> int:
+        return int(replica.partition_status(topic, partition)["position"])
+
+    with replica.running():
+        wait_until(lambda: position(0) > 0, _WAIT_S, "the batch is under way")
+        replica.source.plain(topic, 1, replica.source.records(5))
+        wait_until(lambda: position(1) == 5, _WAIT_S, "the neighbour's records")
+        assert position(0) < count
 
 
 def test_one_batch_that_takes_long_to_encode_gets_through_in_many_transactions(replica: Replica) -> None:

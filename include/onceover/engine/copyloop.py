@@ -20,6 +20,7 @@ from functools import partial
 from onceover.engine.account import Account, Waiting, own_refused
 from onceover.engine.identity import LaneIdentity
 from onceover.engine.obstacles import TryOtherwise, obstacle_after
+from onceover.engine.pace import Turn
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.reading import Review, Source, Throttle
 from onceover.engine.review import Reviewed
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 # while we stamp the next round, more only hold buffers.
 _IN_FLIGHT = 4
 _IDLE_WAIT_MS = 500
+
+# Partitions, and what was read of them.
+_Taken = list[tuple[PartitionCopy, list[Visible]]]
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,7 @@ class CopyLoop:
     _begun_s: float | None = None
     _begun_ms: int = 0
     _sent_bytes: int = 0
+    _turn: Turn = field(default_factory=Turn)
     _account: Account = field(init=False)
     _shared_targets: bool = field(init=False)
     _handles: bool = field(init=False)
@@ -198,6 +203,8 @@ class CopyLoop:
         left_ms = int((until.deadline_s - time.monotonic()) * 1000)
         # No more than a second's worth, or the lane would be silent for as long as the rest takes.
         most_bytes = None if current.bytes_per_second is None else max(1, int(current.bytes_per_second))
+        if self._turn.most_bytes is not None:
+            most_bytes = min(most_bytes or self._turn.most_bytes, self._turn.most_bytes)
         wait_ms = max(1, min(_IDLE_WAIT_MS, left_ms))
         self.fetcher.request(max_wait_ms=wait_ms, min_bytes=1, max_bytes=most_bytes)
 
@@ -252,9 +259,7 @@ class CopyLoop:
 
     # ---- writing
 
-    def _apart(
-        self, taken: list[tuple[PartitionCopy, list[Visible]]], until: Until, current: CopySettings
-    ) -> Iterator[list[MapRecord]]:
+    def _apart(self, taken: _Taken, until: Until, current: CopySettings) -> Iterator[list[MapRecord]]:
         """Copy those who may be the reason why transactions fail each in transactions of their own."""
         for portion, alone in self.suspects.apart([(one[0].source, one) for one in taken if one[1]]):
             if alone and self._pending():
@@ -265,15 +270,14 @@ class CopyLoop:
             if until.over(self.partitions.values(), self.review.waiting):
                 return
 
-    def _produce(
-        self, taken: list[tuple[PartitionCopy, list[Visible]]], until: Until, current: CopySettings
-    ) -> Iterator[list[MapRecord]]:
+    def _produce(self, taken: _Taken, until: Until, current: CopySettings) -> Iterator[list[MapRecord]]:
         """Send the batches in rounds of one per partition (FACTS 3: a second one would be lost).
 
         Yields what was committed on the way: whatever an answer takes to be worked off, no transaction stays
         open for longer than it may.
         """
         turns = Turns(self.me.flow, taken, self.round_bytes, self._stop)
+        self._turn.begin()
         self._involve(turns)
         late = partial(self._late, current)
         for batches in turns.gathered(late) if self._handles else turns.rounds():
@@ -287,10 +291,26 @@ class CopyLoop:
                 self.look_around()
                 if until.over(self.partitions.values(), self.review.waiting):
                     return
+                if self._handles and turns and self._turn.is_over() and self.fetcher.answered():
+                    self._turn.given_back(_size_bytes(taken))
+                    self._give_back(turns)
+                    break
                 self._involve(turns)
+        else:
+            if self._handles:
+                self._turn.worked_off(_size_bytes(taken))
         if not self._pending():
             self._begun_s = None
             self.involved.clear()
+
+    def _give_back(self, turns: Turns) -> None:
+        """Read what is left of an answer again later: others have something, too, perhaps since it came.
+
+        Whose turn it was comes last then.
+        """
+        first, *others = turns.partitions
+        for partition in (*others, first):
+            self.fetcher.rewind(partition.source, partition.position, partition.leader_epoch)
 
     def _involve(self, turns: Turns) -> None:
         if turns:
@@ -394,3 +414,7 @@ class CopyLoop:
         self.fetcher.remove(partition.source)
         self.stops[partition.target] = self.me.stamped(stop)
         self._begin()
+
+
+def _size_bytes(taken: _Taken) -> int:
+    return sum(one.header.size_bytes for _, visible in taken for one in visible)

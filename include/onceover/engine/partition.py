@@ -267,6 +267,9 @@ class PartitionCopy:
         """Copy what the handler makes of the batches, as much at a time as it deals with in a moment."""
         ceiling = Ceiling(handling.group_bytes, self.ceiling.record_bytes)
         for group in groups(visible, ceiling, self.obstacle.pace.share):
+            if group.batches and group.end <= self.position:
+                # Handled before: the batch is larger than what one turn, or one session, was enough for.
+                continue
             try:
                 handled = self._timed(handling, group)
             except BatchTooLarge as error:

@@ -35,6 +35,9 @@ class Source(Protocol):
     def remove(self, partition: TopicPartition) -> None:
         """Read this partition no longer."""
 
+    def rewind(self, partition: TopicPartition, offset: int, last_fetched_epoch: int) -> None:
+        """Read this partition from ``offset`` again, after all others."""
+
 
 class Review(Protocol):
     """What the loop needs of the reviewer."""

@@ -77,6 +77,18 @@ class Fetcher:
         """Read ``partition`` no longer; an answer under way for it is dropped."""
         self.positions.pop(partition, None)
 
+    def rewind(self, partition: TopicPartition, offset: int, last_fetched_epoch: int) -> None:
+        """Read ``partition`` from ``offset`` again, behind all others; an answer under way for it is dropped.
+
+        Args:
+            last_fetched_epoch: leader epoch of the record before ``offset``.
+        """
+        position = self.positions[partition] = self.positions.pop(partition)
+        position.offset, position.last_fetched_epoch = offset, last_fetched_epoch
+        for route in self._routes.values():
+            # It begins behind what was asked for then: what lies in between would be lost.
+            route.asked.discard(partition)
+
     def request(self, *, max_wait_ms: int, min_bytes: int, max_bytes: int | None = None) -> None:
         """Send the next request to every broker that has none in flight.
 

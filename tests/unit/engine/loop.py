@@ -19,10 +19,11 @@ from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.fetcher import Position
 from onceover.kafka.ports import Acknowledged, Outgoing, Refused
 from onceover.model import TopicPartition
+from onceover.wire.batch import parse_header
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapRecord
 from onceover.wire.visibility import Visible
-from tests.unit.engine.batches import TOPIC_ID
+from tests.unit.engine.batches import TOPIC_ID, answer
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 ME = LaneIdentity("f", 3, "run", 1, 2, (5, 2))
@@ -58,6 +59,55 @@ class FakeSource:
 
     def remove(self, partition: TopicPartition) -> None:
         self.positions.pop(partition)
+
+    def rewind(self, partition: TopicPartition, offset: int, last_fetched_epoch: int) -> None:
+        position = self.positions[partition] = self.positions.pop(partition)
+        position.offset, position.last_fetched_epoch = offset, last_fetched_epoch
+
+
+class LogSource(FakeSource):
+    """Serves logs: of every partition, in the order of the request, what lies behind the position.
+
+    Args:
+        logs: batches, as they are while they are asked for.
+        most: batches of a partition in one answer.
+    """
+
+    def __init__(self, logs: dict[TopicPartition, list[bytes]], most: int = 3) -> None:
+        super().__init__([])
+        self.logs = logs
+        self.most = most
+        self.asked: dict[TopicPartition, int] | None = None
+        self.asked_most: list[int | None] = []
+
+    @property
+    def waiting(self) -> bool:
+        return self.asked is not None
+
+    def request(self, *, max_wait_ms: int, min_bytes: int, max_bytes: int | None) -> None:
+        if self.asked is None:
+            self.asked = {tp: position.offset for tp, position in self.positions.items()}
+            self.asked_most.append(max_bytes)
+
+    def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
+        asked, self.asked = self.asked or {}, None
+        found = []
+        for tp, offset in asked.items():
+            headers = [(parse_header(batch), batch) for batch in self.logs[tp]]
+            batches = [batch for header, batch in headers if header.next_offset > offset][: self.most]
+            end = headers[-1][0].next_offset if headers else 0
+            found.append((tp, answer(batches, partition=tp.partition, lso=end)))
+            if batches:
+                self.positions[tp] = self.positions.pop(tp)
+        return found
+
+    def answered(self) -> bool:
+        return self.waiting
+
+    def rewind(self, partition: TopicPartition, offset: int, last_fetched_epoch: int) -> None:
+        super().rewind(partition, offset, last_fetched_epoch)
+        if self.asked is not None:
+            self.asked.pop(partition, None)
 
 
 class FakeReview:
@@ -159,7 +209,7 @@ class FakeProducer:
 class Setting:
     """A loop over partitions A and B, and what it told whom."""
 
-    script: list[list[tuple[TopicPartition, FetchedPartition]]]
+    script: list[list[tuple[TopicPartition, FetchedPartition]]] | FakeSource
     producer: FakeProducer = field(default_factory=FakeProducer)
     settings: CopySettings = field(default_factory=lambda: CopySettings(60.0, 1 << 30, None))
     look_around: Callable[[], None] = lambda: None
@@ -169,7 +219,7 @@ class Setting:
     stopped: list[TopicPartition] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.source = FakeSource(self.script)
+        self.source = self.script if isinstance(self.script, FakeSource) else FakeSource(self.script)
         self.review = FakeReview()
         self.partitions = {tp: partition(tp) for tp in (A, B)}
         self.loop = CopyLoop(

@@ -131,6 +131,26 @@ def served(
     return found
 
 
+def test_an_answer_under_way_does_not_count_for_what_is_read_again() -> None:
+    """That answer begins behind what was asked for before: taken, it would skip what lies in between."""
+    broker = FullBroker({(UUID(int=1), n): 10 for n in range(3)})
+    fetcher = Fetcher(
+        broker,  # type: ignore[arg-type]
+        isolation=calls.READ_COMMITTED,
+        max_bytes=LIMIT,
+        partition_max_bytes=LIMIT,
+    )
+    first, *others = partitions = [TopicPartition("t", n) for n in range(3)]
+    for tp in partitions:
+        fetcher.assign(tp, Position(UUID(int=1), 50, 1, 0))
+    fetcher.request(max_wait_ms=1, min_bytes=1)
+    fetcher.rewind(first, 7, 3)
+    assert [tp for tp, _ in fetcher.poll(0.0)] == others
+    assert (fetcher.positions[first].offset, fetcher.positions[first].last_fetched_epoch) == (7, 3)
+    fetcher.request(max_wait_ms=1, min_bytes=1)
+    assert [tp for tp, _ in fetcher.poll(0.0)] == [first, *others]
+
+
 def test_everybody_gets_a_turn_beside_backlogs_that_fill_every_answer() -> None:
     """Two of ten fit into an answer: each gets a fifth of them."""
     turns = served({(1, n): LIMIT // 2 for n in range(10)})
