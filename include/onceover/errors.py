@@ -113,6 +113,10 @@ class MustReset(OnceoverError):
     exit_code = 5
 
 
+class Unanswered(MustReset):
+    """The same because an answer did not come, or too late: nobody has said anything about what was sent."""
+
+
 class Superseded(OnceoverError):
     """A newer instance of the same lane and generation runs; this one ends quietly."""
 

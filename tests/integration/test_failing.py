@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from onceover.engine import lane as lanes
 from onceover.engine.aside import Pace
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.connection import ConnectionLost
 from onceover.kafka.ports import Outgoing
 from onceover.kafka.producer import TransactionalProducer
 from tests.support.rawkafka import Codec
@@ -43,6 +45,38 @@ class Neighbour:
                     neighbour.ended += 1
 
         return Watched(cluster, transactional_id, timeout_ms=timeout_ms)
+
+
+class Line:
+    """Loses connections that carry data for a partition, and carries everything else."""
+
+    def __init__(self) -> None:
+        self.loses: set[tuple[str, int]] = set()
+        self.lost = 0
+
+    def producer(self, cluster: Cluster, transactional_id: str, *, timeout_ms: int) -> TransactionalProducer:
+        """Return the lane's producer on this line."""
+        line = self
+
+        class Lossy(TransactionalProducer):
+            def send(self, batches: Sequence[Outgoing]) -> None:
+                if any(batch.target in line.loses for batch in batches):
+                    line.lost += 1
+                    self._guarded(line.lose)
+                super().send(batches)
+
+        return Lossy(cluster, transactional_id, timeout_ms=timeout_ms)
+
+    @staticmethod
+    def lose() -> None:
+        raise ConnectionLost("the connection failed: timed out")
+
+
+@pytest.fixture
+def line(monkeypatch: pytest.MonkeyPatch) -> Line:
+    found = Line()
+    monkeypatch.setattr(lanes, "TransactionalProducer", found.producer)
+    return found
 
 
 @pytest.fixture
@@ -116,5 +150,27 @@ def test_while_nothing_gets_through_for_anybody_nobody_is_blamed(
                 _TIMEOUT_S,
                 f"partition {partition}",
             )
+    assert notes(replica) == []
+    replica.assert_same()
+
+
+@pytest.mark.parametrize("partitions", [3, 1])
+def test_an_outage_of_data_alone_stops_nobody_however_few_are_busy(
+    replica: Replica, line: Line, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    """The lane's own small records get through; the only busy partition has nobody to be compared with."""
+    monkeypatch.setattr("onceover.engine.known.FAILING", Pace(0.0, 0.0, 0.0))
+    monkeypatch.setattr("onceover.engine.known.OUTAGE", Pace(math.inf, 0.05, 0.1))
+    replica.configure(lanes=1)
+    topic = replica.topic(partitions=partitions)
+    line.loses.add((topic, 0))
+    replica.source.plain(topic, 0, replica.source.records(_COUNT), Codec.NONE)
+    with replica.running():
+        wait_until(lambda: notes(replica) == [f"{topic}:0"], _TIMEOUT_S, "the note")
+        before = line.lost
+        wait_until(lambda: line.lost >= before + 5, _TIMEOUT_S, "more failures")
+        assert not replica.stop_of(topic, 0)
+        line.loses.clear()
+        wait_until(lambda: len(replica.target_records(topic, 0)) == _COUNT, _TIMEOUT_S, "the copy")
     assert notes(replica) == []
     replica.assert_same()

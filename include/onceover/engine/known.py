@@ -14,7 +14,7 @@ from onceover.engine.aside import FAILING, OUTAGE, Side, Troubles
 from onceover.engine.names import RESUME_PREFIX
 from onceover.engine.reading import Throttle
 from onceover.engine.suspects import Suspects
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, Unanswered
 from onceover.model import TopicPartition
 
 
@@ -53,7 +53,7 @@ class Known:
 
     def failed(self, involved: Collection[TopicPartition], error: OnceoverError) -> bool:
         """Note that a transaction failed, and nobody says why; tell whether it is one partition's trouble."""
-        verdict = self.suspects.failed(involved)
+        verdict = self.suspects.failed(involved, answered=not isinstance(error, Unanswered))
         if verdict.alone is None:
             return False
         self.troubles.note(verdict.alone, Side.COPY, error, FAILING if verdict.compared else OUTAGE)

@@ -1,7 +1,9 @@
 """Which partition makes transactions fail that held several: found by copying the suspects alone. Pure.
 
 Invariants: whoever got through is suspected no longer. Nobody is blamed for a failure that others shared, nor
-while nothing gets through for anybody: that is an outage of a cluster.
+while nothing gets through for anybody: that is an outage of a cluster. That the lane's own small records get
+through says nothing about data: a line may carry only those. So where nobody else has anything to copy, only
+what the target has answered counts, and silence never does.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ class Verdict(NamedTuple):
 
     Args:
         alone: the only partition that was in it; None where there were none or several.
-        compared: nothing but this partition is known to fail, or others got through since it last failed; or
-            since it failed first, and have not failed since.
+        compared: others got through since it last failed; or since it failed first, and have not failed
+            since. Or nothing but this partition is known to fail, and the target has answered.
     """
 
     alone: TopicPartition | None
@@ -51,8 +53,12 @@ class Suspects:
         """True while there are any; asked for every answer, so that a lane without them pays nothing."""
         return bool(self._suspects)
 
-    def failed(self, involved: Collection[TopicPartition]) -> Verdict:
-        """Note that a transaction with these partitions failed for a reason that names none of them."""
+    def failed(self, involved: Collection[TopicPartition], *, answered: bool = True) -> Verdict:
+        """Note that a transaction with these partitions failed for a reason that names none of them.
+
+        Args:
+            answered: by an answer of the target; not by silence, a lost connection, or time.
+        """
         for tp in involved:
             self._suspects.setdefault(tp, _Suspect(self._now, self._now))
             self._passed.pop(tp, None)
@@ -65,7 +71,7 @@ class Suspects:
         overtaken = self._now > suspect.last or any(at > suspect.since for at in self._passed.values())
         suspect.failed += 1
         suspect.last = self._now
-        return Verdict(tp, overtaken or len(self._suspects) == 1)
+        return Verdict(tp, overtaken or (answered and len(self._suspects) == 1))
 
     def passed(self, through: Iterable[TopicPartition]) -> None:
         """Note that a transaction with these partitions was committed, and moved them on."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from onceover.errors import MustReset, OnceoverError, Retriable
+from onceover.errors import OnceoverError, Retriable, Unanswered
 from onceover.kafka import produce
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
@@ -124,7 +124,7 @@ class IdempotentProducer:
             return action()
         except Retriable as error:
             self._state.lost()
-            raise MustReset(f"{_NAME}: {error}").about(*error.partitions) from error
+            raise Unanswered(f"{_NAME}: {error}").about(*error.partitions) from error
 
     def _failure(self, api: Api, code: int, subject: str, *partitions: TopicPartition) -> OnceoverError:
         self._state.lost()

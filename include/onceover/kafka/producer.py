@@ -7,10 +7,12 @@ else happens ends in ``MustReset``: drop this object, read the layout, begin aga
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from onceover.errors import MustReset, OnceoverError, Retriable
+from onceover.errors import MustReset, OnceoverError, Retriable, Unanswered
 from onceover.kafka import calls, produce
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import OffsetToCommit
@@ -51,6 +53,7 @@ class TransactionalProducer:
         self._state = TxnState(RequestSet.V3, first_sequence=first_sequence)
         self._link = ProduceLink(cluster, transactional_id, self._answered)
         self._acks: list[Acknowledged] = []
+        self._begun_s = math.inf
 
     visible_at_commit: Final = True
 
@@ -115,6 +118,7 @@ class TransactionalProducer:
             MustReset: the transaction is lost.
             Refused: the target refuses content.
         """
+        self._begin()
         fresh = any(b.target not in self._state.added for b in batches)
         if fresh:
             self._guarded(self._link.drain)
@@ -137,6 +141,10 @@ class TransactionalProducer:
         self._guarded(lambda: self._link.drain(keep))
         acks, self._acks = self._acks, []
         return acks
+
+    def _begin(self) -> None:
+        if not self._state.in_transaction:
+            self._begun_s = time.monotonic()
 
     def _answered(self, batch: Outgoing, answer: Any) -> bool:
         action = classify(Api.PRODUCE, answer.error_code)
@@ -172,6 +180,7 @@ class TransactionalProducer:
         Raises:
             MustReset: the transaction is lost.
         """
+        self._begin()
         if self._state.requests is RequestSet.V3:
             self._add_group(group)
         for portion in _portions(offsets):
@@ -308,11 +317,17 @@ class TransactionalProducer:
 
     def _lost(self, why: str) -> MustReset:
         self._state.lost()
-        return MustReset(f"{self._id}: {why}")
+        return Unanswered(f"{self._id}: {why}")
 
     def _failure(self, api: Api, code: int, subject: str, *partitions: TopicPartition) -> OnceoverError:
         self._state.lost()
-        return produce.failure(self._cluster, self._id, api, code, subject, *partitions)
+        error = produce.failure(self._cluster, self._id, api, code, subject, *partitions)
+        if isinstance(error, MustReset) and time.monotonic() - self._begun_s >= self._timeout_ms / 1000:
+            # By then the target has ended the transaction by itself, and says so: only the time is known.
+            return Unanswered(f"{error.message}, in a transaction that took too long", where=subject).about(
+                *error.partitions
+            )
+        return error
 
 
 def _portions(

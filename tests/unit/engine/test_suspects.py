@@ -13,7 +13,7 @@ from onceover.engine.aside import FAILING, Side, Troubles
 from onceover.engine.known import Known
 from onceover.engine.suspects import Suspects, Verdict
 from onceover.engine.waits import Waits
-from onceover.errors import MustReset
+from onceover.errors import MustReset, Unanswered
 from onceover.model import TopicPartition
 from tests.unit.engine.test_aside import Clock
 
@@ -86,10 +86,41 @@ def test_two_that_fail_by_turns_are_an_outage_until_somebody_gets_through() -> N
     assert [suspects.failed([tp]).compared for tp in (A, B, C)] == [False] * 3, "an outage has begun"
 
 
-def test_the_only_one_that_fails_is_to_blame() -> None:
+def test_the_only_one_that_fails_is_to_blame_where_the_target_says_so() -> None:
     """The lane's own transactions get through: a session begins with one."""
     suspects = Suspects()
     assert suspects.failed([A]) == (A, True)
+
+
+@given(st.lists(st.sampled_from([(A,), (B,), (A, B), (A, C)]), max_size=30))
+def test_silence_proves_nothing_while_nobody_gets_through(failures: list[tuple[TopicPartition, ...]]) -> None:
+    """The lane's own records are small; a line may carry those, and no data."""
+    suspects = Suspects()
+    assert not any(suspects.failed(some, answered=False).compared for some in failures)
+
+
+def test_silence_counts_beside_others_that_get_through() -> None:
+    """Also where they have something to copy only now and then."""
+    suspects = Suspects()
+    assert suspects.failed([A], answered=False) == (A, False)
+    suspects.passed([B])
+    assert suspects.failed([A], answered=False) == (A, True)
+
+
+@pytest.mark.parametrize("error", [LOST, Unanswered("timed out")])
+def test_the_only_busy_partition_is_stopped_by_answers_and_never_by_silence(error: MustReset) -> None:
+    """Either way it is noted: a person may know more."""
+    clock = Clock()
+    known, notes = Known(troubles=Troubles(clock=clock)), Waits(1)
+    for _ in range(100):
+        known.failed([A], error)
+        clock.now_s += 10
+    assert (known.troubles.lasting(A, Side.COPY) is error) == (error is LOST)
+    known.passed([A])
+    assert not known.troubles.has(A, Side.COPY)
+    known.failed([A], error)
+    known.failed([A], error)
+    assert list(notes.changes(known.troubles, {A: A})) == [names.wait_key(*A)]
 
 
 def test_the_stopped_say_nothing_about_the_others() -> None:

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from onceover.errors import MustReset, NeedsOperator, UsageError
+from onceover.errors import MustReset, NeedsOperator, Unanswered, UsageError
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.each import Each
 from onceover.kafka.ports import Refused
+from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition, RequestSet
 from tests.unit.kafka.broker import LOST, FakeCluster
@@ -214,6 +215,21 @@ def test_connection_lost_with_a_produce_unanswered_is_a_reset(cluster: FakeClust
     with pytest.raises(MustReset, match=LOST):
         made.drain()
     never_committed(made, cluster)
+
+
+@pytest.mark.parametrize(
+    ("timeout_ms", "code", "answered"), [(10**6, 47, True), (10**6, LOST, False), (0, 47, False)]
+)
+def test_answers_are_told_from_silence_and_from_what_only_time_says(
+    cluster: FakeCluster, timeout_ms: int, code: int | str, answered: bool
+) -> None:
+    """By the transaction's timeout, the target has ended it by itself: 47 says no more than that."""
+    cluster.codes["answer"].append(code)
+    made = TransactionalProducer(cluster, "id", timeout_ms=timeout_ms)  # type: ignore[arg-type]
+    assert made.init()
+    with pytest.raises(MustReset) as caught:
+        made.send([batch(P0)])
+    assert isinstance(caught.value, Unanswered) != answered
 
 
 @pytest.mark.parametrize("code", [LOST, 47, 48, 51, 90, 139])
