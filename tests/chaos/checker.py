@@ -38,6 +38,8 @@ class Kind(StrEnum):
     """A group stands before records that it has read; or progress went back."""
     LEAK = "F-leak"
     """Something is there that the flow has no business with: another topic, or records of nobody."""
+    MAP = "O-map"
+    """The offset map has a hole, or tells a range twice: a position in it cannot be translated."""
     BROKER = "S-lost"
     """The source itself does not hold what it has acknowledged: the round proves nothing."""
 
@@ -101,6 +103,14 @@ class GroupAt(NamedTuple):
     target: int
 
 
+class Written(NamedTuple):
+    """A range of source offsets that a generation has copied, end exclusive, as the offset map tells it."""
+
+    generation: int
+    first: int
+    behind: int
+
+
 Logs = Mapping[Place, Sequence[Entry]]
 Positions = Mapping[Place, int]
 
@@ -114,7 +124,7 @@ class Facts:
         target: likewise, of every topic of the target that is not Kafka's or the flow's own.
         sent: what the clients know of the records, by identity; others are not theirs.
         progress: committed positions whenever somebody looked, oldest first; the last is the end's.
-        generations: of each partition, the generations that wrote its ranges, as the offset map has them.
+        written: of each partition, what the offset map tells, in its order.
         groups: carried positions, looked at while nobody moved them.
         skipped: source ranges (first, behind the last) that a person has given up.
         repeats: delivery at least once: records may come again, and in between, but none may be missing.
@@ -124,7 +134,7 @@ class Facts:
     target: Logs
     sent: Mapping[str, Sent] = field(default_factory=dict)
     progress: Sequence[Positions] = ()
-    generations: Mapping[Place, Sequence[int]] = field(default_factory=dict)
+    written: Mapping[Place, Sequence[Written]] = field(default_factory=dict)
     groups: Sequence[GroupAt] = ()
     skipped: Mapping[Place, Sequence[tuple[int, int]]] = field(default_factory=dict)
     repeats: bool = False
@@ -142,8 +152,8 @@ def check(facts: Facts) -> list[Anomaly]:
         found += _partition(facts, place)
     found += _source(facts)
     found += _progress(facts.progress)
-    for place, generations in sorted(facts.generations.items()):
-        found += _falling(place, generations)
+    for place, written in sorted(facts.written.items()):
+        found += _map(place, written)
     for at in facts.groups:
         found += _group(facts, at)
     return found
@@ -179,13 +189,13 @@ def _differences(
     ours, theirs = _count(wanted), _count(there)
     lost = {name for name, count in ours.items() if theirs[name] < count}
     if lost:
-        first = next(entry for entry in wanted if entry.identity in lost)
+        first = next(entry for entry in wanted if _name(entry) in lost)
         yield Anomaly(Kind.LOST, where, f"{len(lost)} records, the first at source offset {first.offset}")
     dup = [name for name, count in theirs.items() if name in ours and count > ours[name]]
     if dup and not facts.repeats:
-        twice = [entry.offset for entry in there if entry.identity == dup[0]]
+        twice = [entry.offset for entry in there if _name(entry) == dup[0]]
         yield Anomaly(Kind.DUP, where, f"{len(dup)} records, the first at target offsets {twice}")
-    yield from _strangers(facts, place, [entry for entry in there if entry.identity not in ours])
+    yield from _strangers(facts, place, [entry for entry in there if _name(entry) not in ours])
     digests = {entry.identity: entry for entry in wanted}
     for entry in there:
         if entry.identity in digests and entry.digest != digests[entry.identity].digest:
@@ -216,11 +226,11 @@ def _order(where: str, wanted: Sequence[Entry], there: Sequence[Entry]) -> Itera
 
 def _strangers(facts: Facts, place: Place, entries: Sequence[Entry]) -> Iterator[Anomaly]:
     """Name records that are not among the expected ones, by what their producers were told."""
-    beyond = {entry.identity for entry in facts.source[place]}
+    beyond = {_name(entry) for entry in facts.source[place]}
     told = set[Kind]()
     for entry in entries:
         sent = facts.sent.get(entry.identity)
-        if entry.identity in beyond:
+        if _name(entry) in beyond:
             kind, text = Kind.EARLY, f"though the position is {_end(facts, place)}"
         elif sent is not None and sent.place == place and sent.fate is not Fate.COMMITTED:
             kind, text = Kind.ABORTED, f"its producer was told: {sent.fate}; no reader of the source sees it"
@@ -243,10 +253,14 @@ def _zombies(place: Place, there: Sequence[Entry]) -> Iterator[Anomaly]:
         highest[producer] = epoch
 
 
-def _falling(place: Place, generations: Sequence[int]) -> Iterator[Anomaly]:
-    for before, after in pairwise(generations):
-        if after < before:
-            yield Anomaly(Kind.ZOMBIE, str(place), f"generation {after} wrote behind generation {before}")
+def _map(place: Place, written: Sequence[Written]) -> Iterator[Anomaly]:
+    for before, after in pairwise(written):
+        if after.generation < before.generation:
+            text = f"generation {after.generation} wrote behind generation {before.generation}"
+            yield Anomaly(Kind.ZOMBIE, str(place), text)
+            return
+        if after.first != before.behind:
+            yield Anomaly(Kind.MAP, str(place), f"{after} follows {before}")
             return
 
 
@@ -294,8 +308,8 @@ def _group(facts: Facts, at: GroupAt) -> Iterator[Anomaly]:
 
 def _skipped(facts: Facts, at: GroupAt, where: str) -> Iterator[Anomaly]:
     """Where records come again, every unread one has to come at least once behind the position."""
-    unread = {entry.identity for entry in _expected(facts, at.place) if entry.offset >= at.source}
-    coming = {entry.identity for entry in facts.target.get(at.place, ()) if entry.offset >= at.target}
+    unread = {_name(entry) for entry in _expected(facts, at.place) if entry.offset >= at.source}
+    coming = {_name(entry) for entry in facts.target.get(at.place, ()) if entry.offset >= at.target}
     if unread - coming:
         text = f"{at.target} skips {len(unread - coming)} records that it has not read before {at.source}"
         yield Anomaly(Kind.SKIP, where, text)
@@ -317,5 +331,11 @@ def numbered(entries: Iterable[Entry]) -> list[Entry]:
     return result
 
 
+def _name(entry: Entry) -> str:
+    """Return what equal records have in common."""
+    name = entry.identity
+    return name.partition("#")[0] if name.startswith("=") else name
+
+
 def _count(entries: Iterable[Entry]) -> Counter[str]:
-    return Counter(entry.identity for entry in entries)
+    return Counter(map(_name, entries))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -11,16 +10,17 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from tests.chaos.checker import Fate, Place
 from tests.chaos.history import History
+from tests.support.background import Background
 
 # Short against a round, so that what hangs is given up and known to be.
 _PATIENT: Final = {
     "socket.timeout.ms": 5000,
-    "message.timeout.ms": 8000,
+    "message.timeout.ms": 5000,
     "reconnect.backoff.max.ms": 500,
     "log_level": 0,
 }
 # What a lost connection leaves open hides what is behind it for so long.
-_TRANSACTION_MS: Final = 8000
+_TRANSACTION_MS: Final = 5000
 _CALL_S: Final = 10.0
 _WRITE_S: Final = 60.0
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -31,7 +31,7 @@ _ABORT_SHARE: Final = 0.3
 _ABANDON_SHARE: Final = 0.1
 
 
-class Client(threading.Thread):
+class Client(Background):
     """Sends records of its own until it is stopped.
 
     Args:
@@ -49,29 +49,12 @@ class Client(threading.Thread):
         seed: int,
         pause_s: float = 0.03,
     ) -> None:
-        super().__init__(name=name, daemon=True)
+        super().__init__(name)
         self.rng = random.Random(seed)
-        self.problem: BaseException | None = None
-        self._history, self._partitions, self._pause_s = history, partitions, pause_s
+        self._history, self._partitions, self._between_s = history, partitions, pause_s
         self._address = bootstrap
         self._serial = 0
         self._failed: set[str] = set()
-        self._ending = threading.Event()
-
-    def run(self) -> None:
-        try:
-            while not self._ending.is_set():
-                self.session()
-        except BaseException as error:  # noqa: BLE001 - raised by the round that stops it
-            self.problem = error
-
-    def session(self) -> None:
-        """Send with one producer until something is wrong with it, or it is to end."""
-        raise NotImplementedError
-
-    def stop(self) -> None:
-        """Let it finish what it has in hand, and end."""
-        self._ending.set()
 
     def producer(self, **settings: Any) -> Producer:
         return Producer(
@@ -87,7 +70,7 @@ class Client(threading.Thread):
 
     def paused(self) -> bool:
         """Wait a moment; False when it is to end."""
-        return not self._ending.wait(self._pause_s)
+        return not self.ending.wait(self._between_s)
 
     def send(self, producer: Producer, most: int, told: list[str] | None = None) -> list[str]:
         """Give some records of one partition to the producer; return their names.
@@ -124,7 +107,8 @@ class Client(threading.Thread):
 class Steady(Client):
     """Idempotent, without transactions: what is acknowledged is there, what is not may be."""
 
-    def session(self) -> None:
+    def step(self) -> None:
+        """Send with one producer until something is wrong with it, or it is to end."""
         producer, told = self.producer(), list[str]()
         for _ in range(self.rng.randint(20, 100)):
             if not self.paused():
@@ -162,7 +146,8 @@ class Steady(Client):
 class Transactional(Client):
     """Commits, aborts, and sometimes leaves a transaction to its time-out."""
 
-    def session(self) -> None:
+    def step(self) -> None:
+        """Send with one producer until something is wrong with it, or it is to end."""
         producer = self.producer(
             **{
                 "transactional.id": f"{self.name}-{self.rng.randrange(3)}",
@@ -176,7 +161,7 @@ class Transactional(Client):
                     return
         except KafkaException:
             # Whatever it was: nothing is known of the records that were in hand. Begin anew.
-            self._ending.wait(0.2)
+            self.ending.wait(0.2)
 
     def _transaction(self, producer: Producer) -> bool:
         """Do one transaction; False to go on with another producer."""

@@ -6,6 +6,7 @@ A nemesis that ends in a stop says which one: a stop that is missing is as wrong
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ from tests.chaos.checker import Place
 from tests.chaos.clients import Steady
 from tests.chaos.history import History
 from tests.chaos.reading import read
+from tests.chaos.sparkrun import SparkRun
 from tests.chaos.world import DOOMED, TIMEOUT_S, Shape, Side, World
 from tests.support.proxy import Temper
 from tests.support.rawkafka import RawConnection
@@ -49,6 +51,8 @@ _SLOW_BYTES: Final = 30_000.0
 _MOST_PARTITIONS: Final = 8
 # Above what is written already, below what the next index file takes.
 _FULL_BYTES: Final = 64 << 10
+# Some requests, or some part of a large answer.
+_TORN_BYTES: Final = 60_000
 _DOOMED_BATCHES: Final = 20
 
 
@@ -77,7 +81,7 @@ def pause_copy_while_another_starts(world: World) -> None:
 
 def freeze_at_a_step_while_another_starts(world: World) -> None:
     """Where it hurts: with data sent and no progress, with a commit on its way, in the middle of a start."""
-    old = world.start(pause_at=world.rng.choice(STEPS).name, kill_count=world.rng.randint(1, 4))
+    old = world.start_lanes(pause_at=world.rng.choice(STEPS).name, kill_count=world.rng.randint(1, 4))
     _await(lambda: not old.child.alive or old.paused)
     world.start()
     world.let_it_run(2.0, 6.0)
@@ -86,7 +90,7 @@ def freeze_at_a_step_while_another_starts(world: World) -> None:
 
 def kill_at_a_step(world: World) -> None:
     """Likewise, for good."""
-    old = world.start(kill_at=world.rng.choice(STEPS).name, kill_count=world.rng.randint(1, 4))
+    old = world.start_lanes(kill_at=world.rng.choice(STEPS).name, kill_count=world.rng.randint(1, 4))
     _await(lambda: not old.child.alive)
 
 
@@ -99,6 +103,62 @@ def _await(condition: Callable[[], bool]) -> None:
 def launch_twice(world: World) -> None:
     world.start()
     world.start()
+
+
+def kill_worker(world: World) -> None:
+    """Spark runs the lane's task again."""
+    for worker in _some(world, SparkRun.workers):
+        worker.kill()
+
+
+def freeze_worker(world: World) -> None:
+    _freeze(world, SparkRun.workers)
+
+
+def kill_driver(world: World) -> None:
+    for driver in _some(world, SparkRun.drivers):
+        driver.kill()
+
+
+def freeze_driver(world: World) -> None:
+    _freeze(world, SparkRun.drivers)
+
+
+def kill_jvm(world: World) -> None:
+    """The Python driver ends what the workers left open."""
+    for jvm in _some(world, SparkRun.jvms):
+        jvm.kill()
+
+
+def freeze_jvm(world: World) -> None:
+    _freeze(world, SparkRun.jvms)
+
+
+def forget(world: World) -> None:
+    """Checkpoints and receipts are hints."""
+    kill_copy(world)
+    for folder in ("checkpoint", "receipts"):
+        shutil.rmtree(world.home / world.path.stem / folder, ignore_errors=True)
+
+
+def _some(world: World, part: Callable[[SparkRun], list[psutil.Process]]) -> list[psutil.Process]:
+    """Return one process, of whichever run; none if there is none before long."""
+
+    def there() -> list[psutil.Process]:
+        return [process for run in world.alive() if isinstance(run, SparkRun) for process in part(run)]
+
+    _await(lambda: bool(there()))
+    found = there()
+    return [world.rng.choice(found)] if found else []
+
+
+def _freeze(world: World, part: Callable[[SparkRun], list[psutil.Process]]) -> None:
+    frozen = _some(world, part)
+    for process in frozen:
+        process.suspend()
+    world.let_it_run(*world.rng.choice([(0.5, 5.0), _PAST_ITS_TRANSACTION_S]))
+    for process in frozen:
+        process.resume()
 
 
 def stop_and_start(world: World) -> None:
@@ -162,6 +222,14 @@ def cut_network(world: World) -> None:
         world.let_it_run(0.05, 0.5)
 
 
+def lose_bytes(world: World) -> None:
+    """A lost packet that nobody sends again: connections break anywhere in a frame, the next ones as well."""
+    proxy = _proxy(world)
+    proxy.tear(lambda: world.rng.randrange(1, _TORN_BYTES))
+    world.let_it_run(0.5, 4.0)
+    proxy.tear(None)
+
+
 def slow_network(world: World) -> None:
     proxy = _proxy(world)
     proxy.delay_s = world.rng.uniform(0.01, 0.3)
@@ -203,17 +271,19 @@ def _proxy(world: World) -> Any:
 
 
 def throttle(world: World) -> None:
-    """A quota on the target: its answers are held back."""
-    _quota(world.target, _SLOW_BYTES)
+    """A quota: answers of the target, or the records of the source, are held back."""
+    side = _one_side(world)
+    quota = "producer_byte_rate" if side is world.target else "consumer_byte_rate"
+    _quota(side, quota, _SLOW_BYTES)
     world.let_it_run(1.0, 4.0)
-    _quota(world.target, None)
+    _quota(side, quota, None)
 
 
-def _quota(side: Side, rate: float | None) -> None:
+def _quota(side: Side, quota: str, rate: float | None) -> None:
     entry = AlterClientQuotasRequest.EntryData
     wanted = entry(
         entity=[entry.EntityData(entity_type="client-id", entity_name=None)],
-        ops=[entry.OpData(key="producer_byte_rate", value=rate or 0.0, remove=rate is None)],
+        ops=[entry.OpData(key=quota, value=rate or 0.0, remove=rate is None)],
     )
     with RawConnection(side.inside) as connection:
         connection.call(AlterClientQuotasRequest(version=0, entries=[wanted], validate_only=False))
@@ -321,11 +391,8 @@ ANYWHERE: Final[tuple[Nemesis, ...]] = (
     pause_copy,
     pause_copy_past_its_transaction,
     pause_copy_while_another_starts,
-    freeze_at_a_step_while_another_starts,
-    kill_at_a_step,
     launch_twice,
     stop_and_start,
-    clock_jumps,
     kill_broker,
     restart_broker,
     freeze_broker,
@@ -333,11 +400,27 @@ ANYWHERE: Final[tuple[Nemesis, ...]] = (
     fill_disk,
     grow_topic,
     delete_what_is_copied,
+)
+# For runs that start at once, and whose steps and clock are in the hands of the test.
+LANES: Final[tuple[Nemesis, ...]] = (
+    freeze_at_a_step_while_another_starts,
+    kill_at_a_step,
+    clock_jumps,
     overtake,
     recreate_topic,
 )
+SPARK: Final[tuple[Nemesis, ...]] = (
+    kill_worker,
+    freeze_worker,
+    kill_driver,
+    freeze_driver,
+    kill_jvm,
+    freeze_jvm,
+    forget,
+)
 PROXIED: Final[tuple[Nemesis, ...]] = (
     cut_network,
+    lose_bytes,
     slow_network,
     part_network,
     swallow_everything,
@@ -349,9 +432,14 @@ MANY: Final[tuple[Nemesis, ...]] = (move_leaders,)
 
 
 def of(shape: Shape) -> tuple[Nemesis, ...]:
-    """Return the nemeses that a shape allows."""
-    return (*ANYWHERE, *(PROXIED if shape.proxied else MANY))
+    """Return the nemeses that a shape allows; of Spark's own, one of two is drawn."""
+    if shape.spark:
+        others = (*ANYWHERE, *PROXIED)
+        return (*others, *SPARK * (len(others) // len(SPARK)))
+    allowed = (*ANYWHERE, *LANES, *(PROXIED if shape.proxied else MANY))
+    # Who makes tokens by a wrong clock is not let in, and should not be.
+    return tuple(n for n in allowed if not (n is clock_jumps and shape.mechanism == "OAUTHBEARER"))
 
 
 # What a nemesis may meet because another one is not over yet, or because a broker is away.
-PASSING: Final = (KafkaException, OSError)
+PASSING: Final = (KafkaException, OSError, psutil.NoSuchProcess)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import time
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,6 +28,8 @@ _BATCH: Final = 5000
 # What is there comes at once; the last batch of a log is not full.
 _BATCH_S: Final = 0.2
 _OWN: Final = ("__", "onceover")
+# What clients call their records; nobody else gives any a name of its own.
+_NAMED: Final = re.compile(rb"[a-z]\d+-\d+")
 
 
 def _admin(bootstrap: str) -> AdminClient:
@@ -82,8 +85,8 @@ def _entry(message: Message) -> Entry:
     key, value, headers = message.key(), message.value(), message.headers() or []
     stamp = message.timestamp()
     digest = hashlib.blake2b(repr((key, value, headers, stamp)).encode(), digest_size=16).hexdigest()
-    name = (key or b"").decode("ascii", "replace") if isinstance(key, bytes) else str(key)
-    return Entry(message.offset() or 0, name or f"={digest}", digest)
+    named = isinstance(key, bytes) and _NAMED.fullmatch(key)
+    return Entry(message.offset() or 0, key.decode() if named else f"={digest}", digest)
 
 
 def with_producers(bootstrap: str, logs: Mapping[Place, Sequence[Entry]]) -> dict[Place, list[Entry]]:

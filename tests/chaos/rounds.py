@@ -13,14 +13,14 @@ from onceover.engine import names
 from onceover.wire.offsetmap import decode_map_key, decode_map_value
 from onceover.wiring.groups import GroupWish, apply_groups
 from tests.chaos import nemeses
-from tests.chaos.checker import Anomaly, Entry, Facts, GroupAt, Place, check
+from tests.chaos.checker import Anomaly, Entry, Facts, GroupAt, Place, Written, check
 from tests.chaos.reading import committed, places, read, starts, with_producers
 from tests.chaos.world import FLOW, World
 from tests.support.feeds import held
 from tests.support.flows import InlineFlow
 from tests.support.groups import commit
 
-ACTIONS: Final = 4
+ACTIONS: Final = (2, 4)
 _GROUPS: Final = 3
 
 
@@ -52,8 +52,10 @@ def play(world: World, tally: Tally) -> None:
     world.start()
     world.begin()
     allowed = nemeses.of(world.shape)
-    for _ in range(ACTIONS):
-        world.let_it_run(0.2, 2.0)
+    if world.shape.spark:
+        world.await_copying()
+    for _ in range(world.rng.randint(*ACTIONS)):
+        world.let_it_run(*world.shape.between_s)
         nemesis = world.rng.choice(allowed)
         world.history.note("nemesis", name=nemesis.__name__)
         try:
@@ -95,6 +97,7 @@ def judge(world: World, tally: Tally) -> None:
     world.history.note("judged", anomalies=[str(anomaly) for anomaly in found], stops=stops)
     tally.anomalies += len(found)
     if found:
+        world.keep()
         raise AnomalousError(found, world)
     for place in world.half_done:
         stops.pop(place.topic, None)
@@ -130,21 +133,22 @@ def gather(world: World) -> Facts:
         target=target,
         sent={n: s for n, s in world.history.sent.items() if s.place not in world.hanging},
         progress=world.looks,
-        generations=generations(world),
+        written=written(world),
         groups=carried(world, source),
         repeats=world.delivery != "exactly_once",
     )
 
 
-def generations(world: World) -> dict[Place, list[int]]:
-    """Return which generations wrote the ranges of each partition, as the offset map has them."""
-    found: dict[Place, list[int]] = {}
+def written(world: World) -> dict[Place, list[Written]]:
+    """Return what the offset map tells of each partition."""
+    found: dict[Place, list[Written]] = {}
     client = {"bootstrap.servers": world.target.inside}
     for records in held(client, names.map_topic(FLOW), names.MAP_PARTITIONS).values():
         for record in records:
             decoded = decode_map_value(decode_map_key(record.key or b""), record.value or b"")
             place = Place(decoded.source.topic, decoded.source.partition)
-            found.setdefault(place, []).append(decoded.generation)
+            told = Written(decoded.generation, decoded.source_start, decoded.source_end)
+            found.setdefault(place, []).append(told)
     return found
 
 

@@ -7,16 +7,16 @@ it sees what it adds up to; a garbage collector's teeth, or a moment without a b
 from __future__ import annotations
 
 import statistics
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import psutil
+
+from tests.support.background import Background
 
 # Of a run: caches fill, the JVM compiles, Python's workers import.
 WARM_UP_SHARE: Final = 0.25
@@ -104,8 +104,8 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 Kinds = Callable[[], Mapping[str, Sequence[psutil.Process]]]
 
 
-class Sampler:
-    """Samples in the background. A context manager.
+class Sampler(Background):
+    """Samples in the background.
 
     Args:
         kinds: what to look at, asked anew each time: workers come and go.
@@ -113,31 +113,20 @@ class Sampler:
     """
 
     def __init__(self, kinds: Kinds, pause_s: float) -> None:
+        super().__init__("sampler", pause_s)
         self.samples: list[Sample] = []
-        self._kinds, self._pause_s = kinds, pause_s
+        self._kinds = kinds
         self._begun_s = time.monotonic()
-        self._ending = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._ending.set()
-        self._thread.join()
 
     @property
     def age_s(self) -> float:
         """Seconds since the beginning."""
         return time.monotonic() - self._begun_s
 
-    def _run(self) -> None:
-        while not self._ending.wait(self._pause_s):
-            for kind, processes in self._kinds().items():
-                self._look(kind, processes)
+    def step(self) -> None:
+        """Look at everything once."""
+        for kind, processes in self._kinds().items():
+            self._look(kind, processes)
 
     def _look(self, kind: str, processes: Sequence[psutil.Process]) -> None:
         taken = []

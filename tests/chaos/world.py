@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import shutil
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,15 +17,18 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.embed.security import Security
+from onceover.embed.security import Mechanism, Security
 from onceover.engine import names
 from onceover.engine.requests import request_stop
 from onceover.errors import OnceoverError
 from onceover.wiring.flows import open_clusters
 from tests.chaos.checker import Entry, Place, Positions
-from tests.chaos.clients import Client, Steady, Transactional
+from tests.chaos.clients import Steady, Transactional
 from tests.chaos.history import History
 from tests.chaos.reading import committed, ends
+from tests.chaos.sparkrun import SparkRun
+from tests.support.adversary import Traffic
+from tests.support.background import Background
 from tests.support.clusters import ClusterFactory
 from tests.support.feeds import SMALL
 from tests.support.flows import FlowProcess, InlineFlow, write_flow
@@ -40,6 +44,9 @@ TIMEOUT_S: Final = 90.0
 KILLED, FENCED, TEMPORARY = -9, 4, 5
 _PARTITIONS: Final = 2
 _LOOK_S: Final = 0.4
+# Raw requests, and every kind of batch: a broker that is lost breaks all of its transactions.
+_TRAFFIC: Final[Mapping[str, Any]] = {"pause_s": 0.05, "batch": 10, "timeout_ms": 5000}
+_TOKEN_S: Final = 6
 _SOURCE_SETTLES_S: Final = 60.0
 _FACTS: Final = {"retention.ms": "-1"}
 
@@ -50,12 +57,18 @@ class Shape:
 
     Args:
         brokers: of each cluster; with one, everything but the clients of the flow goes past the proxies.
-        secured: clients of the flow log in, and have to do so again every few seconds.
+        mechanism: by which clients of the flow log in, again every few seconds.
+        spark: the flow runs as ``onceover replicate``; otherwise its lanes are threads of one process.
+        between_s: how long it runs between two faults, at least and at most.
+        patience_s: how long a run may need to end when it is asked to, from any moment of its start.
     """
 
     name: str
     brokers: int = 1
-    secured: bool = False
+    mechanism: Mechanism | None = None
+    spark: bool = False
+    between_s: tuple[float, float] = (0.2, 2.0)
+    patience_s: float = TIMEOUT_S
 
     @property
     def proxied(self) -> bool:
@@ -64,7 +77,15 @@ class Shape:
 
 
 SHAPES: Final = {
-    shape.name: shape for shape in (Shape("single"), Shape("three", 3), Shape("secured", secured=True))
+    shape.name: shape
+    for shape in (
+        Shape("single"),
+        Shape("three", 3),
+        Shape("secured", mechanism="SCRAM-SHA-512"),
+        Shape("tokens", mechanism="OAUTHBEARER"),
+        # A start takes ten seconds and more.
+        Shape("spark", spark=True, between_s=(1.0, 15.0), patience_s=300.0),
+    )
 }
 
 
@@ -99,6 +120,7 @@ class Side:
         if self.proxy is not None:
             self.proxy.refusing = False
             self.proxy.delay_s = 0.0
+            self.proxy.tear(None)
             self.proxy.treat(Temper.FORWARD)
         for node in self.cluster.nodes:
             if node.alive:
@@ -118,13 +140,15 @@ class World:
     """A flow under chaos.
 
     Args:
-        folder: for its files.
+        folder: for its files; ``home`` for those of the flow's runs.
         seed: of everything that is left to chance.
         delivery: ``exactly_once`` or ``at_least_once``.
     """
 
-    def __init__(self, folder: Path, start: ClusterFactory, shape: Shape, seed: int, delivery: str) -> None:
-        self.shape, self.delivery = shape, delivery
+    def __init__(
+        self, folder: Path, home: Path, start: ClusterFactory, shape: Shape, seed: int, delivery: str
+    ) -> None:
+        self.shape, self.delivery, self.home = shape, delivery, home
         self.rng = random.Random(seed)
         self.history = History(folder / "history.jsonl")
         self._folder = folder
@@ -137,7 +161,7 @@ class World:
         clients = [_patient(side.cluster.client) for side in (self.source, self.target)]
         include = [*BUSY, f"{DOOMED}.*"]
         self.path = write_flow(folder, FLOW, clients[0], clients[1], include, delivery=delivery, **SMALL)
-        self.processes: list[FlowProcess] = []
+        self.processes: list[FlowProcess | SparkRun] = []
         self.looks: list[Positions] = []
         self.gone: dict[Place, list[Entry]] = {}
         # Topics that end in a stop: what is to be read of them, which were made anew, and which nemesis was
@@ -148,21 +172,25 @@ class World:
         self.expected_stops: dict[str, str] = {}
         self.hanging: set[Place] = set()
         self.serial = itertools.count(1)
-        self._clients: list[Client] = []
-        self._looking = threading.Event()
+        self._clients: list[Background] = []
 
     # --- the flow
 
-    def start(self, **options: Any) -> FlowProcess:
-        """Start one more process of the flow; ``options`` as ``FlowProcess`` takes them."""
+    def start(self) -> None:
+        """Start one more run of the flow."""
+        if self.shape.spark:
+            self.processes.append(SparkRun(self.path, self.home))
+        else:
+            self.start_lanes()
+
+    def start_lanes(self, **options: Any) -> FlowProcess:
+        """Start one more run without Spark; ``options`` as ``FlowProcess`` takes them."""
         log = self._folder / "flow.log"
-        process = FlowProcess(
-            self.path, log, seconds=900, forever=True, clock=self.clock, fresh=True, **options
-        )
+        process = FlowProcess(self.path, log, seconds=900, forever=True, clock=self.clock, **options)
         self.processes.append(process)
         return process
 
-    def alive(self) -> list[FlowProcess]:
+    def alive(self) -> list[FlowProcess | SparkRun]:
         """Return the processes that run."""
         return [process for process in self.processes if process.child.alive]
 
@@ -181,7 +209,7 @@ class World:
         Raises:
             AssertionError: a process does not end, or as it should not.
         """
-        deadline_s = time.monotonic() + TIMEOUT_S
+        deadline_s = time.monotonic() + self.shape.patience_s
         while self.alive() and time.monotonic() < deadline_s:
             for process in self.alive():
                 # It may have come to the step at which it stands still only now.
@@ -204,27 +232,20 @@ class World:
         private = {PRIVATE: _PARTITIONS}
         number, seed = next(self.serial), self.rng.randrange(1 << 30)
         self._clients = [
+            Looker(self),
             Steady(f"s{number}", inside, self.history, self.partitions, seed),
             Transactional(f"t{number}", inside, self.history, self.partitions, seed + 1),
             Transactional(f"u{number}", inside, self.history, self.partitions, seed + 2),
             Steady(f"p{number}", inside, self.history, private, seed + 3, 0.3),
         ]
-        self._looking.clear()
-        looker = threading.Thread(target=self._look, name="looker", daemon=True)
-        looker.start()
+        if self.shape.brokers == 1:
+            self._clients.append(Traffic(inside, self.partitions, seed=seed + 4, **_TRAFFIC))
         for client in self._clients:
             client.start()
 
     def end(self) -> None:
         """Let the clients finish; wait until everything is decided on the source."""
-        for client in self._clients:
-            client.stop()
-        for client in self._clients:
-            client.join(TIMEOUT_S)
-            assert not client.is_alive(), f"{client.name} does not end"
-            if client.problem is not None:
-                raise client.problem
-        self._looking.set()
+        self._end_clients()
         with suppress(TimeoutError):
             wait_until(lambda: not self._open(), _SOURCE_SETTLES_S, "all is decided", poll_s=0.3)
         # Long after its time-out: a transaction that its coordinator has forgotten (KIP-890) hides for ever
@@ -239,6 +260,11 @@ class World:
         written = ends(self.source.inside, there, committed_only=False)
         return {place for place in there if stable[place] < written[place]}
 
+    def await_copying(self) -> None:
+        """Wait until something is copied that was not before."""
+        before = sum(self.look().values())
+        wait_until(lambda: sum(self.look().values()) > before, self.shape.patience_s, "it copies", poll_s=0.3)
+
     def let_it_run(self, least_s: float, most_s: float) -> None:
         """Let a random time pass: the moment is what chaos is about."""
         threading.Event().wait(self.rng.uniform(least_s, most_s))
@@ -249,34 +275,54 @@ class World:
         self.looks.append(found)
         return found
 
+    def keep(self) -> None:
+        """Keep what the brokers hold and have said, beside the history: it is gone with the round."""
+        for side in (self.source, self.target):
+            for node in side.cluster.nodes:
+                shutil.copytree(node.home, self._folder / "kept" / side.name / node.home.name)
+
     def close(self) -> None:
         """Leave nothing running; the clusters are their factory's."""
-        self._looking.set()
-        for client in self._clients:
-            client.stop()
-        for process in self.processes:
-            process.kill()
-        for side in (self.source, self.target):
-            if side.proxy is not None:
-                side.proxy.close()
-        self.history.close()
+        try:
+            self._end_clients()
+        finally:
+            for process in self.processes:
+                process.kill()
+            for side in (self.source, self.target):
+                if side.proxy is not None:
+                    side.proxy.close()
+            self.history.close()
 
-    def _look(self) -> None:
-        while not self._looking.wait(_LOOK_S):
-            # A cluster that is away says nothing.
-            with suppress(OSError):
-                self.look()
+    def _end_clients(self) -> None:
+        for client in self._clients:
+            client.ask_to_end()
+        while self._clients:
+            self._clients.pop().end()
+
+
+class Looker(Background):
+    """Notes the committed progress now and then."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__("looker", _LOOK_S)
+        self._world = world
+
+    def step(self) -> None:
+        """Look."""
+        # A cluster that is away says nothing.
+        with suppress(OSError):
+            self._world.look()
 
 
 def _sides(start: ClusterFactory, shape: Shape, name: str) -> Sequence[Side]:
     settings: dict[str, object] = {"brokers": shape.brokers, "heap_mb": 320}
-    if shape.secured:
+    if shape.mechanism:
         settings["config"] = {"connections.max.reauth.ms": "3000"}
     proxies = [Proxy() if shape.proxied else None for _ in range(2)]
 
     def starter(side: str, proxy: Proxy | None) -> Callable[[], KafkaCluster]:
         own: Mapping[str, object] = {} if proxy is None else {"advertised": [proxy.port]}
-        safe: Mapping[str, object] = {"security": Security("SCRAM-SHA-512")} if shape.secured else {}
+        safe: Mapping[str, object] = {"security": Security(shape.mechanism)} if shape.mechanism else {}
         return lambda: start(f"{side}-{name}", **settings, **own, **safe)
 
     clusters = start_all(
@@ -290,4 +336,7 @@ def _sides(start: ClusterFactory, shape: Shape, name: str) -> Sequence[Side]:
 
 def _patient(client: Mapping[str, str]) -> Mapping[str, str]:
     # The least that is allowed: a round need not wait longer for what never comes.
-    return {**client, "socket.timeout.ms": "10000"}
+    patient = {**client, "socket.timeout.ms": "10000"}
+    if token := client.get("sasl.oauthbearer.config"):
+        patient["sasl.oauthbearer.config"] = f"{token} lifeSeconds={_TOKEN_S}"
+    return patient

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 import pytest
-from tests.chaos.checker import Entry, Facts, Fate, GroupAt, Kind, Place, Sent, check, numbered
+from tests.chaos.checker import Entry, Facts, Fate, GroupAt, Kind, Place, Sent, Written, check, numbered
 
 P, Q = Place("t", 0), Place("t", 1)
 OTHER = Place("other", 0)
@@ -56,7 +56,9 @@ TOLD = sent(a=Fate.COMMITTED, b=Fate.COMMITTED, x=Fate.ABORTED, u=Fate.UNKNOWN)
         # Its producer never heard of it, and a reader sees it.
         facts("aub", "aub", sent=TOLD),
         facts("ab", "ab", progress=[{P: 0}, {P: 1}, {P: 1}, {}, {P: 2}]),
-        facts("ab", "ab", generations={P: [1, 1, 3]}),
+        facts("ab", "ab", written={P: [Written(1, 0, 1), Written(1, 1, 2), Written(3, 2, 7)]}),
+        # Where the copy began is nobody's hole.
+        facts("  ab", "ab", written={P: [Written(1, 2, 4)]}),
         facts("ab", "ab", target={P: log("ab", epochs=[3, 4])}),
         facts("a b c", "ab c", groups=[GroupAt("g", P, 3, 2)]),
         # On a marker: there is nothing between.
@@ -93,7 +95,9 @@ def test_what_may_be_is_no_anomaly(fine: Facts) -> None:
         (facts("ab", "abc", sent={"c": Sent(Q, Fate.COMMITTED)}), Kind.LEAK),
         (facts("ab", "ab", target={P: log("ab"), OTHER: log("z")}), Kind.LEAK),
         (facts("ab", "ab", target={P: log("ab", epochs=[4, 3])}), Kind.ZOMBIE),
-        (facts("ab", "ab", generations={P: [1, 2, 1]}), Kind.ZOMBIE),
+        (facts("ab", "ab", written={P: [Written(2, 0, 1), Written(1, 1, 2)]}), Kind.ZOMBIE),
+        (facts("ab", "ab", written={P: [Written(1, 0, 1), Written(2, 2, 3)]}), Kind.MAP),
+        (facts("ab", "ab", written={P: [Written(1, 0, 2), Written(1, 1, 3)]}), Kind.MAP),
         (facts("ab", "ab", progress=[{P: 2}, {P: 1}, {P: 2}]), Kind.REWIND),
         (facts("abc", "abc", groups=[GroupAt("g", P, 1, 2)]), Kind.SKIP),
         (facts("abc", "abc", groups=[GroupAt("g", P, 2, 1)]), Kind.REWIND),
@@ -129,9 +133,20 @@ def test_each_partition_is_judged_by_itself() -> None:
 
 
 def test_equal_records_without_a_name_are_told_apart_by_number() -> None:
-    """So that one too many of them is one too many."""
+    """So that one too many of them is one too many, and one too few is lost."""
     plain = [Entry(at, "=5", "5") for at in range(3)]
     assert [entry.identity for entry in numbered(plain)] == ["=5#1", "=5#2", "=5#3"]
-    wrong = Facts({P: numbered(plain)}, {P: numbered([*plain, plain[0]])}, progress=[{P: 3}])
-    assert kinds(wrong) == [Kind.LEAK]
-    assert kinds(Facts({P: numbered(plain)}, {P: numbered(plain)}, progress=[{P: 3}])) == []
+
+    def judged(there: Sequence[Entry]) -> list[Kind]:
+        return kinds(Facts({P: numbered(plain)}, {P: numbered(there)}, progress=[{P: 3}]))
+
+    assert judged([*plain, plain[0]]) == [Kind.DUP]
+    assert judged(plain[1:]) == [Kind.LOST]
+    assert judged(plain) == []
+
+
+def test_equal_records_that_come_again_are_not_skipped() -> None:
+    """At least once: the second of them on the target may be the source's first."""
+    there = numbered([Entry(at, "=5", "5") for at in range(2)])
+    again = Facts({P: there[:1]}, {P: there}, progress=[{P: 1}], repeats=True, groups=[GroupAt("g", P, 0, 1)])
+    assert kinds(again) == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.repeats import out_of_order_too, without_repeats
+from tests.support.repeats import without_repeats
 
 from onceover.demo.compare import compare_logs
 from onceover.demo.verdict import Kind, Log, Partition, digest_record
@@ -57,22 +57,3 @@ def test_repeats_are_counted_and_nothing_is_wrong(source: str, target: str, repe
 def test_everything_else_is_still_named(source: str, target: str, kind: Kind) -> None:
     """Repeats excuse nothing."""
     assert kind in judged(source, target)[1]
-
-
-@pytest.mark.parametrize(
-    ("source", "target", "found"),
-    [
-        ("abc", "abc", (0, 0, 0)),
-        ("abc", "cabab", (0, 0, 2)),
-        ("aab", "aaab", (0, 0, 1)),
-        ("aab", "abbb", (1, 0, 2)),
-        ("abc", "ab", (1, 0, 0)),
-        ("abc", "abxxc", (0, 2, 0)),
-        ("", "", (0, 0, 0)),
-    ],
-)
-def test_lost_foreign_and_repeated_are_counted_in_any_order(
-    source: str, target: str, found: tuple[int, int, int]
-) -> None:
-    """Equal records of the source are as many: one that is there too often does not make up for another."""
-    assert out_of_order_too(log(source), log(target)) == found

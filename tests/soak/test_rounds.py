@@ -41,8 +41,10 @@ def world(
     delivery, shape = request.param
     folder = OUT / f"{SEED}-{request.node.name}" if OUT else tmp_path
     folder.mkdir(parents=True, exist_ok=True)
-    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "home"))
-    world = World(folder, start_cluster, SHAPES[shape], SEED, delivery)
+    home = tmp_path / "home"
+    home.mkdir()
+    monkeypatch.setenv("ONCEOVER_HOME", str(home))
+    world = World(folder, home, start_cluster, SHAPES[shape], SEED, delivery)
     yield world
     world.close()
 

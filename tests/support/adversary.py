@@ -7,7 +7,6 @@ fixed instant). For clusters of one broker.
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from typing import Any, Final, Self
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.support.background import Background
 from tests.support.rawkafka import (
     DELETE_HORIZON,
     HEADER_BYTES,
@@ -46,7 +46,6 @@ _ADMIN_TIMEOUT_S = 30.0
 # The cleaner looks every 15 s unless the broker says otherwise (log.cleaner.backoff.ms).
 _CLEANER_TIMEOUT_S = 90.0
 
-_STOP_TIMEOUT_S: Final = 60.0
 _RECONNECT_PAUSE_S: Final = 0.2
 _MAX_OPEN: Final = 3
 _ABORT_SHARE: Final = 0.4
@@ -265,7 +264,7 @@ class Adversary:
                 return found
 
 
-class Traffic:
+class Traffic(Background):
     """A seeded mix of everything above in a background thread, for chaos tests.
 
     ``committed`` counts, by (topic, partition), the records whose commit (or write) was acknowledged;
@@ -287,61 +286,45 @@ class Traffic:
         ``timeout_ms`` is that of its transactions: what a lost connection leaves open hides all records
         behind it for as long.
         """
+        super().__init__(f"traffic-{seed}", pause_s)
         self.committed: Counter[tuple[str, int]] = Counter()
         self.unknown = 0
         self._bootstrap = bootstrap
         self._topics = topics
         self._seed = seed
         self._rng = random.Random(seed)
-        self._pause_s = pause_s
         self._batch = batch
         self._timeout_ms = timeout_ms
         self._open: list[tuple[str, OpenTransaction]] = []
-        self._stopping = threading.Event()
-        self._failure: BaseException | None = None
         self._reconnects = 0
         self._adversary: Adversary | None = None
-        self._thread = threading.Thread(target=self._run, name=f"traffic-{seed}", daemon=True)
-
-    def __enter__(self) -> Self:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def total(self) -> int:
         return self.committed.total()
 
-    def start(self) -> None:
-        self._thread.start()
+    def step(self) -> None:
+        """Do one thing of the mix."""
+        self._guarded(self._step)
 
-    def stop(self) -> Counter[tuple[str, int]]:
-        """End the traffic: open transactions are committed, then everything is closed. Raises what failed."""
-        self._stopping.set()
-        self._thread.join(_STOP_TIMEOUT_S)
-        if self._thread.is_alive():
-            raise TimeoutError(f"traffic {self._seed} does not end within {_STOP_TIMEOUT_S:g} s")
-        if self._failure is not None:
-            raise self._failure
-        return self.committed
-
-    def _run(self) -> None:
+    def end(self) -> None:
+        """Also commit what is open, and close everything."""
         try:
-            while not self._stopping.wait(self._pause_s):
-                self._guarded(self._step)
+            super().end()
             while self._open:
                 self._guarded(self._commit_oldest)
-        except (BrokerRefused, TimeoutError) as error:
-            self._failure = error
         finally:
             for _, transaction in self._open:
                 transaction.close()
+            self._open.clear()
             if self._adversary is not None:
                 self._adversary.close()
+                self._adversary = None
+
+    def stop(self) -> Counter[tuple[str, int]]:
+        """End the traffic; return what is committed. Raises what failed."""
+        self.end()
+        return self.committed
 
     def _guarded(self, action: Callable[[Adversary], None]) -> None:
         """Run one action; a lost connection costs its outcome and the open transactions, nothing else."""
@@ -364,7 +347,7 @@ class Traffic:
         if self._adversary is not None:
             self._adversary.close()
         self._adversary = None
-        self._stopping.wait(_RECONNECT_PAUSE_S)
+        self.ending.wait(_RECONNECT_PAUSE_S)
 
     def _step(self, adversary: Adversary) -> None:
         topic = self._rng.choice(sorted(self._topics))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import KafkaException, Producer
+
+from tests.support.background import Background
 
 _TIMEOUT_S = 90.0
 _ABORT_SHARE = 0.3
 
 
-class BusyProducer:
+class BusyProducer(Background):
     """Transactions, some of them aborted, over all partitions of a topic, in a background thread.
 
     A transaction that a broker's loss spoils is aborted and given up; a producer that is spoilt with it (the
@@ -25,14 +24,12 @@ class BusyProducer:
     def __init__(
         self, client: Mapping[str, str], topic: str, partitions: int, *, seed: int, pause_s: float = 0.02
     ) -> None:
+        super().__init__(f"busy-{seed}", pause_s)
         self.committed = 0
         self._topic = topic
         self._partitions = partitions
-        self._pause_s = pause_s
         self._rng = random.Random(seed)
         self._serial = 0
-        self._stopping = threading.Event()
-        self._failures: list[BaseException] = []
         self._config = {
             **client,
             "transactional.id": f"busy-{topic}-{seed}",
@@ -42,29 +39,14 @@ class BusyProducer:
             "log_level": 3,
         }
         self._producer = Producer(self._config)
-        self._thread = threading.Thread(target=self._run, name=f"busy-{seed}", daemon=True)
 
-    def __enter__(self) -> Self:
+    def start(self) -> None:
+        """Begin, with an id that is the producer's own."""
         self._producer.init_transactions(_TIMEOUT_S)
-        self._thread.start()
-        return self
+        super().start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(2 * _TIMEOUT_S)
-        if self._failures:
-            raise self._failures[0]
-
-    def _run(self) -> None:
-        try:
-            while not self._stopping.wait(self._pause_s):
-                self._transaction()
-        except BaseException as error:  # noqa: BLE001 - raised at the end of the block, in the test's thread
-            self._failures.append(error)
-
-    def _transaction(self) -> None:
+    def step(self) -> None:
+        """Do one transaction."""
         self._producer.begin_transaction()
         count = self._rng.randint(1, 30)
         try:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from confluent_kafka import Producer
 
 from onceover.embed.mirrormaker import MirrorMaker
 from onceover.embed.ports import LOOPBACK, PortReservation
+from tests.support.background import Background
 
 IDENTITY = "identity"
 PREFIX = "prefix"
@@ -75,33 +73,24 @@ def start_mirror(
     return MirrorMaker.start(home, "unused:1", "unused:1", ["unused"], properties=properties, heap_mb=512)
 
 
-class Load:
+class Load(Background):
     """Plain records, every one different, over all partitions of a topic, in a background thread."""
 
-    def __init__(
-        self, client: Mapping[str, str], topic: str, partitions: int, *, pause_s: float = 0.01
-    ) -> None:
+    def __init__(self, client: Mapping[str, str], topic: str, partitions: int) -> None:
+        super().__init__("load", _PAUSE_S)
         self.sent = 0
-        self._topic, self._partitions, self._pause_s = topic, partitions, pause_s
-        self._stopping = threading.Event()
+        self._topic, self._partitions = topic, partitions
         self._producer = Producer({**client, "enable.idempotence": True, "linger.ms": 5})
-        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
+    def step(self) -> None:
+        """Send twenty."""
+        for _ in range(20):
+            self.sent += 1
+            number = self.sent % self._partitions
+            self._producer.produce(self._topic, b"%d" % self.sent, b"k%d" % number, partition=number)
+        self._producer.poll(0)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stopping.set()
-        self._thread.join(_TIMEOUT_S)
+    def end(self) -> None:
+        """Also wait until everything is acknowledged."""
+        super().end()
         assert self._producer.flush(_TIMEOUT_S) == 0
-
-    def _run(self) -> None:
-        while not self._stopping.wait(_PAUSE_S):
-            for _ in range(20):
-                self.sent += 1
-                number = self.sent % self._partitions
-                self._producer.produce(self._topic, b"%d" % self.sent, b"k%d" % number, partition=number)
-            self._producer.poll(0)

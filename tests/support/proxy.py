@@ -9,6 +9,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from enum import Enum, auto
 from types import TracebackType
@@ -43,6 +44,7 @@ class Proxy:
         self.delay_s = 0.0
         self.refusing = False
         self._temper = Temper.FORWARD
+        self._tearing: Callable[[], int] | None = None
         self._links: list[_Link] = []
         self._lock = threading.Lock()
         self._closed = False
@@ -79,6 +81,16 @@ class Proxy:
                 link.temper = temper
             self._temper = later
 
+    def tear(self, after_bytes: Callable[[], int] | None) -> None:
+        """Break each connection, of now and of later, after so many bytes more: anywhere in a frame.
+
+        ``None`` ends that, for those too that would still have been broken.
+        """
+        with self._lock:
+            self._tearing = after_bytes
+            for link in self._links:
+                link.left_bytes = None if after_bytes is None else after_bytes()
+
     def cut(self) -> None:
         """End every connection of now at once, on both sides."""
         with self._lock:
@@ -109,14 +121,25 @@ class Proxy:
                 client.close()
                 continue
             with self._lock:
-                self._links.append(_Link(self, client, broker, self._temper))
+                left_bytes = None if self._tearing is None else self._tearing()
+                self._links.append(_Link(self, client, broker, self._temper, left_bytes))
 
 
 class _Link:
     """One connection of a client, and its counterpart to the broker."""
 
-    def __init__(self, proxy: Proxy, client: socket.socket, broker: socket.socket, temper: Temper) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        client: socket.socket,
+        broker: socket.socket,
+        temper: Temper,
+        left_bytes: int | None,
+    ) -> None:
         self.temper = temper
+        # Until it breaks, both ways together.
+        self.left_bytes = left_bytes
+        self._lock = threading.Lock()
         self.hung_up = self.over = False
         self._proxy = proxy
         self._sockets = (client, broker)
@@ -169,7 +192,18 @@ class _Link:
             time.sleep(_POLL_S)
         if self.temper is Temper.SWALLOW or (self.temper is Temper.SWALLOW_ANSWERS and answers):
             return
-        view = memoryview(piece)
+        view = memoryview(piece)[: self._allowed(len(piece))]
+        breaks = len(view) < len(piece)
         while view and not self.over:
             with suppress(TimeoutError):
                 view = view[to.send(view) :]
+        self.over |= breaks
+
+    def _allowed(self, wanted: int) -> int:
+        """Take so many bytes from what is left before it breaks; return how many there were."""
+        with self._lock:
+            if self.left_bytes is None:
+                return wanted
+            allowed = min(wanted, self.left_bytes)
+            self.left_bytes -= allowed
+            return allowed

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 
 from onceover.demo.compare import compare_logs
@@ -31,36 +30,6 @@ def without_repeats(source: Log, target: Log) -> tuple[Log, int]:
             continue
         kept.append(offset, digest)
     return kept, repeats
-
-
-def out_of_order_too(source: Log, target: Log) -> tuple[int, int, int]:
-    """Return how many records are lost, from elsewhere, and there again, whatever their order.
-
-    For runs that were paused: what such a run had in hand may come between its successor's records.
-    """
-    wanted, there = Counter(source.items()), Counter(target.items())
-    lost = (wanted - there).total()
-    foreign = sum(count for digest, count in there.items() if digest not in wanted)
-    return lost, foreign, there.total() - foreign - (wanted.total() - lost)
-
-
-def count_repeats_in_any_order(
-    source: Mapping[str, str], target: Mapping[str, str], topics: list[str], *, timeout_s: float = 60.0
-) -> int:
-    """Return how many records are on the target more than once; their order is not looked at.
-
-    Raises:
-        AssertionError: a record is lost, altered or from elsewhere.
-    """
-    deadline = time.monotonic() + timeout_s
-    left, right = _read("source", source, topics, deadline), _read("target", target, topics, deadline)
-    total = 0
-    for partition, log in left.items():
-        lost, foreign, repeats = out_of_order_too(log, right.get(partition, Log(partition)))
-        if lost or foreign:
-            raise AssertionError(f"{partition}: {lost} records are lost, {foreign} are from elsewhere")
-        total += repeats
-    return total
 
 
 def count_repeats(
