@@ -24,7 +24,7 @@ from tests.support.adversary import Traffic
 from tests.support.contentaudit import audit, partition
 from tests.support.feeds import PARTITIONS, feed
 from tests.support.handled import handler_keys
-from tests.support.replica import Replica
+from tests.support.replica import Replica, alter_config
 from tests.support.replicate import START_S, run_cli
 from tests.support.wait import wait_until
 
@@ -195,22 +195,52 @@ def test_flow_with_a_handler_is_audited_by_applying_it_again(replica: Replica, f
     assert (finding.kind, finding.target) == (FindingKind.PHANTOM, TopicPartition(topic, 4))
 
 
-def test_compacted_topic_is_compared_by_the_latest_value_of_each_key(replica: Replica) -> None:
-    """History may go on either side; the latest values have to agree."""
-    topic = replica.topic(config={"cleanup.policy": "compact"})
+# Longer than the brokers have been there.
+UNCLEANED = {"min.compaction.lag.ms": str(1 << 50)}
+
+
+def compacted(replica: Replica, **config: str) -> str:
+    """Copy a compacted topic with three values of each of two keys; return its name."""
+    topic = replica.topic(config={"cleanup.policy": "compact", **config})
     for value in (b"1", b"2", b"3"):
         replica.source.plain(topic, 0, [replica.source.record(key=key, value=value) for key in (b"a", b"b")])
     replica.copy()
+    return topic
+
+
+def test_compacted_topic_is_compared_record_by_record(replica: Replica) -> None:
+    """A foreign tombstone of a key that was proven is seen by the next audit, which reads no key's value."""
+    topic = compacted(replica, **UNCLEANED)
     flow = replica.flow.watch.flow
 
-    right = partition(audit(flow), topic)
-    replica.target.plain(topic, 0, [replica.target.record(key=b"a", value=b"other")])
-    wrong = partition(audit(flow), topic)
+    right = partition(audit(flow, keep=True), topic)
+    replica.target.plain(topic, 0, [replica.target.record(key=b"a", value=None)])
+    wrong = partition(audit(flow, keep=True), topic)
 
-    assert (right.mode, right.findings, right.unverifiable) == (Mode.LATEST_PER_KEY, (), ())
-    assert right.records(Side.SOURCE) == right.records(Side.TARGET) == 2
-    (finding,) = wrong.findings
-    assert finding.source_offset == 4
+    assert (right.mode, right.findings, right.unverifiable) == (Mode.COMPACTED, (), ())
+    assert right.records(Side.SOURCE) == right.records(Side.TARGET) == 6
+    assert (wrong.source_from, [each.kind for each in wrong.findings]) == (6, [FindingKind.PHANTOM])
+
+
+def test_what_a_log_cleaner_took_is_counted_and_no_finding(replica: Replica) -> None:
+    """The broker cleans one side: earlier values can be compared no more; the latest ones have to agree."""
+    replica.configure(topics={"sync_configs": False})
+    topic = compacted(replica, **UNCLEANED)
+    flow = replica.flow.watch.flow
+    alter_config(replica.target_client, topic, {"cleanup.policy": "compact"})
+
+    def is_cleaned() -> bool:
+        # A cleaner leaves the newest segment alone: something has to follow what it is to take.
+        replica.target.plain(topic, 0, [replica.target.record(key=b"z", value=b"foreign")])
+        return sum(seen.key != b"z" for seen in replica.target_records(topic).values()) < 6
+
+    wait_until(is_cleaned, 60.0, "the target is cleaned")
+    result = partition(audit(flow), topic)
+
+    assert {each.kind for each in result.findings} == {FindingKind.PHANTOM}
+    assert all(each.target_offset is not None for each in result.findings)
+    assert {each.reason for each in result.unverifiable} == {Reason.COMPACTED_HISTORY}
+    assert result.verified_to <= 0
 
 
 def test_diverted_and_skipped_records_are_told_apart_from_lost_ones(replica: Replica) -> None:

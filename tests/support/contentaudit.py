@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from onceover.audit.crossmatch import Sighting
 from onceover.audit.result import PartitionResult
-from onceover.audit.rows import answer_of, answer_row, sighting_of, sighting_row, task_of, task_row
+from onceover.audit.rows import task_of, task_row
+from onceover.audit.rowworkers import RowWorkers, Step, answer_rows
 from onceover.audit.sides import Sides
-from onceover.audit.work import First, Lapsed, Opened, Task
-from onceover.audit.worker import compare_task, open_task, seek_task
+from onceover.audit.work import Task
 from onceover.config.flowfile import Flow
 from onceover.config.runsettings import RunSettings
 from onceover.model import TopicPartition
@@ -28,32 +27,17 @@ from onceover.wiring.treatments import handler_of
 
 
 @dataclass(frozen=True)
-class InlineWorkers:
-    """Works through tasks here, handing them over as Spark does."""
+class InlineWorkers(RowWorkers):
+    """Works through tasks here; they are handed over as to Spark's workers, and so are the answers."""
 
     sides: Sides
 
-    def compare(self, work: Sequence[Task]) -> Iterator[First]:
-        """Yield one answer for each range of every task."""
+    def rows(self, work: Sequence[Task], step: Step, contents: frozenset[int]) -> Iterator[str]:
+        """Yield the answers to all tasks, each as JSON."""
         for task in work:
-            for answer in compare_task(task_of(json.loads(json.dumps(task_row(task)))), self.sides):
-                back = answer_of(json.loads(json.dumps(answer_row(answer))))
-                assert back == answer
-                yield back
-
-    def open(self, work: Sequence[Task]) -> Iterator[Opened | Lapsed]:
-        """Yield one answer for each task."""
-        for task in work:
-            answer = open_task(task, self.sides)
-            assert answer_of(json.loads(json.dumps(answer_row(answer)))) == answer
-            yield answer
-
-    def seek(self, work: Sequence[Task], contents: frozenset[int]) -> Iterator[Sighting]:
-        """Yield where the source holds records of these contents."""
-        for task in work:
-            for seen in seek_task(task, self.sides, contents):
-                assert sighting_of(json.loads(json.dumps(sighting_row(seen)))) == seen
-                yield seen
+            received = task_of(json.loads(json.dumps(task_row(task))))
+            assert received == task
+            yield from map(json.dumps, answer_rows(step, received, self.sides, contents))
 
 
 def audit(flow: Flow, wish: AuditWish | None = None, *, keep: bool = False, show: bool = False) -> Content:

@@ -123,7 +123,7 @@ class Batch(NamedTuple):
         first = next(self.decode(), None)
         key = b"" if first is None else first.key or b""
         if len(key) < _CONTROL_KEY.size:
-            raise _unreadable(
+            raise unreadable(
                 self.base_offset, "a control record with a version and a type", f"{len(key)} bytes"
             )
         return int(_CONTROL_KEY.unpack_from(key)[1])
@@ -159,7 +159,7 @@ class Batch(NamedTuple):
         """
         window, at, left = b"", 0, self.records
         if not 0 <= left <= self.last_offset - self.base_offset + 1:
-            raise _unreadable(self.base_offset, f"offsets up to {self.last_offset}", f"{left} records")
+            raise unreadable(self.base_offset, f"offsets up to {self.last_offset}", f"{left} records")
         for piece in self._expanded(record_bytes):
             window, at = window[at:] + piece, 0
             while left and (place := self._place(window, at)) is not None:
@@ -170,9 +170,9 @@ class Batch(NamedTuple):
             if not left and at != len(window):
                 break
         if left:
-            raise _unreadable(self.base_offset, f"{self.records} records", "an end within one")
+            raise unreadable(self.base_offset, f"{self.records} records", "an end within one")
         if at != len(window):
-            raise _unreadable(self.base_offset, "nothing behind the last record", f"{len(window) - at} bytes")
+            raise unreadable(self.base_offset, "nothing behind the last record", f"{len(window) - at} bytes")
 
     def _outline(self) -> tuple[int, int, int, int, int]:
         return (
@@ -187,7 +187,7 @@ class Batch(NamedTuple):
         try:
             yield from expand(self.attributes & _CODEC, self.payload, record_bytes)
         except ValueError as error:
-            raise _unreadable(self.base_offset, "a payload that can be decompressed", "none") from error
+            raise unreadable(self.base_offset, "a payload that can be decompressed", "none") from error
         except Inexpansible as error:
             text = f"at most {record_bytes} bytes at once"
             raise too_large(self.base_offset, text, "more, which the codec cannot cut") from error
@@ -201,7 +201,7 @@ class Batch(NamedTuple):
         except _MalformedError:
             length = begin = -1
         if length < 0:
-            raise _unreadable(self.base_offset, "a record's length", "none")
+            raise unreadable(self.base_offset, "a record's length", "none")
         return (begin, begin + length) if begin + length <= len(window) else None
 
     def _record(self, data: bytes, place: tuple[int, int], timed: bool) -> Rec:
@@ -213,10 +213,10 @@ class Batch(NamedTuple):
             value, at = _field(data, at)
             headers, at = self._headers(data, at)
         except (IndexError, _MalformedError) as error:
-            raise _unreadable(self.base_offset, f"{self.records} records", "an end within one") from error
+            raise unreadable(self.base_offset, f"{self.records} records", "an end within one") from error
         offset = self.base_offset + offset_delta
         if at != end or not self.base_offset <= offset <= self.last_offset:
-            raise _unreadable(self.base_offset, "a record of the length and offset that it names", "another")
+            raise unreadable(self.base_offset, "a record of the length and offset that it names", "another")
         timestamp_ms = self.max_timestamp_ms
         if not self.is_log_append_time:
             timestamp_ms = self.base_timestamp_ms + timestamp_delta
@@ -253,12 +253,12 @@ def walk(records: memoryview) -> Iterator[Batch]:
             :10
         ]
         if length < _LEAST_LENGTH or magic != 2:
-            raise _unreadable(base_offset, "a batch of magic 2", f"magic {magic}, length {length}")
+            raise unreadable(base_offset, "a batch of magic 2", f"magic {magic}, length {length}")
         end = at + _PREFIX_BYTES + length
         if end > len(records):
             return
         if crc32c.crc32c(records[at + _CHECKED_FROM : end]) != checksum:
-            raise _unreadable(base_offset, f"checksum {checksum}", "another: the batch is damaged")
+            raise unreadable(base_offset, f"checksum {checksum}", "another: the batch is damaged")
         yield Batch(
             records[at:end],
             base_offset,
@@ -310,7 +310,8 @@ def too_large(base_offset: int, expected: str, seen: str) -> TooLarge:
     )
 
 
-def _unreadable(base_offset: int, expected: str, seen: str) -> Unreadable:
+def unreadable(base_offset: int, expected: str, seen: str) -> Unreadable:
+    """Return the error of a batch that nobody can take apart."""
     return Unreadable(
         "a record batch cannot be read",
         code="UNREADABLE",

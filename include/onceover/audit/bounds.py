@@ -6,7 +6,7 @@ either inside the bounds or named with the reason why it is not (G9); nothing is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -24,6 +24,7 @@ _SAYS: Final = {
     Reason.NOT_COPIED_YET: "the flow had copied up to offset {at} when the audit began",
     Reason.STOPPED: "the partition is stopped at offset {at}: see `onceover status`",
 }
+_HIDDEN: Final = "their copies are behind an open transaction of the target, from its offset {at} on"
 
 
 class PairMap(Protocol):
@@ -67,7 +68,9 @@ class Bounds:
         return self.source_from >= self.source_to and self.target_from >= self.target_to
 
 
-def bound(seen: Seen, pair_map: PairMap, *, from_watermark: bool, handled: bool) -> Bounds:
+def bound(
+    seen: Seen, pair_map: PairMap, *, from_watermark: bool, handled: bool, repeats: bool = False
+) -> Bounds:
     """Return what of a partition is compared.
 
     Args:
@@ -75,8 +78,22 @@ def bound(seen: Seen, pair_map: PairMap, *, from_watermark: bool, handled: bool)
         pair_map: the offset map's proposals.
         from_watermark: go on where earlier audits ended, where there were any.
         handled: the flow has a handler.
+        repeats: delivery is at_least_once: the target may hold more than belongs to the position.
     """
-    return _Bounding(seen, pair_map, from_watermark, handled).bounds()
+    return _Bounding(seen, pair_map, from_watermark, handled, repeats).bounds()
+
+
+def ahead(seen: Seen, bounds: Bounds) -> Bounds:
+    """Return the bounds of what the target holds behind a position, where data goes before its progress."""
+    log = seen.target_log
+    end = bounds.target_to if log is None else max(bounds.target_to, log.stable)
+    return replace(
+        bounds,
+        source_from=bounds.source_to,
+        target_from=bounds.target_to,
+        target_to=end,
+        unverifiable=(),
+    )
 
 
 def not_taken_in(source: TopicPartition, log: Log) -> Unverifiable:
@@ -101,6 +118,7 @@ class _Bounding:
     pair_map: PairMap
     from_watermark: bool
     handled: bool
+    repeats: bool = False
 
     def __post_init__(self) -> None:
         self._gaps: list[Unverifiable] = []
@@ -114,8 +132,9 @@ class _Bounding:
             return self._nothing(here, there)
         source_to = min(seen.position, here.stable)
         target_to = there.stable
-        if seen.moved and seen.target_end is not None:
+        if (seen.moved or self.repeats) and seen.target_end is not None:
             target_to = min(seen.target_end, there.stable)
+        source_to = self._visible(there, source_to)
         source_from, target_from = self._lower(here, there, source_to, target_to)
         self._upper(here, seen.position)
         source, target = (min(source_from, source_to), source_to), (min(target_from, target_to), target_to)
@@ -126,7 +145,11 @@ class _Bounding:
     def _lower(self, here: Log, there: Log, source_to: int, target_to: int) -> tuple[int, int]:
         wanted, border = self._wanted()
         source_from = max(wanted, here.start)
-        self._gap(_gone(here), wanted, min(source_from, source_to), side="source", at=here.start)
+        self._gap(_gone(here), wanted, min(source_from, source_to), side="source", at=here.start, gone=True)
+        if wanted < source_from and here.start >= source_to:
+            # Nothing that was copied is on the source any more: what belongs to it cannot be told apart.
+            end = target_to if self.seen.target_end is None else min(self.seen.target_end, target_to)
+            return source_to, end
         target_from = border if source_from == wanted else None
         if target_from is None:
             target_from = self.pair_map.to_target(source_from)
@@ -173,6 +196,18 @@ class _Bounding:
 
     # ---- where it ends
 
+    def _visible(self, there: Log, source_to: int) -> int:
+        """Return up to where a reader of the target sees what was copied: a transaction may be open there."""
+        end = self.seen.target_end
+        if self.handled or end is None or there.stable >= min(end, there.end):
+            return source_to
+        at = self.pair_map.to_source(there.stable)
+        if at is None:
+            at = (self.pair_map.first(target=there.stable) or (self._wanted()[0], 0))[0]
+        at = min(at, source_to)
+        self._add_gap(Reason.OPEN_TRANSACTION, at, source_to, _HIDDEN.format(at=there.stable))
+        return at
+
     def _upper(self, here: Log, position: int) -> None:
         at = min(position, here.stable)
         pending = Reason.NOT_COPIED_YET if self.seen.stop is None else Reason.STOPPED
@@ -198,14 +233,21 @@ class _Bounding:
             self._add(Reason.DELETED, start, max(end, start + 1), text)
         return self._made(Mode.RECORDS, (start, start), (0, 0))
 
-    def _gap(self, reason: Reason, start: int, end: int, *, at: int, side: str = "") -> None:
+    def _gap(
+        self, reason: Reason, start: int, end: int, *, at: int, side: str = "", gone: bool = False
+    ) -> None:
+        self._add_gap(reason, start, end, _SAYS[reason].format(at=at, side=side), gone=gone)
+
+    def _add_gap(self, reason: Reason, start: int, end: int, message: str, *, gone: bool = False) -> None:
         # What was proven before it was lost is no gap in the evidence.
         proven = self._mark.offset if self._mark is not None else start
         if end > max(start, proven):
-            self._add(reason, max(start, proven), end, _SAYS[reason].format(at=at, side=side))
+            self._add(reason, max(start, proven), end, message, gone=gone)
 
-    def _add(self, reason: Reason, start: int, end: int, message: str) -> None:
-        self._gaps.append(Unverifiable(reason, self.seen.source, start, end, end - start, message))
+    def _add(self, reason: Reason, start: int, end: int, message: str, *, gone: bool = False) -> None:
+        # At least one, so that it counts.
+        size = max(1, end - start)
+        self._gaps.append(Unverifiable(reason, self.seen.source, start, end, size, message, gone))
 
     def _made(self, mode: Mode, source: tuple[int, int], target: tuple[int, int]) -> Bounds:
         seen = self.seen
@@ -215,7 +257,7 @@ class _Bounding:
     def _mode(self, here: Log, there: Log) -> Mode:
         if self.handled:
             return Mode.HANDLER
-        return Mode.LATEST_PER_KEY if here.compacted or there.compacted else Mode.RECORDS
+        return Mode.COMPACTED if here.compacted or there.compacted else Mode.RECORDS
 
 
 def _gone(log: Log) -> Reason:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from onceover.audit.bounds import Bounds
 from onceover.audit.model import Mode, Range, Reason, Unverifiable
 from onceover.audit.record import Rec
+from onceover.audit.survey import Log
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord
 
@@ -42,27 +43,31 @@ class Spread:
 def spread(
     bounds: Bounds,
     records: Mapping[TopicPartition, Sequence[MapRecord]],
-    log_starts: Mapping[TopicPartition, int],
+    logs: Mapping[TopicPartition, Log],
 ) -> Spread:
     """Return what is compared of a source partition.
 
     Args:
         bounds: of the partition and the target partition of its number.
         records: the map's, by target partition; every partition of the target topic is there.
-        log_starts: of the target partitions.
+        logs: of the target partitions.
     """
-    begin = bounds.source_from
+    begin, end = bounds.source_from, bounds.source_to
     for target, found in records.items():
         for record in found:
             for segment in record.segments:
-                gone = min(segment.target_end, log_starts[target]) - segment.target
+                gone = min(segment.target_end, logs[target].start) - segment.target
                 if gone > 0:
                     begin = max(begin, segment.source + gone)
-    cut = _raised(bounds, min(begin, bounds.source_to))
+                hidden = segment.target_end - logs[target].stable
+                if hidden > 0 and logs[target].stable < logs[target].end:
+                    end = min(end, max(segment.source, segment.source_end - hidden))
+    cut = _lowered(_raised(bounds, min(begin, bounds.source_to)), end)
     ranges, claims = [], []
     for target, found in records.items():
         mine = tuple(_claims(found, cut.source_from, cut.source_to))
-        ends = (mine[0].start, mine[-1].end) if mine else (0, 0)
+        stable = logs[target].stable
+        ends = (min(mine[0].start, stable), min(mine[-1].end, stable)) if mine else (0, 0)
         ranges.append(Range(cut.source, cut.source_from, cut.source_to, target, *ends, Mode.HANDLER))
         claims.append(mine)
     return Spread(cut, tuple(ranges), tuple(claims))
@@ -75,6 +80,16 @@ def _raised(bounds: Bounds, begin: int) -> Bounds:
     size = begin - bounds.source_from
     gap = Unverifiable(Reason.RETENTION, bounds.source, bounds.source_from, begin, size, text)
     return replace(bounds, source_from=begin, unverifiable=(*bounds.unverifiable, gap))
+
+
+def _lowered(bounds: Bounds, end: int) -> Bounds:
+    if end >= bounds.source_to:
+        return bounds
+    text = "what came of them is behind an open transaction of a target partition"
+    size = bounds.source_to - end
+    gap = Unverifiable(Reason.OPEN_TRANSACTION, bounds.source, end, bounds.source_to, size, text)
+    begin = min(bounds.source_from, end)
+    return replace(bounds, source_from=begin, source_to=end, unverifiable=(*bounds.unverifiable, gap))
 
 
 def _claims(records: Iterable[MapRecord], begin: int, end: int) -> Iterator[Claim]:

@@ -25,11 +25,12 @@ class Compared(NamedTuple):
 
     source: Digest
     target: Digest
+    parted: bool
 
     @property
     def same(self) -> bool:
         """True when both hold the same records in the same order."""
-        return self.source.same_content(self.target)
+        return not self.parted and self.source.same_content(self.target)
 
 
 class Cursor:
@@ -132,15 +133,15 @@ class Cursor:
 def compare(audited: Range, source: Cursor, target: Cursor) -> Compared:
     """Return both sides' digests of a range; the cursors are behind it then."""
     left, right = Running(), Running()
-    _together(audited, source, target, left, right)
+    parted = _together(audited, source, target, left, right)
     # Where they part, each side is digested for itself: the other may hold the records elsewhere.
     _rest(left, source, audited.source_to)
     _rest(right, target, audited.target_to)
-    return Compared(left.digest(audited, Side.SOURCE), right.digest(audited, Side.TARGET))
+    return Compared(left.digest(audited, Side.SOURCE), right.digest(audited, Side.TARGET), parted)
 
 
-def _together(audited: Range, source: Cursor, target: Cursor, left: Running, right: Running) -> None:
-    """Go on while both sides hold the same."""
+def _together(audited: Range, source: Cursor, target: Cursor, left: Running, right: Running) -> bool:
+    """Go on while both sides hold the same; return False when they do to the end."""
     while True:
         here, there = source.batch(audited.source_to), target.batch(audited.target_to)
         if here is not None and there is not None and here.same_bytes(there):
@@ -151,8 +152,10 @@ def _together(audited: Range, source: Cursor, target: Cursor, left: Running, rig
         one, other = source.record(audited.source_to), target.record(audited.target_to)
         left.add_record(one)
         right.add_record(other)
+        if one is None and other is None:
+            return False
         if one is None or other is None or one.hash != other.hash:
-            return
+            return True
 
 
 def _rest(running: Running, cursor: Cursor, end: int) -> None:

@@ -10,19 +10,16 @@ import random
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from onceover.audit.bounds import Bounds
 from onceover.audit.claims import Claim
 from onceover.audit.crossmatch import Sighting, crossmatch, wanted
-from onceover.audit.model import Digest, Finding, Mode, Range, Reason, Unverifiable
+from onceover.audit.model import DECIDED, Digest, Finding, Mode, Range, Unverifiable
 from onceover.audit.ranges import Hole
 from onceover.audit.result import PartitionResult
 from onceover.audit.work import First, Lapsed, Opened, Same, Task, tasks
 from onceover.model import TopicPartition
-
-# By a person or by the flow file: told of once, and no gap in what is proven.
-_DECIDED: Final = frozenset({Reason.SKIPPED, Reason.DEAD_LETTER})
 
 
 class Workers(Protocol):
@@ -31,7 +28,7 @@ class Workers(Protocol):
     def compare(self, work: Sequence[Task]) -> Iterable[First]:
         """Yield one answer for each range of every task, in any order."""
 
-    def open(self, work: Sequence[Task]) -> Iterable[Opened | Lapsed]:
+    def open(self, work: Sequence[Task]) -> Iterable[First]:
         """Yield one answer for each task, whose one range is a stretch that differed."""
 
     def seek(self, work: Sequence[Task], contents: frozenset[int]) -> Iterable[Sighting]:
@@ -52,6 +49,8 @@ class Plan:
         log_start: first offset of the source's log.
         spreading: with a handler, what a task has to know besides; its ranges are left out.
         claims: with a handler, of each range.
+        cleaned: one of the topics is compacted.
+        repeats: delivery is at_least_once.
     """
 
     bounds: Bounds
@@ -63,6 +62,8 @@ class Plan:
     log_start: int = 0
     spreading: Task | None = None
     claims: tuple[tuple[Claim, ...], ...] = ()
+    cleaned: bool = False
+    repeats: bool = False
 
     def work(self, ranges: Sequence[Range], size: int) -> Iterator[Task]:
         """Yield tasks for some of its ranges."""
@@ -71,10 +72,23 @@ class Plan:
             of = dict(zip(self.ranges, self.claims, strict=True))
             found = tuple(of[each] for each in ranges)
             if ranges:
-                yield replace(self.spreading, ranges=tuple(ranges), claims=found)
+                yield self._known(replace(self.spreading, ranges=tuple(ranges), claims=found))
             return
         for task in tasks(self.bounds.ids, ranges, size):
-            yield replace(task, untimed=self.untimed, holes=self.holes, dead_letter=self.dead_letter)
+            yield self._known(task)
+
+    def _known(self, task: Task) -> Task:
+        """Return a task with what excuses a difference."""
+        mark = self.bounds.watermark
+        return replace(
+            task,
+            untimed=self.untimed,
+            holes=self.holes,
+            dead_letter=self.dead_letter,
+            cleaned=self.cleaned,
+            repeats=self.repeats,
+            proven=(0, 0) if mark is None else (mark.offset, 0 if self.spreading else mark.target_offset),
+        )
 
     def everything(self, size: int) -> Iterator[Task]:
         """Yield tasks for all that the source's log holds, up to the bound."""
@@ -116,7 +130,8 @@ def sample(plans: Sequence[Plan], count: int, seed: int) -> list[Plan]:
 
 def _sampled(plan: Plan, chosen: set[Range]) -> Plan:
     kept = tuple(each for each in plan.ranges if each in chosen)
-    return replace(plan, ranges=kept, complete=len(kept) == len(plan.ranges))
+    claims = tuple(c for each, c in zip(plan.ranges, plan.claims, strict=False) if each in chosen)
+    return replace(plan, ranges=kept, claims=claims, complete=len(kept) == len(plan.ranges))
 
 
 def conduct(plans: Sequence[Plan], workers: Workers, task_ranges: int) -> list[Conducted]:
@@ -201,12 +216,12 @@ def _span(ranges: Sequence[Range]) -> Range:
 def _result(
     plan: Plan,
     first: Mapping[Range, First],
-    opened: Sequence[Opened | Lapsed],
+    opened: Sequence[First],
     findings: tuple[Finding, ...],
 ) -> Conducted:
     bounds = plan.bounds
     pieces = sorted(_pieces(plan, first, opened), key=lambda each: each.range.source_from)
-    verified = _verified(plan, pieces)
+    verified = _verified(plan, pieces, findings)
     before = -1 if bounds.watermark is None else bounds.watermark.offset
     result = PartitionResult(
         bounds.source,
@@ -218,7 +233,8 @@ def _result(
         bounds.target_to,
         tuple(digest for each in pieces for digest in _digests(each)),
         findings,
-        (*bounds.unverifiable, *_unverifiable(pieces)),
+        # One source record may be missing in several target partitions, and is told of once.
+        tuple(dict.fromkeys((*bounds.unverifiable, *_unverifiable(pieces)))),
         before,
         verified.source,
         verified.timestamp_ms,
@@ -228,9 +244,7 @@ def _result(
     return Conducted(result, verified.target)
 
 
-def _pieces(
-    plan: Plan, first: Mapping[Range, First], opened: Sequence[Opened | Lapsed]
-) -> Iterator[First | Opened]:
+def _pieces(plan: Plan, first: Mapping[Range, First], opened: Sequence[First]) -> Iterator[First | Opened]:
     """Yield what is known of each stretch, the opened ones instead of the ranges in them."""
     yield from opened
     for each in plan.ranges:
@@ -271,12 +285,12 @@ def _right(piece: First | Opened) -> bool:
             return piece.agrees
         case Opened():
             wrong = piece.findings or piece.unlisted
-            return not wrong and all(each.reason in _DECIDED for each in piece.excused)
+            return not wrong and all(each.reason in DECIDED or each.gone for each in piece.excused)
         case Lapsed():
             return False
 
 
-def _verified(plan: Plan, pieces: Sequence[First | Opened]) -> _Verified:
+def _verified(plan: Plan, pieces: Sequence[First | Opened], findings: Sequence[Finding]) -> _Verified:
     bounds, mark = plan.bounds, plan.bounds.watermark
     best = _Verified(-1, -1, -1)
     if mark is not None:
@@ -284,7 +298,9 @@ def _verified(plan: Plan, pieces: Sequence[First | Opened]) -> _Verified:
     # What nobody looked at, because only what came later was asked for, is not proven by what came later.
     if not _accounted(bounds, bounds.begin if mark is None else mark.offset):
         return best
-    if bounds.mode is Mode.HANDLER and not all(map(_right, pieces)):
+    # What a source record became is in several ranges: all of them, or nothing is known of it.
+    whole = plan.complete and not findings and all(map(_right, pieces))
+    if bounds.mode is Mode.HANDLER and not whole:
         return best
     source, target, timestamp_ms = bounds.source_from, bounds.target_from, best.timestamp_ms
     for piece in pieces:
@@ -296,9 +312,12 @@ def _verified(plan: Plan, pieces: Sequence[First | Opened]) -> _Verified:
 
 
 def _accounted(bounds: Bounds, offset: int) -> bool:
-    """Tell whether all that lies between ``offset`` and the bounds is gone, and said to be."""
+    """Tell whether the source no longer holds anything that lies between ``offset`` and the bounds.
+
+    What it holds and nobody could compare stays unproven: it is named again the next time.
+    """
     for gap in sorted(bounds.unverifiable, key=lambda each: each.offset_from):
-        if gap.offset_from <= offset:
+        if gap.gone and gap.offset_from <= offset:
             offset = max(offset, gap.offset_to)
     return offset >= bounds.source_from
 

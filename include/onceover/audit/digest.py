@@ -1,28 +1,29 @@
 """The fingerprint of a stretch of records: their number, their multiset and their order in three numbers.
 
 Invariant: two stretches that were taken over the same pieces have the same digest exactly when they hold
-the same records in the same order, but for a chance of about 2**-64 among 2**32 records. ``sum`` says
-whether the multiset differs, ``chain`` whether the order does.
+the same records in the same order, but for a chance of about 2**-64 among 2**32 records, and whoever chooses
+the records cannot raise it: ``chain`` is a hash over all pieces, of which nobody can make two alike with less
+than 2**64 work. ``sum`` only tells another order from other records.
 """
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Final
 
 from onceover.audit.batches import Batch
 from onceover.audit.model import Compared, Digest, Range, Side
-from onceover.audit.record import Rec
+from onceover.audit.record import HASH_BYTES, Rec
 
 _MODULUS_MASK: Final = (1 << 128) - 1
-# Odd, so that multiplying loses nothing modulo 2**128; its bits are those of pi's fraction (no structure).
-_FACTOR: Final = 0x243F6A8885A308D313198A2E03707345
 
 
 class Running:
     """A digest that grows piece by piece; memory does not."""
 
     def __init__(self) -> None:
-        self._records = self._sum = self._chain = self._bytes = 0
+        self._records = self._sum = self._bytes = 0
+        self._chain = blake2b(digest_size=HASH_BYTES)
         self._first = self._last = -1
         self._whole = self._single = False
 
@@ -61,7 +62,7 @@ class Running:
             side,
             self._records,
             self._sum,
-            self._chain,
+            int.from_bytes(self._chain.digest(), "big"),
             self._bytes,
             self._first,
             self._last,
@@ -71,8 +72,7 @@ class Running:
     def _mix(self, content: bytes) -> None:
         number = int.from_bytes(content, "big")
         self._sum = (self._sum + number) & _MODULUS_MASK
-        # The 1 tells a piece that hashes to 0 from no piece.
-        self._chain = (self._chain * _FACTOR + number + 1) & _MODULUS_MASK
+        self._chain.update(content)
 
     def _seen(self, first_ms: int, last_ms: int) -> None:
         self._first = first_ms if self._first < 0 else min(self._first, first_ms)

@@ -7,7 +7,7 @@ what a group meets on the target is looked at before the same is looked up on th
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,7 @@ from onceover.audit.survey import Seen, Survey
 from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groups import Direction, Remembered
 from onceover.engine.mapindex import MapIndex
+from onceover.engine.mapstore import MapStore
 from onceover.errors import Retriable
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
@@ -59,16 +60,31 @@ def examine(
     checks: list[Check] = []
     with MapIndex(target, flow, home) as index:
         target.retry(lambda: index.refresh(settled=True))
-        work = [
-            _Work(seen, result, StoredPair(index.store, seen.source, seen.target, seen.since))
-            for seen, result in zip(survey.partitions, partitions, strict=True)
-        ]
-        for each in work:
-            checks += each.checks(look, random.Random(survey.started_ms))
-        moved = {each.seen.target: each for each in work if is_there(each.seen)}
+        work = _works(index.store, survey, partitions)
+        checks += _checks(work, survey, look)
+        moved = {each.seen.target: each for each in work if each.seen.is_there}
         checks += _groups(flow, target, moved, look)
     commits = sorted((c for each in work for c in each.ledger.commits), key=lambda commit: commit.commit_ms)
     return Examined(tuple(checks), tuple(commits[-_MAX_COMMITS:]))
+
+
+def check_claims(
+    store: MapStore | None, survey: Survey, partitions: Sequence[PartitionResult], look: Looks
+) -> tuple[Check, ...]:
+    """Check positions, offset map and receipts; arguments and errors are those of ``examine``."""
+    return tuple(_checks(_works(store, survey, partitions), survey, look))
+
+
+def _works(store: MapStore | None, survey: Survey, partitions: Sequence[PartitionResult]) -> list[_Work]:
+    return [
+        _Work(seen, result, StoredPair(store, seen.source, seen.target, seen.since))
+        for seen, result in zip(survey.partitions, partitions, strict=True)
+    ]
+
+
+def _checks(work: Iterable[_Work], survey: Survey, look: Looks) -> Iterator[Check]:
+    for each in work:
+        yield from each.checks(look, random.Random(survey.started_ms))
 
 
 class _Work:
@@ -83,13 +99,22 @@ class _Work:
     def checks(self, look: Looks, chance: random.Random) -> Iterator[Check]:
         """Yield what is right and wrong with the flow's claims about it."""
         seen, result = self.seen, self.result
-        if not is_there(seen):
+        if not seen.is_there:
             # Said so as unverifiable, too; there is nothing to check a claim against.
             yield Check(Area.POSITIONS, "topics_are_there", seen.source, "both topics", "one is gone", None)
             return
         reached = self.ledger.reached
         pair = seen.source, seen.target
-        position = Position(*pair, seen.start, seen.position, seen.target_end, reached, result.mode)
+        position = Position(
+            *pair,
+            seen.start,
+            seen.position,
+            seen.target_end,
+            reached,
+            result.mode,
+            self.ledger.copied,
+            _hides(seen),
+        )
         try:
             yield check_position(position, look)
         except Unreadable as error:
@@ -99,7 +124,7 @@ class _Work:
             # A handler may change a record: that it was applied rightly is what comparing the content shows.
             scope = Scope(result.source_from, result.source_to, result.target_from, result.target_to)
             claims = choose(self.pair.records(), scope, chance)
-            yield from check_map(*pair, claims, look, compacted=result.mode is Mode.LATEST_PER_KEY)
+            yield from check_map(*pair, claims, look, compacted=result.mode is Mode.COMPACTED)
 
     def standing(self, group: str, entry: Remembered, current: int, look: Looks) -> Standing:
         """Return where a group stands; the target is looked at first."""
@@ -120,11 +145,9 @@ class _Work:
         )
 
 
-def is_there(seen: Seen) -> bool:
-    """Tell whether both logs are there, and those that were copied: not others of the same name."""
-    here, there = seen.source_log, seen.target_log
-    ids = (here and here.topic_id, there and there.topic_id)
-    return ids == seen.enrolled
+def _hides(seen: Seen) -> bool:
+    log = seen.target_log
+    return log is not None and seen.target_end is not None and log.stable < min(seen.target_end, log.end)
 
 
 def _groups(flow: str, target: Cluster, work: Mapping[TopicPartition, _Work], look: Looks) -> Iterator[Check]:

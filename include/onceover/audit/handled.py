@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from onceover.audit.align import align
 from onceover.audit.claims import part
 from onceover.audit.digest import Running
-from onceover.audit.listing import listing
 from onceover.audit.model import Digest, Range, Reason, Side, Unverifiable
+from onceover.audit.naming import Pieces, name_differences
 from onceover.audit.record import Rec
 from onceover.audit.rehandled import Expected, Failed, Rehandling
 from onceover.audit.sides import Sides
-from onceover.audit.sketch import sketch
 from onceover.audit.work import Lapsed, Opened, Same, Task
 from onceover.errors import Fatal
 
@@ -57,20 +55,12 @@ def open_handled(task: Task, sides: Sides) -> Opened | Lapsed:
             elif outcome.partition == span.target.partition:
                 yield outcome.record
 
-    timed = not task.untimed
-    alignment = align(
-        sketch(wanted(), timed=timed),
-        sketch(_held(task, sides, 0), timed=timed),
-        (span.source, span.target),
-        aborted=sketch(sides.aborted(task, span), timed=timed),
-    )
-    excused = tuple(_excused(task, span, failed)) if _carries(span) else ()
-    digests = (
-        _digest(wanted(), span, Side.SOURCE),
-        _digest(_held(task, sides, 0), span, Side.TARGET),
-    )
-    named = listing(span, alignment.findings(), sides.max_findings, alignment.counts)
-    return Opened(span, digests, named.findings, excused, named.unlisted)
+    def told() -> Iterator[Unverifiable]:
+        # By number: the handler is asked more than once.
+        found = {each.offset: each for each in failed}
+        yield from _excused(task, span, found.values()) if _carries(span) else ()
+
+    return name_differences(task, span, sides, Pieces(wanted, lambda: _held(task, sides, 0)), told)
 
 
 def _outcomes(task: Task, sides: Sides, span: Range) -> Iterator[Expected | Failed]:

@@ -31,12 +31,12 @@ class Side(StrEnum):
 class Mode(StrEnum):
     """How a range is compared.
 
-    RECORDS: every record, in order. LATEST_PER_KEY: compacted, so only the latest value of each key is
-    promised. HANDLER: what the flow's handler makes of the source's records.
+    RECORDS: every record, in order. COMPACTED: the same, but for what a log cleaner can have taken.
+    HANDLER: what the flow's handler makes of the source's records.
     """
 
     RECORDS = "records"
-    LATEST_PER_KEY = "latest_per_key"
+    COMPACTED = "compacted"
     HANDLER = "handler"
 
 
@@ -72,7 +72,8 @@ class Reason(StrEnum):
     RETENTION = "RETENTION"  # one side no longer holds them, by time or size
     DELETED = "DELETED"  # one side no longer holds them: DeleteRecords, or the topic is gone
     OPEN_TRANSACTION = "OPEN_TRANSACTION"  # at or behind the source's last stable offset
-    COMPACTED_HISTORY = "COMPACTED_HISTORY"  # earlier values of a key: only the latest is promised
+    COMPACTED_HISTORY = "COMPACTED_HISTORY"  # one side lacks what its log cleaner can have taken
+    AT_LEAST_ONCE = "AT_LEAST_ONCE"  # delivered more often than once, as that mode of delivery may
     NOT_ENROLLED = "NOT_ENROLLED"  # before the flow's start, or a partition it does not copy
     STOPPED = "STOPPED"  # the partition's copy waits for an operator
     HANDLER_CHANGED = "HANDLER_CHANGED"  # copied through another handler or other arguments
@@ -83,6 +84,10 @@ class Reason(StrEnum):
     NOT_IN_MAP = "NOT_IN_MAP"  # the offset map no longer reaches back so far
     UNREADABLE = "UNREADABLE"  # a batch that no reader can decode
     TOO_LARGE = "TOO_LARGE"  # a record that takes more memory than the audit may use
+
+
+# By a person or by the flow file: told of once, and no gap in what is proven.
+DECIDED: Final = frozenset({Reason.SKIPPED, Reason.DEAD_LETTER, Reason.AT_LEAST_ONCE})
 
 
 class Verdict(StrEnum):
@@ -267,6 +272,7 @@ class Unverifiable:
         offset_from: first offset; ``offset_to`` is the one behind the last.
         offsets: how many of them: records where that is known, else offsets.
         message: one sentence for people: what, and what would make it comparable.
+        gone: the source no longer holds them: no later audit can ask about them again.
     """
 
     reason: Reason
@@ -275,6 +281,7 @@ class Unverifiable:
     offset_to: int
     offsets: int
     message: str = ""
+    gone: bool = False
 
     def as_row(self) -> Row:
         """Return it as columns."""
@@ -286,4 +293,5 @@ class Unverifiable:
             "offset_to": self.offset_to,
             "offsets": self.offsets,
             "message": self.message,
+            "gone": self.gone,
         }

@@ -29,6 +29,8 @@ class Position:
         target_end: target offset behind the last record written up to there; None when unknown.
         map_end: source offset up to which the offset map speaks; None when it holds nothing.
         mode: how the partition is compared.
+        copied: source offset behind the last record that the offset map says was copied; None without one.
+        hidden: an open transaction hides the last records from readers of the target.
     """
 
     source: TopicPartition
@@ -38,6 +40,8 @@ class Position:
     target_end: int | None
     map_end: int | None
     mode: Mode = Mode.RECORDS
+    copied: int | None = None
+    hidden: bool = False
 
 
 def check_position(position: Position, look: Looks) -> Check:
@@ -45,16 +49,22 @@ def check_position(position: Position, look: Looks) -> Check:
 
     The last record of the source before the position has to be the last record of the target before the end
     that was noted beside it. With a handler, and where compaction or retention took the record, the offset
-    map has to reach the position.
+    map has to reach the position. Records behind what the map says was copied last may have been diverted or
+    skipped: whether they rightly were is told by comparing the records.
 
     Raises:
         Retriable: a cluster is away.
     """
     if position.offset is None:
         return _made(position, "a committed position", "none", None, "the flow has no progress for it")
+    if position.hidden:
+        detail = "an open transaction hides the end of the target"
+        return _made(position, "the last record before it", str(position.offset), None, detail)
     if position.mode is not Mode.HANDLER and position.target_end is not None:
         here = look.last_before(Side.SOURCE, position.source, position.offset)
         there = look.last_before(Side.TARGET, position.target, position.target_end)
+        if here is not None and there is not None and here.hash != there.hash:
+            here = _copied(position, here, look)
         if here is not None and there is not None:
             if here.hash == there.hash:
                 return _made(
@@ -63,6 +73,13 @@ def check_position(position: Position, look: Looks) -> Check:
             if position.mode is Mode.RECORDS:
                 return _made(position, *_unlike(position, here, there))
     return _by_map(position, look)
+
+
+def _copied(position: Position, here: Rec, look: Looks) -> Rec | None:
+    """Return the last record that was copied, by the map, when others follow it."""
+    if position.copied is None or position.copied > here.offset:
+        return here
+    return look.last_before(Side.SOURCE, position.source, position.copied)
 
 
 def _unlike(position: Position, here: Rec, there: Rec) -> tuple[str, str, bool, str]:

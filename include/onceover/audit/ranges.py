@@ -94,13 +94,27 @@ def borders(records: Iterable[MapRecord]) -> Iterator[Border]:
             yield Border(segment.source_end, segment.target_end, int(each * segment.count))
 
 
-def holes(records: Iterable[MapRecord]) -> Iterator[Hole]:
-    """Yield what lies between map records without being spoken of."""
-    end: int | None = None
+def holes(
+    records: Iterable[MapRecord], start: int = 0, position: int = 0, target_end: int | None = None
+) -> Iterator[Hole]:
+    """Yield what lies between map records, and behind the last, without being spoken of.
+
+    Before the first one, too, where nothing was on the target yet: otherwise the map has forgotten.
+
+    Args:
+        start: first source offset of the flow.
+        position: next source offset to copy.
+        target_end: target offset behind the last record that belongs to ``position``; None when unknown.
+    """
+    end: int | None = start if target_end == 0 else None
     for record in records:
+        if end is None and record.target_start == 0:
+            end = start
         if end is not None and record.source_start > end:
             yield Hole(end, record.source_start)
         end = max(end or 0, record.source_end)
+    if end is not None and position > end:
+        yield Hole(end, position)
 
 
 def cut(bounds: Bounds, proposed: Iterable[Border], range_bytes: int = RANGE_BYTES) -> list[Range]:

@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from onceover.audit.batches import Batch, Unreadable, walk
+from onceover.audit.batches import Batch, Unreadable, unreadable, walk
 from onceover.audit.fetch import Fetched, Wanted, decode_fetch, encode_fetch
 from onceover.audit.model import Reason
 from onceover.errors import OnceoverError, Retriable
@@ -125,6 +125,9 @@ class _Pump:
             if damage is not None and self.offset < self._stretch.end:
                 yield from self._visible(batches, answer, before)
                 raise damage
+            if self.offset == before and before < self._stretch.end and answer.records:
+                # A broker sends one whole batch at least, and none that ends before what was asked for.
+                raise unreadable(before, "a batch that reaches it", "a length or offset that leads elsewhere")
             if self.offset == before and before < self._stretch.end:
                 raise Retriable(
                     f"{self._stretch.partition} cannot be read from offset {before} at the moment"

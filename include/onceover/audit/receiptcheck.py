@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 from onceover.audit.evidence import Commit
@@ -30,12 +31,20 @@ def check_receipts(result: PartitionResult, records: Iterable[MapRecord]) -> lis
         result: what the audit saw of the partition.
         records: the map records of the partition and its counterpart, in order; gone through once.
     """
-    counted = [digest for digest in result.digests if digest.side is Side.TARGET]
+    scope = _in_scope(records, result)
+    first = next(scope, None)
+    # What the map has forgotten cannot add up.
+    known = result.source_to if first is None else first.source_start
+    counted = [
+        digest
+        for digest in result.digests
+        if digest.side is Side.TARGET and digest.range.source_from >= min(known, result.source_to)
+    ]
     spans = _joined(digest.range for digest in counted)
     breaks: list[Check] = []
     receipts = claimed = 0
     before: MapRecord | None = None
-    for record in _in_scope(records, result):
+    for record in () if first is None else chain((first,), scope):
         if before is not None:
             breaks += _breaks(result, before, record)
         receipts, claimed, before = receipts + 1, claimed + _within(record, spans), record
@@ -56,11 +65,13 @@ class Ledger:
 
     Args:
         reached: source offset up to which they speak; None when there are none.
+        copied: source offset behind the last record that they say was copied; None without one.
         target_ends: target offset behind each receipt's last record, rising; ``commit_ms`` when it came.
         commits: the latest, in their order.
     """
 
     reached: int | None
+    copied: int | None
     target_ends: tuple[int, ...]
     commit_ms: tuple[int, ...]
     commits: tuple[Commit, ...]
@@ -80,17 +91,19 @@ def ledger(records: Iterable[MapRecord], source_from: int, kept: int) -> Ledger:
         kept: how many commits are kept, at most.
     """
     reached: int | None = None
+    copied: int | None = None
     ends: list[int] = []
     times: list[int] = []
     commits: deque[Commit] = deque(maxlen=kept)
     for record in records:
         reached = max(reached or 0, record.source_end)
         if record.records:
+            copied = max(copied or 0, record.segments[-1].source_end)
             ends.append(record.target_end)
             times.append(record.commit_ms)
             if record.source_end > source_from:
                 commits.append(Commit(record.source, record.source_end, record.records, record.commit_ms))
-    return Ledger(reached, tuple(ends), tuple(times), tuple(commits))
+    return Ledger(reached, copied, tuple(ends), tuple(times), tuple(commits))
 
 
 def _in_scope(records: Iterable[MapRecord], result: PartitionResult) -> Iterator[MapRecord]:

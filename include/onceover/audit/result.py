@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
-from onceover.audit.model import COUNT, Digest, Finding, Mode, Row, Side, Unlisted, Unverifiable
+from onceover.audit.model import COUNT, DECIDED, Digest, Finding, Mode, Row, Side, Unlisted, Unverifiable
 from onceover.model import TopicPartition
 
 
@@ -50,6 +50,12 @@ class PartitionResult:
     verified_timestamp_ms: int = -1
     complete: bool = True
     unlisted: tuple[Unlisted, ...] = ()
+
+    @property
+    def nothing_left(self) -> bool:
+        """True when nothing is wrong and everything in scope was seen, as far as the source still has it."""
+        asked = (each for each in self.unverifiable if not each.gone and each.reason not in DECIDED)
+        return self.complete and not self.by_kind and not any(asked)
 
     @property
     def by_kind(self) -> Counter[str]:

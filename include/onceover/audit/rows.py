@@ -94,6 +94,7 @@ def unverifiable_of(row: Mapping[str, Any]) -> Unverifiable:
         row["offset_to"],
         row["offsets"],
         row["message"],
+        row["gone"],
     )
 
 
@@ -109,6 +110,9 @@ def task_row(task: Task) -> Row:
         "unclaimed": task.unclaimed,
         "target_partitions": task.target_partitions,
         "handler_changed": task.handler_changed,
+        "cleaned": task.cleaned,
+        "repeats": task.repeats,
+        "proven": list(task.proven),
     }
 
 
@@ -125,6 +129,9 @@ def task_of(row: Mapping[str, Any]) -> Task:
         row["unclaimed"],
         row["target_partitions"],
         row["handler_changed"],
+        row["cleaned"],
+        row["repeats"],
+        (row["proven"][0], row["proven"][1]),
     )
 
 
@@ -134,6 +141,7 @@ def answer_row(answer: First) -> Row:
     match answer:
         case Same():
             row["digests"] = [answer.source.as_row(), answer.target.as_row()]
+            row["parted"] = answer.parted
         case Lapsed():
             row["lapsed"] = [str(answer.reason), answer.message]
         case Opened():
@@ -152,7 +160,7 @@ def answer_of(row: Mapping[str, Any]) -> First:
         return Lapsed(span, Reason(reason), message)
     source, target = (digest_of(each) for each in row["digests"])
     if "findings" not in row:
-        return Same(span, source, target)
+        return Same(span, source, target, row["parted"])
     findings = tuple(finding_of(each) for each in row["findings"])
     excused = tuple(unverifiable_of(each) for each in row["excused"])
     unlisted = tuple(unlisted_of(each) for each in row["unlisted"])

@@ -6,7 +6,7 @@ Invariant: what is yielded is what a reader of committed records sees of exactly
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from onceover.audit.batches import LARGEST_RECORD_BYTES
@@ -15,6 +15,7 @@ from onceover.audit.model import Range, Side
 from onceover.audit.reader import Read, Stretch, read_batches
 from onceover.audit.record import Rec
 from onceover.audit.work import Task
+from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -60,6 +61,24 @@ class Sides:
         finally:
             cursor.close()
 
+    def later(self, task: Task, side: Side, span: Range) -> Iterator[Rec]:
+        """Yield one side's visible records behind a span, up to the present end of its log."""
+        stretch = _stretch(task, side, span)
+        cluster, tp = self._cluster(side), stretch.partition
+        end = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
+        if side is Side.SOURCE:
+            behind = replace(span, source_from=stretch.end, source_to=end)
+        else:
+            behind = replace(span, target_from=stretch.end, target_to=end)
+        yield from self.records(task, side, behind)
+
+    def whole(self, task: Task, span: Range) -> Iterator[tuple[Rec, bool]]:
+        """Yield all records of a span's source partition, and whether their transactions were aborted."""
+        cluster, tp = self.source, span.source
+        begin = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
+        end = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
+        yield from self.everything(task, replace(span, source_from=begin, source_to=end))
+
     def aborted(self, task: Task, span: Range) -> Iterator[Rec]:
         """Yield the records of a span of the source whose transactions were aborted."""
         for read in self.reads(task, Side.SOURCE, span):
@@ -78,8 +97,10 @@ class Sides:
 
     def reads(self, task: Task, side: Side, span: Range) -> Generator[Read]:
         """Yield one side's batches of a span."""
-        cluster = self.source if side is Side.SOURCE else self.target
-        return read_batches(cluster, _stretch(task, side, span))
+        return read_batches(self._cluster(side), _stretch(task, side, span))
+
+    def _cluster(self, side: Side) -> Cluster:
+        return self.source if side is Side.SOURCE else self.target
 
 
 def _stretch(task: Task, side: Side, span: Range) -> Stretch:

@@ -133,6 +133,17 @@ def identities(*sketches: Sketch) -> Iterator[Ids]:
         begin += len(each)
 
 
+def is_tombstone(numbers: Sketch) -> npt.NDArray[np.bool_]:
+    """Return which records have no value."""
+    found: npt.NDArray[np.bool_] = numbers["value"] == _NULL_KEY
+    return found
+
+
+def key_number(key: bytes | None) -> int:
+    """Return a key as the column ``key`` has it."""
+    return _short(key)
+
+
 def _mark(row: tuple[int, ...]) -> Mark:
     _, high, low, key, value, headers, timestamp_ms = row
     return Mark(high << 64 | low, key, value, headers, timestamp_ms)

@@ -94,6 +94,12 @@ class Seen:
     since: int = 0
 
     @property
+    def is_there(self) -> bool:
+        """True when both logs are there, and those that were copied: not others of the same name."""
+        here, there = self.source_log, self.target_log
+        return (here and here.topic_id, there and there.topic_id) == self.enrolled
+
+    @property
     def untimed(self) -> bool:
         """True when the target stamps records itself, so that their timestamps are its own."""
         return self.target_log is not None and self.target_log.stamped
@@ -138,6 +144,10 @@ class Wish:
     settle_s: float = SETTLE_S
     inside: Callable[[str, bool], bool] | None = None
 
+    def copies(self, enrolment: Enrolment) -> bool:
+        """Tell whether the flow copies a topic: also one that had left and is inside again."""
+        return enrolment.active or (self.inside is not None and self.inside(enrolment.source, False))
+
     def selects(self, topic: str) -> bool:
         """Tell whether a source topic was asked for."""
         return not self.topics or any(re.fullmatch(pattern, topic) for pattern in self.topics)
@@ -151,9 +161,18 @@ def survey(flow: str, source: Cluster, target: Cluster, wish: Wish) -> Survey:
         NeedsOperator: the flow belongs to other clusters.
         Retriable: a cluster is away.
     """
+    state = target.retry(lambda: read_flow_state(target, flow))
+    return survey_of(flow, source, target, wish, state)
+
+
+def survey_of(flow: str, source: Cluster, target: Cluster, wish: Wish, state: FlowState) -> Survey:
+    """Fix the bounds of an audit of a flow whose state is known.
+
+    Raises:
+        As ``survey``.
+    """
     ids = source.cluster_id(), target.cluster_id()
     check_distinct(*ids)
-    state = target.retry(lambda: read_flow_state(target, flow))
     layout, enrolments = asked_enrolments(flow, state, target.alias, wish)
     check_clusters(layout, *ids)
     return _Surveyor(flow, source, target, wish, state, enrolments).survey(layout, ids)
@@ -176,7 +195,7 @@ def asked_enrolments(flow: str, state: FlowState, where: str, wish: Wish) -> tup
             resolve=f"start it with `onceover replicate {flow}`",
         )
     enrolments = sorted(
-        (e for e in state.enrolled.values() if e.active and wish.selects(e.source)),
+        (e for e in state.enrolled.values() if wish.copies(e) and wish.selects(e.source)),
         key=lambda e: (e.source, e.target),
     )
     if not enrolments:

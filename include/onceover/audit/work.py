@@ -33,6 +33,9 @@ class Task:
         unclaimed: with a handler: what is not claimed is read instead.
         target_partitions: with a handler: of the target topic.
         handler_changed: the flow file is not the one that the flow was started with.
+        cleaned: one of the topics is compacted: its cleaner may take records.
+        repeats: delivery is at_least_once.
+        proven: source and target offset up to which earlier audits have proven everything.
     """
 
     ids: tuple[UUID, UUID]
@@ -44,20 +47,28 @@ class Task:
     unclaimed: bool = False
     target_partitions: int = 0
     handler_changed: bool = False
+    cleaned: bool = False
+    repeats: bool = False
+    proven: tuple[int, int] = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Same:
-    """A range of which both sides were read; the digests say whether they agree."""
+    """A range of which both sides were read; the digests say whether they agree.
+
+    Args:
+        parted: a record was seen that differs: digests save time, and are never believed against that.
+    """
 
     range: Range
     source: Digest
     target: Digest
+    parted: bool = False
 
     @property
     def agrees(self) -> bool:
         """True when both sides hold the same records in the same order."""
-        return self.source.same_content(self.target)
+        return not self.parted and self.source.same_content(self.target)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +82,8 @@ class Lapsed:
     def unverifiable(self) -> Unverifiable:
         """Return it as what cannot be compared."""
         span = self.range
-        size = span.source_to - span.source_from
+        # At least one, so that it counts: what cannot be read may lie over no source offset at all.
+        size = max(1, span.source_to - span.source_from)
         return Unverifiable(self.reason, span.source, span.source_from, span.source_to, size, self.message)
 
 

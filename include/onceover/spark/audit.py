@@ -11,24 +11,22 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Row as SparkRow
 from pyspark.sql import SparkSession
 
 from onceover.audit import datadocs, jsonreport, report
-from onceover.audit.crossmatch import Sighting
 from onceover.audit.result import AuditResult
-from onceover.audit.rows import answer_of, sighting_of, task_row
+from onceover.audit.rows import task_row
+from onceover.audit.rowworkers import RowWorkers, Step
 from onceover.audit.since import WATERMARK
 from onceover.audit.suiterows import suite_rows
 from onceover.audit.survey import Survey
-from onceover.audit.work import First, Lapsed, Opened, Same, Task
+from onceover.audit.work import Task
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.errors import OnceoverError, unexpected
@@ -42,7 +40,6 @@ from onceover.spark.auditwork import (
     TASK,
     TASKS_DDL,
     Job,
-    Step,
 )
 from onceover.spark.failures import session_error
 from onceover.spark.quality import judge
@@ -66,7 +63,7 @@ _DOING: Final = {
 }
 
 
-class SparkWorkers:
+class SparkWorkers(RowWorkers):
     """Reads on Spark's executors: one Spark partition for each task.
 
     Args:
@@ -87,40 +84,22 @@ class SparkWorkers:
         self._flow = flow
         self._ids = survey.ids
 
-    def compare(self, work: Sequence[Task]) -> Iterator[First]:
-        """Yield one answer for each range of every task."""
-        rows = self._rows(work, Job(self._flow, self._ids, Step.COMPARE))
-        self.reading = {
-            BEGAN_MS: min(row[BEGAN_MS] for row in rows),
-            ENDED_MS: max(row[ENDED_MS] for row in rows),
-        }
-        for answer in map(_answer, rows):
-            if not isinstance(answer, Opened):
-                yield answer
-
-    def open(self, work: Sequence[Task]) -> Iterator[Opened | Lapsed]:
-        """Yield one answer for each task."""
-        for answer in map(_answer, self._rows(work, Job(self._flow, self._ids, Step.OPEN))):
-            if not isinstance(answer, Same):
-                yield answer
-
-    def seek(self, work: Sequence[Task], contents: frozenset[int]) -> Iterator[Sighting]:
-        """Yield where the source holds records of these contents."""
-        for row in self._rows(work, Job(self._flow, self._ids, Step.SEEK, contents)):
-            yield sighting_of(json.loads(row[ANSWER]))
-
-    def _rows(self, work: Sequence[Task], job: Job) -> list[SparkRow]:
-        rows = [(number, json.dumps(task_row(task))) for number, task in enumerate(work)]
-        frame = self._spark.createDataFrame(rows, TASKS_DDL).repartitionById(len(rows), TASK)
+    def rows(self, work: Sequence[Task], step: Step, contents: frozenset[int]) -> list[str]:
+        """Return the answers to all tasks, each as JSON."""
+        tasks = [(number, json.dumps(task_row(task))) for number, task in enumerate(work)]
+        frame = self._spark.createDataFrame(tasks, TASKS_DDL).repartitionById(len(tasks), TASK)
         done = self._spark.sparkContext.accumulator(0)
         total = sum(len(task.ranges) for task in work)
-        with self._progress.counting(_DOING[job.step], total, lambda: done.value):
+        job = Job(self._flow, self._ids, step, contents, done)
+        with self._progress.counting(_DOING[step], total, lambda: done.value):
             # Small: one row for each range, which is tens of megabytes of the logs.
-            return frame.mapInArrow(replace(job, done=done), ANSWER_DDL).collect()
-
-
-def _answer(row: SparkRow) -> First | Opened:
-    return answer_of(json.loads(row[ANSWER]))
+            rows = frame.mapInArrow(job, ANSWER_DDL).collect()
+        if step is Step.COMPARE:
+            self.reading = {
+                BEGAN_MS: min(row[BEGAN_MS] for row in rows),
+                ENDED_MS: max(row[ENDED_MS] for row in rows),
+            }
+        return [row[ANSWER] for row in rows]
 
 
 class Audit:

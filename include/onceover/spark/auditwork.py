@@ -9,17 +9,14 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import Final
 
 import pyarrow as pa
 from pyspark.accumulators import Accumulator
 
-from onceover.audit.model import Row
-from onceover.audit.rows import answer_row, sighting_row, task_of
+from onceover.audit.rows import task_of
+from onceover.audit.rowworkers import Step, answer_rows
 from onceover.audit.sides import Sides
-from onceover.audit.work import Task
-from onceover.audit.worker import compare_task, open_task, seek_task
 from onceover.config.flowfile import Flow
 from onceover.config.runsettings import RunSettings
 from onceover.logs import configure
@@ -36,14 +33,6 @@ BEGAN_MS: Final = "began_ms"
 ENDED_MS: Final = "ended_ms"
 ANSWER_DDL: Final = f"{ANSWER} string, {BEGAN_MS} bigint, {ENDED_MS} bigint"
 _ANSWER: Final = pa.schema([(ANSWER, pa.string()), (BEGAN_MS, pa.int64()), (ENDED_MS, pa.int64())])
-
-
-class Step(Enum):
-    """What is done with a task."""
-
-    COMPARE = "compare"
-    OPEN = "open"
-    SEEK = "seek"
 
 
 @dataclass(frozen=True)
@@ -79,20 +68,11 @@ class Job:
             for batch in batches:
                 for text in batch.column(WORK).to_pylist():
                     task, began_ms = task_of(json.loads(text)), _now_ms()
-                    for row in self._answers(task, sides):
+                    for row in answer_rows(self.step, task, sides, self.contents):
                         answer = {ANSWER: json.dumps(row), BEGAN_MS: began_ms, ENDED_MS: _now_ms()}
                         yield pa.RecordBatch.from_pylist([answer], _ANSWER)
                     if self.done is not None:
                         self.done.add(len(task.ranges))
-
-    def _answers(self, task: Task, sides: Sides) -> Iterator[Row]:
-        match self.step:
-            case Step.COMPARE:
-                yield from map(answer_row, compare_task(task, sides))
-            case Step.OPEN:
-                yield answer_row(open_task(task, sides))
-            case Step.SEEK:
-                yield from map(sighting_row, seek_task(task, sides, self.contents))
 
 
 def _now_ms() -> int:

@@ -156,10 +156,15 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, wish: AuditWish) -> Pr
             handled=flow.handler is not None,
             handler_changed=flow.sha256 != seen.layout.flow_sha256,
         )
-        plans, strange = planning.plans(), tuple(planning.strange())
-    if wish.sample is not None:
-        plans = sample(plans, wish.sample, seen.started_ms)
-    return Prepared(seen, tuple(plans), strange)
+        return planned(planning, wish.sample)
+
+
+def planned(planning: Planning, count: int | None = None) -> Prepared:
+    """Return the plans of an audit, or of a sample of ``count`` ranges. Pure."""
+    plans, strange = planning.plans(), tuple(planning.strange())
+    if count is not None:
+        plans = sample(plans, count, planning.survey.started_ms)
+    return Prepared(planning.survey, tuple(plans), strange)
 
 
 def audit_content(prepared: Prepared, workers: Workers) -> Content:
@@ -228,11 +233,17 @@ def keep_verified(flow: Flow, target: Cluster, content: Content, told: Told | No
     Raises:
         Retriable: the target is away, or another audit of the flow is writing.
     """
+    verdicts = None if told is None else partial(next_verdicts, told=told)
+    write_outcome(target, flow.flow, proven(content), verdicts)
+
+
+def proven(content: Content) -> dict[TopicPartition, Watermark]:
+    """Return the verified watermarks of partitions that were proven to get further, by target partition."""
     wanted = {}
     for seen, (result, target_offset) in zip(content.survey.partitions, content.conducted, strict=True):
         further = result.verified_to > max(result.verified_before, result.source_from)
         # Nothing new on the source and nothing wrong: proven again, now.
-        if further or result.verified_to >= max(0, result.source_to):
+        if further or (result.verified_to >= max(0, result.source_to) and result.nothing_left):
             wanted[seen.target] = Watermark(
                 offset=result.verified_to,
                 target_offset=target_offset,
@@ -241,8 +252,7 @@ def keep_verified(flow: Flow, target: Cluster, content: Content, told: Told | No
                 timestamp_ms=result.verified_timestamp_ms,
                 at_ms=content.survey.started_ms,
             )
-    verdicts = None if told is None else partial(next_verdicts, told=told)
-    write_outcome(target, flow.flow, wanted, verdicts)
+    return wanted
 
 
 def told_of(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from onceover.audit.bounds import Bounds, bound, surplus
+from onceover.audit.bounds import Bounds, ahead, bound, surplus
 from onceover.audit.claims import spread, union
 from onceover.audit.conduct import Plan
-from onceover.audit.model import Mode
-from onceover.audit.ranges import StoredPair, borders, cut, holes
+from onceover.audit.model import Mode, Reason, Unverifiable
+from onceover.audit.ranges import Hole, StoredPair, borders, cut, holes
 from onceover.audit.survey import Log, Seen, Survey
 from onceover.audit.work import Task
 from onceover.engine.mapstore import MapStore
@@ -38,6 +39,11 @@ class Planning(NamedTuple):
     handled: bool
     handler_changed: bool
 
+    @property
+    def repeats(self) -> bool:
+        """True when delivery is at_least_once."""
+        return self.survey.layout.delivery == "at_least_once"
+
     def plans(self) -> list[Plan]:
         """Return one plan for each partition of the survey, in its order."""
         return [self._handled(each) if self.handled else self._plain(each) for each in self.survey.partitions]
@@ -47,6 +53,8 @@ class Planning(NamedTuple):
         if self.handled:
             yield from self._unclaimed()
             return
+        for seen in self.survey.partitions if self.repeats else ():
+            yield from self._ahead(seen)
         for target, (log, source) in self.survey.surplus.items():
             bounds = surplus(source, log.topic_id, target, log)
             if not bounds.empty:
@@ -62,14 +70,26 @@ class Planning(NamedTuple):
         return Plan(
             bounds,
             tuple(cut(bounds, proposed, self.range_bytes)),
-            holes=tuple(holes(pair.records())),
+            holes=_holes(seen, pair),
+            cleaned=_is_compacted(seen),
+            repeats=self.repeats,
             untimed=seen.untimed,
             dead_letter=self.diverted.get(seen.source, frozenset()),
             log_start=seen.source_log.start if seen.source_log is not None else bounds.source_from,
         )
 
+    def _ahead(self, seen: Seen) -> Iterator[Plan]:
+        """Yield a plan for what is behind a position: sent before its progress, or nobody's."""
+        if not seen.is_there or seen.target_end is None:
+            return
+        bounds = ahead(seen, self._bounds(seen, self._pair(seen, seen.target)))
+        if not bounds.empty:
+            ranges = tuple(cut(bounds, ()))
+            yield Plan(bounds, ranges, untimed=seen.untimed, repeats=True, log_start=bounds.source_from)
+
     def _bounds(self, seen: Seen, pair: StoredPair) -> Bounds:
-        return bound(seen, pair, from_watermark=self.from_watermark, handled=self.handled)
+        options = {"handled": self.handled, "repeats": self.repeats}
+        return bound(seen, pair, from_watermark=self.from_watermark, **options)
 
     def _pair(self, seen: Seen, target: TopicPartition) -> StoredPair:
         return StoredPair(self.store, seen.source, target, seen.since)
@@ -82,11 +102,17 @@ class Planning(NamedTuple):
         if bounds.mode is not Mode.HANDLER:
             return Plan(bounds, ())
         claimed = {target: list(self._pair(seen, target).records()) for target in logs}
-        spreading = spread(bounds, claimed, {target: log.start for target, log in logs.items()})
+        bounds = _mapped(bounds, claimed.get(seen.target, ()))
+        spreading = spread(bounds, claimed, logs)
         ranges = spreading.ranges if spreading.bounds.source_from < spreading.bounds.source_to else ()
         return Plan(
             spreading.bounds,
             ranges,
+            holes=_holes(seen, self._pair(seen, seen.target)),
+            cleaned=_is_compacted(seen),
+            repeats=self.repeats,
+            untimed=seen.untimed,
+            dead_letter=self.diverted.get(seen.source, frozenset()),
             spreading=self._task(seen, len(logs)),
             claims=spreading.claims if ranges else (),
         )
@@ -96,21 +122,45 @@ class Planning(NamedTuple):
         for seen in self.survey.partitions:
             by_topic.setdefault(seen.target.topic, []).append(seen)
         for topic, group in by_topic.items():
+            if not all(seen.is_there for seen in group):
+                continue
             logs = self._target_logs(topic)
             for target, log in logs.items():
                 records = [list(self._pair(seen, target).records()) for seen in group]
-                bounds = _strange_bounds(group, target, log, records, full=not self.from_watermark)
+                bounds = self._strange_bounds(group, target, log, records)
                 if not bounds.empty:
                     task = self._task(group[0], len(logs), unclaimed=True)
                     ranges = tuple(cut(bounds, ()))
-                    yield Plan(bounds, ranges, spreading=task, claims=(union(records),))
+                    claims = (union(records),)
+                    untimed, cleaned = group[0].untimed, _is_compacted(group[0])
+                    yield Plan(
+                        bounds, ranges, spreading=task, claims=claims, untimed=untimed, cleaned=cleaned
+                    )
+
+    def _strange_bounds(
+        self, group: Sequence[Seen], target: TopicPartition, log: Log, records: Sequence[Sequence[MapRecord]]
+    ) -> Bounds:
+        """Return where a target partition is looked through for what nobody claims.
+
+        From its beginning, unless records may rightly be there that the map does not know: of before a flow
+        that began later than the source or again, or of map records that have expired.
+        """
+        source = TopicPartition(group[0].source.topic, target.partition)
+        end = log.stable
+        if any(seen.moved for seen in group):
+            # What was copied while the ends were read may not be in the map that was read.
+            end = min([end, *(each[-1].target_end for each in records if each)])
+        begin = log.start
+        for seen, each in zip(group, records, strict=True):
+            if seen.start or seen.since or not _reaches_back(seen, self._pair(seen, seen.target)):
+                begin = max(begin, each[0].target_start if each else end)
+        ids = group[0].enrolled[0], log.topic_id
+        return Bounds(source, target, ids, Mode.HANDLER, 0, 0, min(begin, end), end)
 
     def _task(self, seen: Seen, target_partitions: int, *, unclaimed: bool = False) -> Task:
         return Task(
             seen.enrolled,
             (),
-            untimed=seen.untimed,
-            dead_letter=self.diverted.get(seen.source, frozenset()),
             unclaimed=unclaimed,
             target_partitions=target_partitions,
             handler_changed=self.handler_changed,
@@ -124,22 +174,34 @@ class Planning(NamedTuple):
         return dict(sorted(found.items()))
 
 
-def _strange_bounds(
-    group: Sequence[Seen],
-    target: TopicPartition,
-    log: Log,
-    records: Sequence[Sequence[MapRecord]],
-    *,
-    full: bool,
-) -> Bounds:
-    """Return where a target partition is looked through for what nobody claims."""
-    source = TopicPartition(group[0].source.topic, target.partition)
-    end = log.stable
-    if any(seen.moved for seen in group):
-        # What was copied while the ends were read may not be in the map that was read.
-        end = min([end, *(each[-1].target_end for each in records if each)])
-    begin = log.start if full and not any(seen.start or seen.since for seen in group) else end
-    if begin == end:
-        begin = max(log.start, min((each[0].target_start for each in records if each), default=end))
-    ids = group[0].enrolled[0], log.topic_id
-    return Bounds(source, target, ids, Mode.HANDLER, 0, 0, min(begin, end), end)
+def _is_compacted(seen: Seen) -> bool:
+    return any(log is not None and log.compacted for log in (seen.source_log, seen.target_log))
+
+
+def _holes(seen: Seen, pair: StoredPair) -> tuple[Hole, ...]:
+    return tuple(holes(pair.records(), seen.start, seen.position or 0, seen.target_end))
+
+
+def _reaches_back(seen: Seen, pair: StoredPair) -> bool:
+    """Tell whether the map begins where the copy did; without one, whether nothing was copied."""
+    first = next(pair.records(), None)
+    if first is not None:
+        return first.source_start <= seen.start or first.target_start == 0
+    return seen.position in (None, seen.start) or seen.target_end == 0
+
+
+def _mapped(bounds: Bounds, records: Sequence[MapRecord]) -> Bounds:
+    """Return the bounds from where the map speaks: without it nobody knows whose a record is."""
+    begin = records[0].source_start if records else bounds.source_to
+    if records and records[0].target_start == 0:
+        begin = bounds.source_from  # an operator skipped what lies before
+    begin = min(begin, bounds.source_to)
+    if begin <= bounds.source_from:
+        return bounds
+    proven = bounds.source_from if bounds.watermark is None else bounds.watermark.offset
+    unsaid = max(bounds.source_from, proven)
+    gaps = bounds.unverifiable
+    if unsaid < begin:
+        text = f"the offset map reaches back to source offset {begin} only"
+        gaps += (Unverifiable(Reason.NOT_IN_MAP, bounds.source, unsaid, begin, begin - unsaid, text),)
+    return replace(bounds, source_from=begin, unverifiable=gaps)

@@ -183,7 +183,7 @@ def test_compaction_on_either_side_and_a_handler_choose_how_it_is_compared() -> 
     """A handler outweighs."""
     log = Log(TARGET_ID, 0, 100, 100, compacted=True)
     assert bounded(seen()).mode is Mode.RECORDS
-    assert bounded(seen(target_log=log)).mode is Mode.LATEST_PER_KEY
+    assert bounded(seen(target_log=log)).mode is Mode.COMPACTED
     handled = bound(seen(target_log=log), NOTHING, from_watermark=False, handled=True)
     assert handled.mode is Mode.HANDLER
 

@@ -176,7 +176,10 @@ def test_watermark_of_before_is_kept_unless_the_audit_joins_it() -> None:
     late = replace(known, source_from=80, target_from=160)
     apart = conducted(Scripted(), Plan(late, RANGES[8:])).result
     assert (apart.verified_to, apart.verified_timestamp_ms) == (60, 5)
-    gone = replace(late, unverifiable=(Unverifiable(Reason.RETENTION, PAIR[0], 60, 80, 20),))
+    gap = Unverifiable(Reason.RETENTION, PAIR[0], 60, 80, 20)
+    held = replace(late, unverifiable=(gap,))
+    assert conducted(Scripted(), Plan(held, RANGES[8:])).result.verified_to == 60
+    gone = replace(late, unverifiable=(replace(gap, gone=True),))
     assert conducted(Scripted(), Plan(gone, RANGES[8:])).result.verified_to == 100
 
 
@@ -213,7 +216,7 @@ def test_what_was_not_asked_for_is_not_proven() -> None:
     late = replace(WHOLE, source_from=80, target_from=160)
     assert conducted(Scripted(), Plan(late, RANGES[8:])).result.verified_to == -1
     assert conducted(Scripted(), Plan(replace(late, begin=80), RANGES[8:])).result.verified_to == 100
-    gaps = [Unverifiable(Reason.RETENTION, PAIR[0], *each, 1) for each in ((30, 80), (0, 30))]
+    gaps = [Unverifiable(Reason.RETENTION, PAIR[0], *each, 1, gone=True) for each in ((30, 80), (0, 30))]
     gone = replace(late, unverifiable=tuple(gaps))
     assert conducted(Scripted(), Plan(gone, RANGES[8:])).result.verified_to == 100
     part = replace(late, unverifiable=tuple(gaps[:1]))

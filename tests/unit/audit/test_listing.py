@@ -56,7 +56,7 @@ def opened(source: Sequence[str], target: Sequence[str], limit: int, task: Task)
     return answer
 
 
-@pytest.mark.parametrize("mode", [Mode.RECORDS, Mode.LATEST_PER_KEY])
+@pytest.mark.parametrize("mode", [Mode.RECORDS, Mode.COMPACTED])
 @pytest.mark.parametrize("hole", [False, True])
 def test_worker_lists_up_to_the_limit_and_counts_the_rest(mode: Mode, hole: bool) -> None:
     """Five lost and four strange ones; with a hole far away, which is looked at record by record."""

@@ -9,11 +9,10 @@ import pytest
 
 from onceover.audit.align import Alignment, align
 from onceover.audit.batches import Batch
-from onceover.audit.latest import LatestValues
-from onceover.audit.record import Rec, make_rec
+from onceover.audit.record import Rec
 from onceover.audit.sketch import sketch
 from onceover.model import TopicPartition
-from tests.support.mutations import Content, correct_pair
+from tests.support.mutations import correct_pair
 from tests.unit.audit.judging import judge, sketched
 from tests.unit.audit.stored import ABORT, COMMIT, batches, log_append, marker, stored
 
@@ -118,43 +117,3 @@ def test_different_cuts_of_a_correct_pair_say_nothing() -> None:
     pair = correct_pair(random.Random(5))
     for border in range(1, 60, 7):
         assert judge(pair, borders=(border,)) == []
-
-
-# ---- compacted topics
-
-
-def _latest(contents: Iterable[tuple[int, Content]]) -> LatestValues:
-    values = LatestValues()
-    values.add(make_rec(offset, *content) for offset, content in contents)
-    return values
-
-
-def _keyed(key: bytes, value: bytes | None, timestamp_ms: int) -> Content:
-    return Content(key, value, (), timestamp_ms)
-
-
-HISTORY = [
-    _keyed(b"a", b"1", 1),
-    _keyed(b"b", b"1", 2),
-    _keyed(b"a", b"2", 3),
-    _keyed(b"c", b"1", 4),
-    _keyed(b"c", None, 5),
-    _keyed(b"b", b"2", 6),
-    _keyed(b"d", None, 7),
-]
-
-
-@pytest.mark.parametrize("removed", [(), (0,), (1,), (0, 1), (3,), (3, 4), (0, 1, 3, 4), (6,)])
-@pytest.mark.parametrize("cleaned", ["source", "target"])
-def test_what_compaction_removes_is_not_missed(removed: tuple[int, ...], cleaned: str) -> None:
-    """Earlier values and old tombstones may be gone from either side, and not from the other."""
-    whole = list(enumerate(HISTORY))
-    rest = [(offset + 40, content) for offset, content in whole if offset not in removed]
-    source, target = (rest, whole) if cleaned == "source" else (whole, rest)
-    assert list(_latest(source).findings(_latest(target), (TP, TP))) == []
-
-
-def test_a_compacted_target_in_transactions_has_other_offsets() -> None:
-    """Only the order within a key counts."""
-    target = [(offset * 7, content) for offset, content in enumerate(HISTORY)]
-    assert list(_latest(enumerate(HISTORY)).findings(_latest(target), (TP, TP))) == []

@@ -77,6 +77,6 @@ def test_handler_is_not_held_against_the_position() -> None:
 def test_compacted_side_is_not_held_against_the_position() -> None:
     """The last copied record was compacted away on one side; the map reaches the position."""
     logs = Logs([(0, "a"), (2, "c")], [(0, "a")])
-    position = Position(at(0), at(0), 0, 3, 3, 3, Mode.LATEST_PER_KEY)
+    position = Position(at(0), at(0), 0, 3, 3, 3, Mode.COMPACTED)
 
     assert check_position(position, logs).ok is True

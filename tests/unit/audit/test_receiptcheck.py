@@ -98,7 +98,7 @@ def test_sum_is_taken_over_compared_ranges_only() -> None:
     assert (check.ok, check.seen) == (True, "100 records")
 
 
-@pytest.mark.parametrize("mode", [Mode.HANDLER, Mode.LATEST_PER_KEY])
+@pytest.mark.parametrize("mode", [Mode.HANDLER, Mode.COMPACTED])
 def test_sum_is_not_asked_of_handlers_and_compacted_topics(mode: Mode) -> None:
     """Their targets rightly hold other numbers of records."""
     assert _named(replace(_RESULT, mode=mode), [_receipt(0, 200, records=3)], ADDS_UP) == []

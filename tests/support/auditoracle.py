@@ -1,0 +1,243 @@
+"""Audits of a world in memory, and what has to be true of their answers.
+
+The audit is the real one from the survey on: bounds, plans, workers, checks, rules, watermarks. What judges
+it reads the world's own book of the truth, and none of its code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Final, NamedTuple
+from unittest.mock import patch
+
+from onceover.audit.diverted import diverted
+from onceover.audit.examine import check_claims
+from onceover.audit.lookup import Lookup
+from onceover.audit.model import Finding, FindingKind, Row, Side, Verdict
+from onceover.audit.result import AuditResult, PartitionResult
+from onceover.audit.sides import Sides
+from onceover.audit.since import START, WATERMARK
+from onceover.audit.suiterows import suite_rows
+from onceover.audit.suites import RULES, Kind
+from onceover.audit.survey import Wish, survey_of
+from onceover.audit.verdict import Outcome, conclude
+from onceover.model import TopicPartition
+from onceover.wiring.audit import Content, audit_content, planned, proven
+from onceover.wiring.auditplan import Planning
+from tests.support.auditworld import FLOW, LETTERS, SOURCE, Place, World
+from tests.support.contentaudit import InlineWorkers
+from tests.support.fakelogs import FakeAdmin, FakeLog
+
+# So small that a handful of records are several ranges.
+_RANGE_BYTES: Final = 250
+
+
+class Answer(NamedTuple):
+    """What an audit said, before any of it was kept."""
+
+    verdict: Verdict
+    result: AuditResult
+    content: Content
+    since: str
+    sample: int | None
+
+
+@contextmanager
+def _in_memory(world: World) -> Iterator[None]:
+    clock = SimpleNamespace(time_ns=lambda: next(world.now_ms) * 1_000_000)
+    with (
+        patch("onceover.audit.survey.Admin", FakeAdmin),
+        patch("onceover.audit.survey._MARKERS_S", 0.0),
+        patch("onceover.audit.survey.time", clock),
+        patch("onceover.audit.reader._PATIENCE_S", 0.0),
+    ):
+        yield
+
+
+def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> Answer:
+    """Return what an audit of the world says now."""
+    source, target = world.source, world.target
+    wish = Wish(settle_s=0.0, inside=lambda topic, _: topic == SOURCE)
+    with _in_memory(world):
+        seen = survey_of(FLOW, source, target, wish, world.state())  # type: ignore[arg-type]
+        store = world.store()
+        planning = Planning(
+            seen,
+            store,
+            diverted(target, LETTERS, FLOW),  # type: ignore[arg-type]
+            from_watermark=since == WATERMARK,
+            range_bytes=_RANGE_BYTES,
+            handled=world.kind.handled,
+            handler_changed=world.handler_changed(seen),
+        )
+        workers = InlineWorkers(Sides(source, target, world.handler()))  # type: ignore[arg-type]
+        content = audit_content(planned(planning, sample), workers)
+        with Lookup({Side.SOURCE: source, Side.TARGET: target}) as look:  # type: ignore[dict-item]
+            checks = check_claims(store, seen, content.partitions, look)
+        store.close()
+    parts = content.partitions + content.beside
+    result = AuditResult(FLOW, seen.started_ms, content.finished_ms, since, parts, checks)
+    return Answer(judged(suite_rows(result)), result, content, since, sample)
+
+
+def judged(rows: Mapping[str, Sequence[Row]]) -> Verdict:
+    """Return what the rules make of the rows, as Great Expectations evaluates them (``spark.quality``)."""
+    return conclude(Outcome(rule, _met(rule.kind, rule.columns, rows[rule.suite])) for rule in RULES).verdict
+
+
+def _met(kind: Kind, columns: tuple[str, ...], rows: Sequence[Row]) -> bool:
+    known = [row[columns[0]] for row in rows if row[columns[0]] is not None] if columns else []
+    match kind:
+        case Kind.EQUAL:
+            return all(row[columns[0]] == row[columns[1]] for row in rows)
+        case Kind.ZERO:
+            return all(value <= 0 for value in known)
+        case Kind.TRUE:
+            return all(value is True for value in known)
+        case Kind.KNOWN:
+            return len(known) == len(rows)
+        case Kind.ROWS:
+            return bool(rows)
+
+
+def keep(world: World, answer: Answer) -> None:
+    """Write the watermarks of an audit, as its transaction does: never over one that is further."""
+    for tp, mark in proven(answer.content).items():
+        known = world.watermarks.get(tp)
+        if mark.advances(known):
+            world.watermarks[tp] = type(mark).from_json(json.loads(json.dumps(mark.to_json()))) or mark
+
+
+# ---- what has to be true
+
+
+class _Facts:
+    """What is so at this moment, by the world's book."""
+
+    def __init__(self, world: World) -> None:
+        self.world, truth = world, world.truth
+        topics = world.source.all_topics[SOURCE], world.target.all_topics[world.kind.target]
+        self.anew = [topic.id for topic in topics] != [world.enrolment.source_id, world.enrolment.target_id]
+        self.here = {(p, o) for p in range(2) for o in _readable(world.here(p))}
+        self.there = {(t, o) for t in range(world.target_partitions) for o in _readable(world.there(t))}
+        self.strange = truth.strange & self.there
+        self.lost = truth.lost & self.here
+        self.passed = truth.skipped | truth.diverted
+
+    def is_right(self, place: Place) -> bool:
+        """Tell whether all copies of a source record stand where they should."""
+        if place in self.world.truth.lost or place[1] >= self.world.positions[place[0]]:
+            return False
+        return all(home in self.there for home in self.world.truth.homes.get(place, ()))
+
+    def unproven(self, partition: int, begin: int, end: int) -> set[Place]:
+        """Return the source records of a stretch that nobody can call right."""
+        found = {place for place in self.here if place[0] == partition and begin <= place[1] < end}
+        return {place for place in found - self.passed if not self.is_right(place)}
+
+
+def _readable(log: FakeLog) -> Iterator[int]:
+    damaged = {offset for batch in log.batches if batch.damaged for offset in batch.records}
+    return (offset for offset, _ in log.visible() if offset not in damaged)
+
+
+def check(world: World, answer: Answer) -> None:
+    """Hold an answer against the truth, then keep it and hold what was kept against the truth."""
+    facts = _Facts(world)
+    if answer.verdict is Verdict.PASS and answer.sample is None:
+        _check_pass(facts, answer)
+    if answer.verdict is Verdict.FAIL:
+        assert world.truth.strange or world.truth.lost, _shown(answer)
+        for finding in answer.result.findings:
+            _check_finding(facts, finding)
+    if answer.sample is None and _pristine(facts):
+        wrong = facts.strange or facts.lost
+        assert answer.verdict is (Verdict.FAIL if wrong else Verdict.PASS), _shown(answer)
+    before = dict(world.watermarks)
+    keep(world, answer)
+    for partition in range(2):
+        _check_mark(facts, answer, partition, before)
+
+
+def _check_pass(facts: _Facts, answer: Answer) -> None:
+    assert not facts.anew, "PASS of topics that were made anew"
+    assert not facts.strange, f"PASS, and strange on the target: {sorted(facts.strange)}"
+    assert not facts.lost, f"PASS, and not as it should be on the target: {sorted(facts.lost)}"
+    for partition in range(2):
+        mark = facts.world.watermarks.get(TopicPartition(facts.world.kind.target, partition))
+        begin = mark.offset if mark is not None and answer.since == WATERMARK else 0
+        end = facts.world.here(partition).stable
+        if answer.since == START and mark is not None:
+            # Proven before it was lost: that counts, whatever is asked for.
+            held = facts.unproven(partition, 0, mark.offset)
+            assert not {place for place in held if place in facts.world.truth.lost}
+            begin = mark.offset
+        unproven = facts.unproven(partition, begin, end)
+        assert not unproven, f"PASS, and never proven: {sorted(unproven)}"
+
+
+def _check_finding(facts: _Facts, finding: Finding) -> None:
+    """A finding names something that is wrong, or, among equal records, its twin."""
+    world, truth = facts.world, facts.world.truth
+    contents = {world.at(place) for place in facts.strange}
+    if finding.source is not None and finding.source_offset is not None:
+        place = finding.source.partition, finding.source_offset
+        source = dict(world.here(place[0]).visible())
+        lost = {c for p, o in facts.lost if (c := dict(world.here(p).visible()).get(o))}
+        if place in truth.lost or source.get(place[1]) in lost:
+            return
+    if finding.target is not None and finding.target_offset is not None:
+        place = finding.target.partition, finding.target_offset
+        if place in truth.strange or world.at(place) in contents:
+            return
+        if finding.kind is FindingKind.REORDERED and any(t == place[0] for t, _ in facts.strange):
+            return
+    raise AssertionError(f"nothing is wrong there: {finding}")
+
+
+def _pristine(facts: _Facts) -> bool:
+    """Tell whether everything can be seen: nothing is gone, hidden, pending, stopped, passed or damaged."""
+    world = facts.world
+    if facts.anew or facts.passed or world.truth.again or world.stops or not world.enrolment.active:
+        return False
+    logs = [world.here(p) for p in range(2)] + [world.there(t) for t in range(world.target_partitions)]
+    if any(log.start or log.pending or log.cleaned or any(b.damaged for b in log.batches) for log in logs):
+        return False
+    return not world.forgot and all(world.positions[p] == world.here(p).end for p in range(2))
+
+
+def _check_mark(
+    facts: _Facts, answer: Answer, partition: int, before: Mapping[TopicPartition, object]
+) -> None:
+    tp = TopicPartition(facts.world.kind.target, partition)
+    mark, old = facts.world.watermarks.get(tp), before.get(tp)
+    if mark is None:
+        assert old is None
+        return
+    begin, target_begin, at_ms = (old.offset, old.target_offset, old.at_ms) if old else (0, 0, -1)  # type: ignore[attr-defined]
+    assert mark.offset >= begin, "a watermark goes back"
+    unproven = facts.unproven(partition, begin, mark.offset)
+    assert not unproven, f"below the watermark {mark.offset}, and never proven: {sorted(unproven)}"
+    if not facts.world.kind.handled:
+        passed = {o for t, o in facts.strange if t == partition and target_begin <= o < mark.target_offset}
+        assert not passed, f"below the watermark, and strange: {passed}"
+    wrong = any(_of(each, partition).by_kind for each in [answer.result] if _of(each, partition))
+    if wrong and mark.offset == begin:
+        assert mark.at_ms == at_ms, "a finding makes what was proven younger"
+
+
+def _of(result: AuditResult, partition: int) -> PartitionResult:
+    return next(each for each in result.partitions if each.source.partition == partition)
+
+
+def _shown(answer: Answer) -> str:
+    lines: Iterable[object] = [
+        answer.verdict,
+        *answer.result.findings,
+        *answer.result.unverifiable,
+        *(each for each in answer.result.checks if each.ok is not True),
+    ]
+    return "\n".join(map(str, lines))
