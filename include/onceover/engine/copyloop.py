@@ -109,6 +109,8 @@ class CopyLoop:
         suspects: whom to copy alone.
         waits: what to tell `status` about partitions that cannot be copied for now, as records of the state;
             asked before a commit, with those that move on in it.
+        confirm: called before what was read at the start, or by ``review``, is committed again, when the
+            coordinator has taken it; raises to begin anew.
         round_bytes: a round ends where so much of it was made anew; several are on their way at once. What
             passes as bytes lies in the receive buffer already.
         longest_open_s: a transaction is ended by then even in the middle of an answer; well below the time
@@ -130,6 +132,7 @@ class CopyLoop:
     suspects: Suspects = field(default_factory=Suspects)
     waits: Waiting = lambda _: {}
     after_stops: Callable[[Collection[TopicPartition]], None] = lambda _: None
+    confirm: Callable[[], None] = lambda: None
     round_bytes: int = REQUEST_BYTES
     longest_open_s: float = 5.0
     involved: set[TopicPartition] = field(default_factory=set, init=False)
@@ -166,6 +169,7 @@ class CopyLoop:
             self._refused(refused)
         if offsets:
             self._account.write_progress(offsets)
+            self.confirm()
         if self.producer.in_transaction:
             reached(Step.CLAIM_COMMIT)
             self.producer.commit()

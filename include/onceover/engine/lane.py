@@ -23,19 +23,21 @@ from onceover.engine.known import Known
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.engine.obstacles import Obstacle, TryOtherwise
-from onceover.engine.resume import check_instance, read_progress, resting_progress
+from onceover.engine.resume import check_instance, resting_progress
 from onceover.engine.review import Reviewer
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, StopCode
+from onceover.engine.told import Told
 from onceover.engine.treatment import Treatment
 from onceover.engine.waits import Waits
 from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.backoff import Backoff, Deadline
-from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.each import Each
 from onceover.kafka.fetcher import Fetcher
 from onceover.kafka.lag import LagReporter
 from onceover.kafka.ports import TxnProducer
@@ -161,6 +163,7 @@ class LaneSession:
         self._loop: CopyLoop | None = None
         self._waits = Waits(task.me.generation)
         self._next_look_s = 0.0
+        self._told = Told(task.me.flow, task.target)
         self._review = Reviewer(
             task.me.flow,
             task.source,
@@ -172,6 +175,7 @@ class LaneSession:
             Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // RECORD_SHARE),
             task.me.stamped,
             self._own_writes,
+            self._told,
         )
 
     def _own_writes(self) -> int | None:
@@ -236,7 +240,7 @@ class LaneSession:
         self._asked_again()
         reached(Step.LANE_RESUME)
         # Pending offset commits (88) settle within milliseconds of the predecessor's abort.
-        progress = task.target.retry(lambda: read_progress(task.target, me.flow, self._enrolled))
+        progress = task.target.retry(self._progress)
         check_instance(progress.found.values(), me.generation, me.instance, me.lane)
         task.treatment.open(task.target)
         known = self._known_stops()
@@ -270,7 +274,16 @@ class LaneSession:
             suspects=task.known.suspects,
             waits=self._wait_notes,
             longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,
+            confirm=self._told.confirm,
         )
+
+    def _progress(self) -> Each[TopicPartition, CommittedOffset]:
+        progress = self._told.read(self._task.target, self._enrolled)
+        if self._enrolled.keys() <= progress.found.keys() | progress.failed.keys():
+            return progress
+        # It is gone, or its coordinator has not read it yet.
+        self._told.settle(self._producer)
+        return self._told.read(self._task.target, self._enrolled)
 
     def _resting(
         self, copied: Collection[TopicPartition], known: Mapping[TopicPartition, Stop]
@@ -288,7 +301,9 @@ class LaneSession:
             and not troubles.has(tp, Side.TARGET)
             and enrolment.target_of(tp) not in refused
         }
-        return target.retry(lambda: resting_progress(me.flow, target, resting))
+        offsets = target.retry(lambda: resting_progress(me.flow, target, resting))
+        self._told.keep(offsets)
+        return offsets
 
     def _owned(self) -> dict[TopicPartition, Enrolment]:
         """Return this lane's enrolments by source partition, those of topics that have left among them."""

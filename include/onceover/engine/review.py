@@ -17,8 +17,9 @@ from onceover.engine.barred import barred
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.obstacles import Obstacle
 from onceover.engine.partition import PartitionCopy
-from onceover.engine.resume import Look, gather, read_progress
+from onceover.engine.resume import Look, gather
 from onceover.engine.stops import Evidence, Stop, StopCode, judge
+from onceover.engine.told import Told
 from onceover.engine.treatment import Treatment
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
@@ -72,6 +73,7 @@ class Reviewer:
         ceiling: how much of a batch may be taken apart at once.
         stamp: gives a stop its time and generation.
         producer_id: under which the lane writes, once that is known.
+        told: keeps what is read of the progress.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class Reviewer:
         ceiling: Ceiling,
         stamp: Callable[[Stop], Stop],
         producer_id: Callable[[], int | None],
+        told: Told,
     ) -> None:
         self._flow = flow
         self._source = source
@@ -97,6 +100,7 @@ class Reviewer:
         self._ceiling = ceiling
         self._stamp = stamp
         self._producer_id = producer_id
+        self._told = told
         self._aside: dict[TopicPartition, Enrolment] = {}
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
         self._noted: Collection[TopicPartition] = ()
@@ -190,9 +194,7 @@ class Reviewer:
     def _looked(self, some: Mapping[TopicPartition, Enrolment]) -> Look:
         # Clusters of their own: on the lane's, a silent broker would be waited for while others could copy.
         with _hasty(self._source) as source, _hasty(self._target) as target:
-            progress = target.retry(
-                lambda: read_progress(target, self._flow, some), Deadline(_SETTLED_WITHIN_S)
-            )
+            progress = target.retry(lambda: self._told.read(target, some), Deadline(_SETTLED_WITHIN_S))
             return gather(self._flow, source, target, some, progress, self._producer_id())
 
     # ---- deciding

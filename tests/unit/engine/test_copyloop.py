@@ -463,3 +463,24 @@ def test_until_waits_for_what_was_set_aside_only_while_it_may_come_back() -> Non
     lost.position = 5
     assert until.over([copied, lost], [B])
     assert not until.over([copied], [B])
+
+
+def test_claim_is_confirmed_between_its_progress_and_its_end() -> None:
+    """Only a coordinator that has read its log takes the write: then what it told is asked for again."""
+    setting = Setting([])
+    setting.loop.confirm = lambda: setting.producer.log.append("confirm")
+    setting.loop.claim()
+    assert setting.producer.log == ["offsets", "confirm", "commit"]
+
+
+def test_claim_that_is_not_confirmed_commits_nothing() -> None:
+    """Neither the positions nor the stops that were found with them."""
+    setting = Setting([])
+
+    def refuse() -> None:
+        raise MustReset("told otherwise before")
+
+    setting.loop.confirm = refuse
+    with pytest.raises(MustReset):
+        setting.loop.claim()
+    assert "commit" not in setting.producer.log

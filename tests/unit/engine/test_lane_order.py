@@ -12,6 +12,7 @@ import pytest
 
 from onceover.engine import lane as lane_module
 from onceover.engine import names
+from onceover.engine import told as told_module
 from onceover.engine.copyloop import CopySettings, Until
 from onceover.engine.lane import LaneTask
 from onceover.engine.layout import Layout
@@ -58,7 +59,7 @@ def lane(world: World, monkeypatch: pytest.MonkeyPatch) -> LaneTask:
 
     monkeypatch.setattr(lane_module, "Fetcher", NoFetcher)
     monkeypatch.setattr(lane_module, "LagReporter", NoLag)
-    monkeypatch.setattr(lane_module, "read_progress", progress)
+    monkeypatch.setattr(told_module, "read_progress", progress)
     monkeypatch.setattr(lane_module, "Reviewer", EndingReview)
     cluster = FakeCluster(world)
     settings = CopySettings(1.0, 1, None)
@@ -186,7 +187,7 @@ def test_higher_instances_of_the_same_generation_win(
     task = lane(world, monkeypatch)
     meta = ProgressMeta("s", "t", 0, 0, generation, instance).encode()
     monkeypatch.setattr(
-        lane_module,
+        told_module,
         "read_progress",
         lambda *_: Each({TopicPartition("t", 0): CommittedOffset(0, 5, 0, meta)}),
     )

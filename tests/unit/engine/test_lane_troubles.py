@@ -12,6 +12,7 @@ import pytest
 
 from onceover.engine import lane as lane_module
 from onceover.engine import names
+from onceover.engine import told as told_module
 from onceover.engine.aside import Side
 from onceover.engine.barred import barred
 from onceover.engine.copyloop import CopySettings, Until
@@ -148,7 +149,7 @@ def test_a_partition_that_was_asked_for_between_two_sessions_begins_anew(
     def progress(*_: object) -> None:
         raise EndOfTest
 
-    monkeypatch.setattr(lane_module, "read_progress", progress)
+    monkeypatch.setattr(told_module, "read_progress", progress)
     with pytest.raises(EndOfTest):
         list(task.run(Until(float("inf"))))
     assert [task.known.troubles.has(tp, Side.TARGET) for tp in (A, B)] == [True, False]

@@ -12,11 +12,13 @@ import pytest
 
 from onceover.engine import names
 from onceover.engine import review as review_module
+from onceover.engine import told as told_module
 from onceover.engine.aside import Side, Troubles
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.resume import Look, Problem
 from onceover.engine.review import Reviewed, Reviewer
 from onceover.engine.stops import Evidence, TopicSeen
+from onceover.engine.told import Told
 from onceover.engine.treatment import Treatment
 from onceover.engine.waits import Waits
 from onceover.errors import NotNow, Retriable, UsageError
@@ -88,9 +90,10 @@ class Scene:
             CEILING,
             lambda stop: stop,
             lambda: None,
+            Told("f", cluster),
         )
         monkeypatch.setattr(review_module, "gather", self._gather)
-        monkeypatch.setattr(review_module, "read_progress", lambda *_: Each())
+        monkeypatch.setattr(told_module, "read_progress", lambda *_: Each())
         monkeypatch.setattr(review_module, "_hasty", _Open)
         monkeypatch.setattr("onceover.engine.review.time.monotonic", self.clock)
 
