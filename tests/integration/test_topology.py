@@ -262,6 +262,34 @@ def test_quotas_of_the_brokers_slow_the_copy_and_break_nothing(
     replica.assert_same()
 
 
+def test_a_quota_that_wants_a_longer_pause_than_a_transaction_may_last_is_kept_to_and_told(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The data is in, and its broker listens no more: before, every attempt was thrown away in the end."""
+    monkeypatch.setattr("onceover.engine.lane.LANE_TIMEOUT_MS", 3_000)
+    monkeypatch.setattr("onceover.engine.quota._OVER_S", 1.0)
+    replica.configure(lanes=1)
+    topic = replica.topic(partitions=3)
+    for partition in range(3):
+        replica.source.batch_of_size(topic, partition, 540_000)
+    target = replica.target.bootstrap
+
+    def notes() -> list[tuple[str, str]]:
+        return [(note["object"], note["code"]) for note in replica.flow.status()["notes"]]
+
+    set_quota(target, "producer_byte_rate", 100_000)
+    try:
+        with replica.running():
+            wait_until(lambda: notes() == [("lane 0", "TARGET_QUOTA")], 60.0, "the note")
+            replica.source.plain(topic, 0, replica.source.records(5))
+            wait_until(lambda: len(replica.target_records(topic, 0)) == 6, 60.0, "what came meanwhile")
+            set_quota(target, "producer_byte_rate", None)
+            wait_until(lambda: notes() == [], 60.0, "the end of the note")
+    finally:
+        set_quota(target, "producer_byte_rate", None)
+    replica.assert_same()
+
+
 def test_the_flows_bandwidth_limit_is_kept(replica: Replica) -> None:
     """bytes_per_second over all lanes: at most a second's credit and one fetch more than the rate allows."""
     per_second, batch_bytes, batches = 256 << 10, 60_000, 20

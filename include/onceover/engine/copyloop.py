@@ -22,6 +22,7 @@ from onceover.engine.identity import LaneIdentity
 from onceover.engine.obstacles import TryOtherwise, obstacle_after
 from onceover.engine.pace import Turn
 from onceover.engine.partition import PartitionCopy
+from onceover.engine.quota import Quota
 from onceover.engine.reading import Review, Source, Throttle
 from onceover.engine.review import Reviewed
 from onceover.engine.rounds import distinct_targets
@@ -44,6 +45,8 @@ log = logging.getLogger(__name__)
 # while we stamp the next round, more only hold buffers.
 _IN_FLIGHT = 4
 _IDLE_WAIT_MS = 500
+# How often a stop is looked for while the target wants no data.
+_LOOK_S = 0.2
 
 # Partitions, and what was read of them.
 _Taken = list[tuple[PartitionCopy, list[Visible]]]
@@ -106,6 +109,7 @@ class CopyLoop:
         resting: progress of partitions that are not copied, committed again as it is in the first
             transaction.
         throttle: the bandwidth that was used before.
+        quota: what is known of the target's.
         suspects: whom to copy alone.
         waits: what to tell `status` about partitions that cannot be copied for now, as records of the state;
             asked before a commit, with those that move on in it.
@@ -129,6 +133,7 @@ class CopyLoop:
     resumed: set[TopicPartition] = field(default_factory=set)
     resting: Mapping[TopicPartition, OffsetToCommit] = field(default_factory=dict)
     throttle: Throttle = field(default_factory=Throttle)
+    quota: Quota = field(default_factory=Quota)
     suspects: Suspects = field(default_factory=Suspects)
     waits: Waiting = lambda _: {}
     after_stops: Callable[[Collection[TopicPartition]], None] = lambda _: None
@@ -139,6 +144,7 @@ class CopyLoop:
     _begun_s: float | None = None
     _begun_ms: int = 0
     _sent_bytes: int = 0
+    _slowed: bool = False
     _turn: Turn = field(default_factory=Turn)
     _account: Account = field(init=False)
     _shared_targets: bool = field(init=False)
@@ -173,6 +179,7 @@ class CopyLoop:
         if self.producer.in_transaction:
             reached(Step.CLAIM_COMMIT)
             self.producer.commit()
+        self._slowed = self.quota.slows
         self.after_stops(stopping)
 
     def run(self, until: Until) -> Iterator[list[MapRecord]]:
@@ -183,6 +190,9 @@ class CopyLoop:
             if self._begun_s is None:
                 # Also while nothing is fetched: a limit that is lifted meanwhile must not be waited for.
                 current = self.settings()
+            if self._begun_s is None and self._slowed and not self.quota.slows:
+                # Nobody else would take the note back while there is nothing to copy.
+                self._claim({})
             if self._begun_s is None and self.review.due:
                 self._take_in(self.review.look(self._positions()))
             self._ask(until, current)
@@ -280,7 +290,9 @@ class CopyLoop:
         Yields what was committed on the way: whatever an answer takes to be worked off, no transaction stays
         open for longer than it may.
         """
-        turns = Turns(self.me.flow, taken, self.round_bytes, self._stop)
+        if not self._paused(until):
+            return
+        turns = Turns(self.me.flow, taken, self.round_bytes, lambda: self.quota.most_bytes, self._stop)
         self._turn.begin()
         self._involve(turns)
         late = partial(self._late, current)
@@ -293,7 +305,7 @@ class CopyLoop:
                     self._send_rounds([batch])
                 yield self._commit()
                 self.look_around()
-                if until.over(self.partitions.values(), self.review.waiting):
+                if until.over(self.partitions.values(), self.review.waiting) or not self._paused(until):
                     return
                 if self._handles and turns and self._turn.is_over() and self.fetcher.answered():
                     self._turn.given_back(_size_bytes(taken))
@@ -306,6 +318,15 @@ class CopyLoop:
         if not self._pending():
             self._begun_s = None
             self.involved.clear()
+
+    def _paused(self, until: Until) -> bool:
+        """Wait until the target takes more data; False where the task is over before."""
+        while (left_s := self.quota.wait_s) > 0.0:
+            self.look_around()
+            if until.over(self.partitions.values(), self.review.waiting):
+                return False
+            time.sleep(min(left_s, _LOOK_S))
+        return True
 
     def _give_back(self, turns: Turns) -> None:
         """Read what is left of an answer again later: others have something, too, perhaps since it came.
@@ -325,6 +346,8 @@ class CopyLoop:
         """Tell whether the transaction should be ended although the answer is not worked off."""
         if self._begun_s is None:
             return False
+        if self.quota.wait_s:
+            return True
         longest_s = min(current.max_interval_s, self.longest_open_s)
         return self._sent_bytes >= current.max_bytes or time.monotonic() - self._begun_s >= longest_s
 
@@ -335,12 +358,20 @@ class CopyLoop:
     def _send(self, batches: list[Outgoing]) -> None:
         self._begin()
         reached(Step.DATA_SENT)
+        self._sent_bytes += sum(len(b.batch) for b in batches)
         try:
             self.producer.send(batches)
-            self._acknowledged(self.producer.drain(_IN_FLIGHT - 1))
+            self._acknowledged(self.producer.drain(_IN_FLIGHT - 1 if self.quota.most_bytes is None else 0))
         except Refused as refused:
             self._refused(refused)
-        self._sent_bytes += sum(len(b.batch) for b in batches)
+        finally:
+            self.quota.told(self.producer.pause_s, self._sent_bytes)
+
+    def _drain(self) -> None:
+        try:
+            self._acknowledged(self.producer.drain())
+        finally:
+            self.quota.told(self.producer.pause_s, self._sent_bytes)
 
     def _begin(self) -> None:
         if self._begun_s is None:
@@ -390,7 +421,7 @@ class CopyLoop:
     def _commit(self) -> list[MapRecord]:
         stopping = tuple(self.stops)
         try:
-            self._acknowledged(self.producer.drain())
+            self._drain()
             reached(Step.DATA_ACKED)
             moved = [p for p in self.partitions.values() if p.moved]
             records = self._account.write_map(moved, self._begun_ms)
@@ -404,10 +435,12 @@ class CopyLoop:
         self.producer.commit()
         reached(Step.COMMITTED)
         self._begun_s = None
+        self.quota.passed(self._sent_bytes)
         self._sent_bytes = 0
         self.involved.clear()
         for partition in moved:
             partition.committed_now()
+        self._slowed = self.quota.slows
         self.after_commit({p.source: p.committed for p in moved})
         self.after_stops(stopping)
         return records

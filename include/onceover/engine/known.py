@@ -12,6 +12,7 @@ from typing import Any
 
 from onceover.engine.aside import FAILING, OUTAGE, Side, Troubles
 from onceover.engine.names import RESUME_PREFIX
+from onceover.engine.quota import Quota
 from onceover.engine.reading import Throttle
 from onceover.engine.suspects import Suspects
 from onceover.errors import OnceoverError, Unanswered
@@ -26,11 +27,13 @@ class Known:
         troubles: what keeps partitions from being copied.
         suspects: who may be the reason why transactions fail.
         throttle: the bandwidth that was used.
+        quota: what the target's lets through.
     """
 
     troubles: Troubles = field(default_factory=Troubles)
     suspects: Suspects = field(default_factory=Suspects)
     throttle: Throttle = field(default_factory=Throttle)
+    quota: Quota = field(default_factory=Quota)
     # With the time: a person who was too early asks again, under the same key.
     _requests: frozenset[tuple[str, int]] = frozenset()
 

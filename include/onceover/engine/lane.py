@@ -30,7 +30,7 @@ from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, StopCode
 from onceover.engine.told import Told
 from onceover.engine.treatment import Treatment
-from onceover.engine.waits import Waits
+from onceover.engine.waits import Waits, slowed_note
 from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
@@ -270,6 +270,7 @@ class LaneSession:
             resumed=found.resumed,
             resting=self._resting(found.going, known),
             throttle=task.known.throttle,
+            quota=task.known.quota,
             round_bytes=self._round_bytes,
             suspects=task.known.suspects,
             waits=self._wait_notes,
@@ -366,12 +367,14 @@ class LaneSession:
             state.close()
         targets = [e.target_of(tp) for tp, e in self._enrolled.items()]
         waits = [names.wait_key(*tp) for tp in targets]
+        waits.append(names.quota_key(self._me.lane))
         self._waits = Waits(self._me.generation, [key for key in waits if key in values])
         return {tp: Stop.from_json(values[key]) for tp in targets if (key := names.stop_key(*tp)) in values}
 
     def _wait_notes(self, moving: Collection[TopicPartition]) -> dict[str, dict[str, Any] | None]:
         targets = {tp: e.target_of(tp) for tp, e in self._enrolled.items()}
-        return self._waits.changes(self._task.known.troubles, targets, moving)
+        slowed = slowed_note(self._me, self._task.target.alias) if self._task.known.quota.slows else {}
+        return self._waits.changes(self._task.known.troubles, targets, moving, slowed)
 
     def _stays_stopped(self, stop: Stop | None, target: TopicPartition, position: int | None) -> bool:
         """Tell whether a stop of this generation still holds.

@@ -11,6 +11,7 @@ REFUSED = "refused"
 REQUEST_STOP = "request/stop"
 STOP_PREFIX = "stop/"
 WAIT_PREFIX = "wait/"
+QUOTA_PREFIX = "quota/"
 RESUME_PREFIX = "request/resume/"
 MANAGED_PREFIX = "managed/"
 VERIFIED_PREFIX = "verified/"
@@ -102,6 +103,11 @@ def stop_key(topic: str, partition: int) -> str:
 def wait_key(topic: str, partition: int) -> str:
     """State key of a partition that cannot be copied for now; ``topic`` is the target's."""
     return f"{WAIT_PREFIX}{topic}/{partition}"
+
+
+def quota_key(lane: int) -> str:
+    """State key of a lane that a quota of the target slows down."""
+    return f"{QUOTA_PREFIX}{lane}"
 
 
 def resume_key(topic: str, partition: int) -> str:

@@ -148,6 +148,7 @@ class FlowFacts:
     known: dict[str, Enrolment] = field(default_factory=dict)
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     waits: dict[TopicPartition, dict[str, Any]] = field(default_factory=dict)
+    slowed: dict[int, dict[str, Any]] = field(default_factory=dict)
     verified: dict[TopicPartition, Verified] = field(default_factory=dict)
     verdicts: Verdicts | None = None
     discovered: bool = False
@@ -188,11 +189,17 @@ class FlowFacts:
             found = Verified.from_json(value)
             if found is not None:
                 self.verified[TopicPartition(*names.split_partition_key(key))] = found
-        elif key.startswith(names.WAIT_PREFIX):
-            wait = {**_refusal(value), "generation": whole_number(value["generation"]), "blocks": False}
-            self.waits[TopicPartition(*names.split_partition_key(key))] = wait
+        elif key.startswith((names.WAIT_PREFIX, names.QUOTA_PREFIX)):
+            self._take_note(key, value)
         elif key.startswith(names.STOP_PREFIX):
             self.stops[TopicPartition(*names.split_partition_key(key))] = Stop.from_json(value)
+
+    def _take_note(self, key: str, value: Any) -> None:
+        note = {**_refusal(value), "generation": whole_number(value["generation"]), "blocks": False}
+        if key.startswith(names.QUOTA_PREFIX):
+            self.slowed[int(key.removeprefix(names.QUOTA_PREFIX))] = note
+        else:
+            self.waits[TopicPartition(*names.split_partition_key(key))] = note
 
 
 def _refusal(value: Mapping[str, Any]) -> dict[str, Any]:

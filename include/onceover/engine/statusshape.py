@@ -298,12 +298,15 @@ def _missing(
 
 
 def _waits(state: FlowFacts) -> list[dict[str, Any]]:
-    """Return what the lanes of this generation say about partitions that they cannot copy for now."""
+    """Return what the lanes of this generation say about partitions that they cannot copy for now, and about
+    themselves."""
     generation = state.layout.generation if state.layout else None
+    notes = [wait for target, wait in sorted(state.waits.items()) if target not in state.stops]
+    notes += [note for _, note in sorted(state.slowed.items())]
     return [
-        {name: text for name, text in wait.items() if name != "generation"}
-        for target, wait in sorted(state.waits.items())
-        if wait["generation"] == generation and target not in state.stops
+        {name: text for name, text in note.items() if name != "generation"}
+        for note in notes
+        if note["generation"] == generation
     ]
 
 

@@ -6,6 +6,7 @@ expand a batch of it in pieces, or to hand a group of them to a handler.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from enum import Enum, auto
 from typing import Final
@@ -38,6 +39,7 @@ class Turns:
         flow: its name.
         taken: partitions and what was read of them.
         round_bytes: a round ends where so much of it was made anew.
+        most_bytes: and where it has so many bytes; asked before each, None where it may be as large as it is.
         stop: told whose stream has ended with a stop; the partition's position is right before the cause.
     """
 
@@ -46,11 +48,13 @@ class Turns:
         flow: str,
         taken: Iterable[tuple[PartitionCopy, list[Visible]]],
         round_bytes: int,
+        most_bytes: Callable[[], int | None],
         stop: Callable[[PartitionCopy, Stop], None],
     ) -> None:
         self._flow = flow
         self._streams: list[_Stream] = [(p, p.outgoing(visible)) for p, visible in taken if visible]
         self._round_bytes = round_bytes
+        self._most_bytes = most_bytes
         self._stop = stop
 
     def __bool__(self) -> bool:
@@ -78,7 +82,8 @@ class Turns:
         streams = self._streams
         batches: list[Outgoing] = []
         ended: list[int] = []
-        anew_bytes = behind = 0
+        anew_bytes = size_bytes = behind = 0
+        most_bytes = self._most_bytes() or sys.maxsize
         busy = any(partition.expanding for partition, _ in streams)
         for index, (partition, stream) in enumerate(streams):
             if busy and not partition.expanding:
@@ -87,13 +92,14 @@ class Turns:
             if isinstance(batch, Outgoing):
                 batches.append(batch)
                 anew_bytes += made_bytes(batch)
+                size_bytes += len(batch.batch)
             else:
                 ended.append(index)
             if partition.expanding:
                 # Last, so that the others have their turn as soon as it is through.
                 streams.append(streams.pop(index))
                 break
-            if anew_bytes >= self._round_bytes:
+            if anew_bytes >= self._round_bytes or size_bytes >= most_bytes:
                 behind = len(streams) - index - 1
                 break
         for index in reversed(ended):
@@ -118,7 +124,8 @@ class Turns:
                 size += len(batch.batch)
             else:
                 del self._streams[0]
-            if size >= REQUEST_BYTES or not self._streams or late():
+            full_bytes = min(REQUEST_BYTES, self._most_bytes() or REQUEST_BYTES)
+            if size >= full_bytes or not self._streams or late():
                 full, batches, size = [batches], [], 0
                 yield full.pop()
 

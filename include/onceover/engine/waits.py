@@ -7,10 +7,12 @@ partition moves on or stops.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Final
 
 from onceover.engine import names
 from onceover.engine.aside import Side, Trouble, Troubles
+from onceover.engine.identity import LaneIdentity
 from onceover.model import TopicPartition
 
 # One bad moment is nobody's business.
@@ -20,6 +22,22 @@ _WHAT = {
     Side.TARGET: "cannot be written on the target for now",
     Side.COPY: "transactions with this partition fail",
 }
+
+
+_NO_NOTES: Final[Mapping[str, dict[str, Any]]] = MappingProxyType({})
+
+
+def slowed_note(me: LaneIdentity, alias: str) -> dict[str, dict[str, Any]]:
+    """Return what is noted of a lane that a quota of the target decides the speed of, by key."""
+    note = {
+        "v": 1,
+        "generation": me.generation,
+        "object": f"lane {me.lane}",
+        "code": "TARGET_QUOTA",
+        "message": f"a producer quota of {alias} throttles the copy, which goes on at the quota's pace",
+        "resolve": f"if that is too slow, raise producer_byte_rate of its user or client id on {alias}",
+    }
+    return {names.quota_key(me.lane): note}
 
 
 class Waits:
@@ -39,6 +57,7 @@ class Waits:
         troubles: Troubles,
         targets: Mapping[TopicPartition, TopicPartition],
         moving: Collection[TopicPartition] = (),
+        others: Mapping[str, dict[str, Any]] = _NO_NOTES,
     ) -> dict[str, dict[str, Any] | None]:
         """Return what has to be written, by key of the state; None takes a note back.
 
@@ -47,10 +66,11 @@ class Waits:
         Args:
             targets: the lane's source partitions, and where they are copied to.
             moving: those that move on in the same transaction.
+            others: what else there is to note, by key.
         """
-        if not troubles and not self._written:
+        if not troubles and not others and not self._written:
             return {}
-        wanted: dict[str, dict[str, Any] | None] = {}
+        wanted: dict[str, dict[str, Any] | None] = {**others}
         for source, target in targets.items():
             for side, trouble in troubles.of(source).items():
                 if trouble.tries >= _LEAST_TRIES and not trouble.is_lasting and source not in moving:

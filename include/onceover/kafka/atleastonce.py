@@ -39,6 +39,11 @@ class IdempotentProducer:
         self._link = ProduceLink(cluster, None, self._answered)
         self._acks: list[Acknowledged] = []
 
+    @property
+    def pause_s(self) -> float:
+        """Seconds for which a broker wants no more data."""
+        return self._link.pause_s
+
     def init(self) -> None:
         """Take a fresh producer id.
 
@@ -156,6 +161,11 @@ class AtLeastOnceProducer:
     def in_transaction(self) -> bool:
         """True when something of the lane's own was added since the last end of a transaction."""
         return self._own.in_transaction
+
+    @property
+    def pause_s(self) -> float:
+        """As its port says."""
+        return max(self._data.pause_s, self._own.pause_s)
 
     def init(self) -> bool:
         """Fence older holders of the lane's id, then take a fresh producer id for the data.

@@ -11,6 +11,7 @@ was given something goes behind all others, and everybody comes first some time.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -47,6 +48,8 @@ class Position:
 class _Route:
     connection: Connection
     asked: set[TopicPartition] = field(default_factory=set)
+    # The broker does not listen before, because of a quota (KIP-219).
+    mute_until_s: float = -math.inf
 
 
 class Fetcher:
@@ -125,7 +128,7 @@ class Fetcher:
                 [frame],
                 correlation_id,
                 decode_fetch,
-                held_s=max_wait_ms / 1000,
+                held_s=max_wait_ms / 1000 + max(0.0, route.mute_until_s - time.monotonic()),
                 max_answer_bytes=broker_bytes + LARGEST_BATCH_BYTES,
             )
 
@@ -140,6 +143,8 @@ class Fetcher:
         found: list[tuple[TopicPartition, FetchedPartition]] = []
         for route in self._answering(timeout_s):
             answer: FetchResponse = route.connection.receive()
+            if answer.throttle_ms > 0:
+                route.mute_until_s = time.monotonic() + answer.throttle_ms / 1000
             if answer.error_code:
                 raise Retriable(f"{self._cluster.alias} answers error {answer.error_code} to fetch")
             for partition in answer.partitions:

@@ -65,6 +65,10 @@ class TxnProducer(Protocol):
     def visible_at_commit(self) -> bool:
         """True when readers see what was sent only after ``commit``: waiting with it costs latency."""
 
+    @property
+    def pause_s(self) -> float:
+        """Seconds for which a broker wants no more data, because of a quota (KIP-219); 0 without one."""
+
     def init(self) -> bool:
         """Try InitProducerId once; False means "not yet", look at the layout before trying again."""
 

@@ -7,6 +7,8 @@ was unanswered has an unknown outcome.
 
 from __future__ import annotations
 
+import math
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -38,6 +40,7 @@ class _Route:
 
     connection: Connection
     unanswered: deque[list[Outgoing]] = field(default_factory=deque)
+    mute_until_s: float = -math.inf
 
 
 class _Again(NamedTuple):
@@ -69,6 +72,12 @@ class ProduceLink:
         self._answered = answered
         self._topics: dict[str, TopicInfo] = {}
         self._routes: dict[int, _Route] = {}
+        self._mute_until_s = -math.inf
+
+    @property
+    def pause_s(self) -> float:
+        """Seconds until every broker listens again that has said that it will not, because of a quota."""
+        return max(0.0, self._mute_until_s - time.monotonic())
 
     def write(self, batches: Iterable[Outgoing]) -> None:
         """Send stamped batches, at most one of a partition (FACTS 3), without waiting for the answers."""
@@ -165,7 +174,10 @@ class ProduceLink:
 
     def _read(self, route: _Route) -> list[_Again]:
         """Take one answer; return the batches that may be sent again."""
-        answers: list[tuple[Any, Any]] = route.connection.receive()
+        throttle_ms, answers = route.connection.receive()
+        if throttle_ms > 0:
+            route.mute_until_s = time.monotonic() + throttle_ms / 1000
+            self._mute_until_s = max(self._mute_until_s, route.mute_until_s)
         by_id = self.version >= BY_TOPIC_ID
         waiting = {
             (self._topics[b.target.topic].topic_id if by_id else b.target.topic, b.target.partition): b
@@ -213,16 +225,25 @@ class ProduceLink:
 
     def _route(self, node: int) -> _Route:
         route = self._routes.get(node)
-        if route is None or (not route.unanswered and not route.connection.usable):
+        if route is None or (not route.unanswered and not self._takes(route)):
             if route is not None:
                 route.connection.close()
             route = self._routes[node] = _Route(self._cluster.open(node))
         return route
 
+    @staticmethod
+    def _takes(route: _Route) -> bool:
+        """Tell whether a broker listens: where a quota was exceeded not for a while, but on a new connection.
 
-def _read(answer: Any) -> list[tuple[Any, Any]]:
-    """Return topic and partition of each answer."""
-    return [(topic, partition) for topic in answer.responses for partition in topic.partition_responses]
+        That one is for what ends a transaction, and would come too late. Who sends much makes a pause.
+        """
+        return time.monotonic() >= route.mute_until_s and route.connection.usable
+
+
+def _read(answer: Any) -> tuple[int, list[tuple[Any, Any]]]:
+    """Return for how long the broker will not listen, in ms, and topic and partition of each answer."""
+    found = [(topic, partition) for topic in answer.responses for partition in topic.partition_responses]
+    return answer.throttle_time_ms, found
 
 
 def refused(batch: Outgoing, answer: Any) -> Refused:

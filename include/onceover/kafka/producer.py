@@ -68,6 +68,11 @@ class TransactionalProducer:
         return self._state.producer_id
 
     @property
+    def pause_s(self) -> float:
+        """As its port says."""
+        return self._link.pause_s
+
+    @property
     def requests(self) -> RequestSet:
         """The request set in use, chosen at ``init``."""
         return self._state.requests

@@ -146,10 +146,15 @@ class FakeProducer:
     committed: list[dict[TopicPartition, OffsetToCommit]] = field(default_factory=list)
     in_transaction: bool = False
     producer_id: int = 7
+    muted_until_s: float = 0.0
     visible_at_commit: bool = True
     _ends: dict[TopicPartition, int] = field(default_factory=dict)
     _unanswered: list[Outgoing] = field(default_factory=list)
     _offsets: dict[TopicPartition, OffsetToCommit] = field(default_factory=dict)
+
+    @property
+    def pause_s(self) -> float:
+        return max(0.0, self.muted_until_s - time.monotonic())
 
     def _note(self, what: str) -> None:
         self.log.append(what)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -17,6 +18,7 @@ from onceover.engine.status import flow_status
 from onceover.engine.statusjudge import judge_all
 from onceover.engine.statusread import FlowFacts, SourceLogs, TargetLogs
 from onceover.engine.statusshape import Facts, Side, shape
+from onceover.engine.waits import slowed_note
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Patience
 from onceover.kafka.calls import CommittedOffset
@@ -24,6 +26,7 @@ from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.wire.progress import NOBODY, ProgressMeta
+from tests.unit.engine.loop import ME
 
 T = TypeVar("T")
 SOURCE_ID, TARGET_ID = UUID(int=1), UUID(int=2)
@@ -67,6 +70,18 @@ class Target:
 
     def cluster_id(self) -> str:
         return self.expected_id
+
+
+def test_what_lanes_of_this_generation_say_of_themselves_is_shown(
+    look: Callable[..., dict[str, Any]],
+) -> None:
+    """Not what was left by lanes that there are no more."""
+    state = facts()
+    others = {**slowed_note(replace(ME, lane=0, generation=1), "west"), **slowed_note(ME, "west")}
+    state.read({}, others)
+    notes = look(None, None, state=state)["notes"]
+    assert [(n["object"], n["code"]) for n in notes] == [("lane 0", "TARGET_QUOTA")]
+    assert "generation" not in notes[0] and notes[0]["blocks"] is False
 
 
 def facts() -> FlowFacts:
@@ -119,9 +134,11 @@ def target_logs(
 def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
     """Return the status after what the source says by name, and the target at each look."""
 
-    def read(*by_name: OnceoverError | None, there: Sequence[TargetLogs] = ()) -> dict[str, Any]:
+    def read(
+        *by_name: OnceoverError | None, there: Sequence[TargetLogs] = (), state: FlowFacts | None = None
+    ) -> dict[str, Any]:
         looks = list(there) or [target_logs(), target_logs()]
-        monkeypatch.setattr(module, "read_flow", lambda *_: facts())
+        monkeypatch.setattr(module, "read_flow", lambda *_: state or facts())
         monkeypatch.setattr(module, "read_target_logs", lambda *_: looks.pop(0))
         monkeypatch.setattr(module, "last_commit_ms", lambda *_: 1)
         monkeypatch.setattr(module, "_LOOK_AGAIN_S", 0.0)

@@ -40,6 +40,7 @@ class FakeCluster:
         self.topic_id = TOPIC_ID
         self.forgotten: list[str] = []
         self.connections: list[FakeConnection] = []
+        self.throttle_ms: deque[int] = deque()
 
     # ---- what the producer asks of a Cluster
 
@@ -127,7 +128,8 @@ class FakeConnection:
         request = ProduceRequest.decode(frame, version=version, header=True)
         in_transaction = request.transactional_id is not None
         topics = [self._appended(topic, version, in_transaction) for topic in request.topic_data]
-        answer = ProduceResponse(version=version, responses=topics, throttle_time_ms=0)
+        throttle_ms = self.cluster.throttle_ms.popleft() if self.cluster.throttle_ms else 0
+        answer = ProduceResponse(version=version, responses=topics, throttle_time_ms=throttle_ms)
         return decoder(memoryview(b"\0" + bytes(answer.encode())))
 
     def _appended(self, topic: Any, version: int, in_transaction: bool) -> Any:

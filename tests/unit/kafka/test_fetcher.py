@@ -36,6 +36,8 @@ class FullBroker:
     def __init__(self, backlog: dict[tuple[UUID, int], int]) -> None:
         self.backlog = backlog
         self._pending: deque[tuple[Any, Callable[[memoryview], Any]]] = deque()
+        self.throttle_ms = 0
+        self.held_s: list[float] = []
 
     def open(self, _node: int) -> FullBroker:
         return self
@@ -57,6 +59,7 @@ class FullBroker:
         max_answer_bytes: int,
     ) -> None:
         assert max_answer_bytes > LARGEST_BATCH_BYTES
+        self.held_s.append(held_s)
         frame = b"".join(buffers)[4:]
         self._pending.append((FetchRequest.decode(frame, version=FETCH_VERSION, header=True), decoder))
 
@@ -73,7 +76,11 @@ class FullBroker:
                 partitions.append(_answer(one.partition, size))
             topics.append(_TOPIC(version=FETCH_VERSION, topic_id=topic.topic_id, partitions=partitions))
         response = FetchResponse(
-            version=FETCH_VERSION, throttle_time_ms=0, error_code=0, session_id=0, responses=topics
+            version=FETCH_VERSION,
+            throttle_time_ms=self.throttle_ms,
+            error_code=0,
+            session_id=0,
+            responses=topics,
         )
         return decoder(memoryview(b"\0" + bytes(response.encode())))
 
@@ -149,6 +156,22 @@ def test_an_answer_under_way_does_not_count_for_what_is_read_again() -> None:
     assert (fetcher.positions[first].offset, fetcher.positions[first].last_fetched_epoch) == (7, 3)
     fetcher.request(max_wait_ms=1, min_bytes=1)
     assert [tp for tp, _ in fetcher.poll(0.0)] == [first, *others]
+
+
+def test_a_broker_that_does_not_listen_because_of_a_quota_is_waited_for() -> None:
+    """It has said for how long (KIP-219): given up in that time, its connection would only be a new one."""
+    broker = FullBroker({(UUID(int=1), 0): 10})
+    fetcher = Fetcher(
+        broker,  # type: ignore[arg-type]
+        isolation=calls.READ_COMMITTED,
+        max_bytes=LIMIT,
+        partition_max_bytes=LIMIT,
+    )
+    fetcher.assign(TopicPartition("t", 0), Position(UUID(int=1), 0, 1, 0))
+    for broker.throttle_ms in (90_000, 0):
+        fetcher.request(max_wait_ms=500, min_bytes=1)
+        fetcher.poll(0.0)
+    assert broker.held_s[0] == 0.5 and 80.0 < broker.held_s[1] <= 90.5
 
 
 def test_everybody_gets_a_turn_beside_backlogs_that_fill_every_answer() -> None:

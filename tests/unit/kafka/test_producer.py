@@ -121,6 +121,27 @@ def test_drain_keeps_as_many_in_flight_as_it_is_told(cluster: FakeCluster) -> No
     assert len(made.drain()) == 2
 
 
+# ---- quotas
+
+
+def test_a_broker_that_does_not_listen_for_a_while_is_told_on_a_new_connection(cluster: FakeCluster) -> None:
+    """The rest of the transaction would come too late for it; its data is acknowledged already."""
+    cluster.throttle_ms.extend([0, 90_000])
+    made = producer(cluster)
+    made.send([batch(P0)])
+    assert made.pause_s == 0.0
+    made.send([batch(P0)])
+    made.send([batch(P0)])
+    assert len(cluster.connections) == 1, "nothing is known before the answer"
+    made.drain()
+    assert 80.0 < made.pause_s <= 90.0
+    made.send([batch(P0)])
+    made.send([batch(P1)])
+    assert [c.node for c in cluster.connections] == [1, 1, 2] and cluster.connections[0].closed
+    assert [ack.base_offset for ack in made.drain()] == [103, 200]
+    made.commit()
+
+
 # ---- not yet
 
 
