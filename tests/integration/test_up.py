@@ -174,6 +174,12 @@ def test_flights_flow_when_asked_for(machine: Machine) -> None:
     assert all(flow.topics.selects(name) for name in names)
 
 
+def test_connector_is_seen_to_go_on_while_flights_flow(machine: Machine) -> None:
+    """Its file grows meanwhile: the outcome is not left open."""
+    done = machine.type(f"{PROGRAM} connectors apply flights --all")
+    assert (done.returncode, "airports: done" in done.stdout) == (0, True), done.stdout
+
+
 def test_down_leaves_nothing_but_the_data_and_ctrl_c_breaks_nothing(machine: Machine) -> None:
     """No process, port or variable is left; an interrupted `up` is gone on with; ports and data are kept."""
     before = machine.up("--feed")

@@ -27,6 +27,13 @@ def variable_of(connection_id: str) -> str:
     return f"AIRFLOW_CONN_{connection_id.upper()}"
 
 
+def _setting(name: str, value: str) -> str:
+    """Say how a shell sets it: an id with a hyphen or a dot makes a name that none can export."""
+    if name.isidentifier():
+        return f"export {name}='{value}'"
+    return f"write env '{name}={value}' in front of the command"
+
+
 def read_connection(connection_id: str, environ: Mapping[str, str]) -> dict[str, Any]:
     """Return the client keys in the Connection's ``extra``.
 
@@ -72,7 +79,7 @@ def _fields(connection_id: str, environ: Mapping[str, str], kind: str, example: 
         started = "start the flow from its DAG, or use client_file" if kind == "kafka" else "start the DAG"
         raise Invalid(
             f"the environment variable {name} is not set, so the Connection cannot be read",
-            f"export {name}='{example}' (what is stored in Airflow shows: airflow connections get "
+            f"{_setting(name, example)} (what is stored in Airflow shows: airflow connections get "
             f"{connection_id} -o json), or {started}",
         )
     read = _from_json if text.startswith("{") else _from_uri

@@ -1,13 +1,15 @@
 """The demo's connector: Kafka's own file source, which copies a file of airports to ``flights.airports``.
 
-Its offsets are in the topic that all connectors share, which is where a migration begins.
+Its offsets are in the topic that all connectors share, which is where a migration begins. Whether it goes on
+from there shows only when it has something to read: while the demo's flights flow, so do airports.
 """
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +24,27 @@ _TIMEOUT_S: Final = 30.0
 _POLL_S: Final = 0.3
 
 
-def create_connector(url: str, folder: Path) -> None:
-    """Create the connector with its file in ``folder``; one that is there is left as it is.
+def connector_file(home: Path) -> Path:
+    """Return the file that the connector reads."""
+    return home.resolve() / "clusters" / "connect" / "airports.csv"
+
+
+def lengthen(file: Path) -> Iterator[None]:
+    """Write an airport to the end of the connector's file at each turn; the first follows the last."""
+    _, *airports = (data_directory() / "airports.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    for airport in cycle(airports):
+        with file.open("a", encoding="utf-8") as end:
+            end.write(airport)
+        yield
+
+
+def create_connector(url: str, file: Path) -> None:
+    """Create the connector with its ``file``; one that is there is left as it is.
 
     Raises:
         UsageError: the demo's data are not installed.
         Retriable: the worker refused or did not answer.
     """
-    file = folder / "airports.csv"
     if not file.exists():
         shutil.copyfile(data_directory() / "airports.csv", file)
     settings = {

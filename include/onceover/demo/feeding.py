@@ -2,7 +2,7 @@
 
 The first part comes at once, the rest at a gentle rate, and then the process ends. Stopped and started again
 it goes on where it was; at the end of the data it begins anew. A consumer group reads some of it, so that
-there is one to move.
+there is one to move, and the connector's file grows, so that a migrated connector is seen to go on.
 
 Guarantee: it ends itself; ``down`` ends it earlier, with its open transaction committed.
 """
@@ -24,6 +24,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
+from onceover.demo.connector import connector_file, lengthen
 from onceover.demo.feed import Feeder, create_topics
 from onceover.demo.flights import FLIGHTS, JFK, TOPICS, read_flights
 from onceover.embed.processes import ChildProcess, tail
@@ -88,7 +89,7 @@ def up(home: Path, bootstrap: str) -> FeedStatus:
         before = _read(home)
         begin = before.fed if before is not None and before.fed < FLIGHTS else 0
         _write(service.argument, FeedStatus("feeding", begin))
-        command = [sys.executable, *_MODULE, bootstrap, str(service.argument)]
+        command = [sys.executable, *_MODULE, bootstrap, str(service.argument), str(connector_file(home))]
         log = service.folder / _LOG_FILE
         child = ChildProcess.start(command, name="feed", log_path=log, detached=True)
         service.record(child.pid)
@@ -108,8 +109,11 @@ def status(home: Path) -> FeedStatus | None:
     return replace(status, state="failed", message="its process was killed")
 
 
-def feed(bootstrap: str, path: Path) -> int:
-    """Feed all that is left, or until SIGTERM; keep in ``path`` how far it is. Return the exit code."""
+def feed(bootstrap: str, path: Path, file: Path) -> int:
+    """Feed all that is left, or until SIGTERM; keep in ``path`` how far it is. Return the exit code.
+
+    ``file`` is the connector's: an airport a second.
+    """
     begin = _parse(json.loads(path.read_text(encoding="utf-8"))).fed
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())
@@ -123,12 +127,14 @@ def feed(bootstrap: str, path: Path) -> int:
     feeder = Feeder(client, flights, expected=left, seconds=seconds, first=first)
     feeder.start()
     feeder.release()
-    read = False
+    read, airports = False, lengthen(file)
     # The first part takes some seconds: a look this often lets whoever waits for it go on soon.
     while feeder.is_alive() and not stopping.wait(_WRITE_EVERY_S if feeder.first_fed else _POLL_S):
         if feeder.first_fed and not read:
             _read_by_group(client)
             read = True
+        if feeder.first_fed:
+            next(airports)
         _write(path, FeedStatus("feeding", begin + feeder.taken, first_fed=read))
     return _end(feeder, path, begin)
 
@@ -200,4 +206,4 @@ def _write(path: Path, status: FeedStatus) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(feed(sys.argv[1], Path(sys.argv[2])))
+    sys.exit(feed(sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])))

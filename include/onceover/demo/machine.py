@@ -16,7 +16,7 @@ import psutil
 import onceover
 from onceover.config.home import ENVIRONMENT_FILE, HOME_VARIABLE, render_environment
 from onceover.demo import feeding
-from onceover.demo.connector import create_connector
+from onceover.demo.connector import connector_file, create_connector
 from onceover.demo.feeding import FeedStatus
 from onceover.embed import up as clusters
 from onceover.embed import upairflow, upconnect
@@ -109,7 +109,7 @@ def finish_connect(home: Path) -> None:
     upconnect.await_ready(home)
     connect = upconnect.status(home)
     if connect is not None:
-        create_connector(connect["url"], Path(connect["log"]).parent)
+        create_connector(connect["url"], connector_file(home))
 
 
 def up_airflow(home: Path, note: Say) -> AirflowHome:

@@ -117,6 +117,12 @@ def test_a_bad_connection_names_the_variable_and_no_value(text: str, words: str)
     assert words in line
 
 
+def test_name_that_no_shell_can_export_is_set_in_front_of_the_command() -> None:
+    """Ids with hyphens are usual; `export AIRFLOW_CONN_KAFKA-TARGET=...` is an error in every shell."""
+    with pytest.raises(BadConfig, match=r"write env 'AIRFLOW_CONN_KAFKA-TARGET=\{"):
+        resolve_client(ClusterSpec(alias="west", connection="kafka-target"), where="f", environ={})
+
+
 def _write(path: Path, text: str | bytes, mode: int = 0o600) -> ClusterSpec:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     path.chmod(mode)

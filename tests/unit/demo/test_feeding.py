@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from onceover.demo.connector import lengthen
 from onceover.demo.feeding import FeedStatus, down, status
 
 
@@ -52,3 +53,15 @@ def test_down_leaves_a_reader_of_its_file_alone(tmp_path: Path) -> None:
             assert reader.poll() is None
         finally:
             reader.kill()
+
+
+def test_connectors_file_grows_by_whole_lines_and_never_ends(tmp_path: Path) -> None:
+    """A line at each turn, airports only, again from the first one."""
+    file = tmp_path / "airports.csv"
+    turns = lengthen(file)
+    for _ in range(1_459):
+        next(turns)
+    lines = file.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 1_459
+    assert lines[0] == lines[1_458]
+    assert lines[0].startswith("04G,")
