@@ -14,13 +14,13 @@ from tests.support.background import Background
 
 # Short against a round, so that what hangs is given up and known to be.
 _PATIENT: Final = {
-    "socket.timeout.ms": 5000,
-    "message.timeout.ms": 5000,
+    "socket.timeout.ms": 3000,
+    "message.timeout.ms": 3000,
     "reconnect.backoff.max.ms": 500,
     "log_level": 0,
 }
 # What a lost connection leaves open hides what is behind it for so long.
-_TRANSACTION_MS: Final = 5000
+_TRANSACTION_MS: Final = 3000
 _CALL_S: Final = 10.0
 _WRITE_S: Final = 60.0
 _CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
