@@ -204,6 +204,8 @@ class CopyLoop:
                 yield from self._apart(taken, until, current)
             else:
                 yield from self._produce(taken, until, current)
+            # Or its buffer is kept while the next answer fills another one.
+            del answers, taken
             if self._due(current):
                 yield self._commit()
         if self._pending():

@@ -6,8 +6,10 @@ per CPU second as the library's own event loop (FACTS 3).
 
 A connection that failed is closed and never used again: what was in flight has an unknown outcome.
 
-Invariant: every request is answered, or its connection given up, by a time that is fixed when it is sent. A
-host that died without a FIN, or a broker that is frozen, is silent for ever.
+Invariant: every answer begins, or its connection is given up, by a time that is fixed when its request is
+sent, and ends by one that its length fixes: what trickles does not go on for ever, and neither does what is
+sent. A host that died without a FIN, or a broker that is frozen, is silent for ever. Only how long a name is
+looked up is the resolver's business.
 
 Nothing that comes is believed before it is there. An answer's length is bounded by what was
 asked for, memory grows with the bytes that arrive, and whatever cannot be understood ends the connection
@@ -49,6 +51,8 @@ CONNECT_TIMEOUT_S = 10.0
 REQUEST_TIMEOUT_MS = 40_000
 # A broker that is alive answers the first request of a connection at once, whatever it is doing otherwise.
 _FIRST_ANSWER_S = 10.0
+# No line that is worth a copy is slower, whatever else it carries.
+_SLOWEST_BYTES_PER_S = 16 << 10
 # When a request is overdue, what has arrived meanwhile is still read.
 _LAST_LOOK_S = 0.05
 # To change how long the socket waits is a call into the kernel: not worth it for less.
@@ -123,6 +127,11 @@ def _no_address(address: Address) -> UsageError:
         expected="a host name with labels of 1 to 63 characters, and a port up to 65535",
         resolve="correct bootstrap.servers, or advertised.listeners of the broker that calls itself so",
     )
+
+
+def _check(by_s: float) -> None:
+    if time.monotonic() > by_s:
+        raise TimeoutError("too slow")
 
 
 def _keep_alive(opened: socket.socket) -> None:
@@ -281,10 +290,11 @@ class Connection:
         """
         began_s = self._wait_at_most(self._timeout_s)
         try:
+            by_s = self._by(sum(map(len, buffers)))
             if self._is_tls:
-                self._send_tls(buffers)
+                self._send_tls(buffers, by_s)
             else:
-                self._send_plain(buffers)
+                self._send_plain(buffers, by_s)
         except OSError as error:
             raise self._lost(error, began_s) from error
         patience_s = self._timeout_s if self._answered else min(_FIRST_ANSWER_S, self._timeout_s)
@@ -328,6 +338,11 @@ class Connection:
         if not self.owed_s:
             raise self._lost(TimeoutError("no answer in time"), time.monotonic())
 
+    def trim(self, most_bytes: int) -> None:
+        """Let go of a receive buffer that is larger, and with it of what the last answer left there."""
+        if len(self._buffer) > most_bytes:
+            self._buffer = bytearray(_FIRST_BUFFER_BYTES)
+
     def call(self, request: Any, response_type: Any, read: Read[T]) -> T:
         """Send one request and return what ``read`` makes of its answer; nothing else may be in flight.
 
@@ -370,18 +385,24 @@ class Connection:
 
     # ---- bytes
 
-    def _send_plain(self, buffers: Sequence[Buffer]) -> None:
+    def _by(self, size_bytes: int) -> float:
+        """Return by when so much has gone over the line, or never will have."""
+        return time.monotonic() + self._timeout_s + size_bytes / _SLOWEST_BYTES_PER_S
+
+    def _send_plain(self, buffers: Sequence[Buffer], by_s: float) -> None:
         views = [memoryview(b).cast("B") for b in buffers]
         while views:
+            _check(by_s)
             sent = self._socket.sendmsg(views[:_MAX_BUFFERS])
             while views and sent >= len(views[0]):
                 sent -= len(views.pop(0))
             if sent:
                 views[0] = views[0][sent:]
 
-    def _send_tls(self, buffers: Sequence[Buffer]) -> None:
+    def _send_tls(self, buffers: Sequence[Buffer], by_s: float) -> None:
         small = bytearray()
         for buffer in buffers:
+            _check(by_s)
             if len(small) + len(buffer) <= _TLS_CHUNK_BYTES:
                 small += buffer  # few records of TLS instead of one for every piece
                 continue
@@ -403,7 +424,7 @@ class Connection:
     def _read_frame(self, asked: _Pending) -> memoryview:
         began_s = self._wait_at_most(max(_LAST_LOOK_S, asked.due_s - time.monotonic()))
         try:
-            head = self._read(memoryview(bytearray(4)))
+            head = self._read(memoryview(bytearray(4)), self._by(0))
             size = _CORRELATION.unpack(head)[0]
             if not self._answered and not _CORRELATION.size <= size <= _MAX_FIRST_ANSWER_BYTES:
                 raise _OtherProtocolError(bytes(head))
@@ -426,11 +447,12 @@ class Connection:
             # First the old one goes: the two would be there at once.
             self._buffer = bytearray()
             self._buffer = mmap.mmap(-1, larger)
-        return self._read(memoryview(self._buffer)[:size])
+        return self._read(memoryview(self._buffer)[:size], self._by(size))
 
-    def _read(self, into: memoryview) -> memoryview:
+    def _read(self, into: memoryview, by_s: float) -> memoryview:
         done, size = 0, len(into)
         while done < size:
+            _check(by_s)
             count = self._socket.recv_into(into[done:])
             if count == 0:
                 raise ConnectionResetError("the broker closed the connection")

@@ -32,6 +32,9 @@ from onceover.wire.hotpath import (
 
 log = logging.getLogger(__name__)
 
+# A buffer grows by doubling, and is used again: fresh pages cost more than what is received into them.
+_KEPT_SHARES = 2
+
 
 @dataclass
 class Position:
@@ -46,6 +49,7 @@ class Position:
 
 @dataclass(eq=False)
 class _Route:
+    node: int
     connection: Connection
     asked: set[TopicPartition] = field(default_factory=set)
     # The broker does not listen before, because of a quota (KIP-219).
@@ -58,7 +62,7 @@ class Fetcher:
     Args:
         cluster: where to read.
         isolation: ``READ_COMMITTED`` cuts answers at the LSO.
-        max_bytes: size of one answer over all brokers; a single larger batch still comes whole.
+        max_bytes: size of what ``poll`` returns, over all brokers; a single larger batch still comes whole.
         partition_max_bytes: share of one partition in an answer.
     """
 
@@ -140,8 +144,15 @@ class Fetcher:
         Raises:
             Retriable: a connection was lost, or a broker owes its answer for too long.
         """
+        self._trim()
         found: list[tuple[TopicPartition, FetchedPartition]] = []
+        taken_bytes = 0
         for route in self._answering(timeout_s):
+            if taken_bytes >= self._max_bytes:
+                # Each gives a whole batch at least, however small its share. What waits, waits in its socket.
+                break
+            # The others come first next time.
+            self._routes[route.node] = self._routes.pop(route.node)
             answer: FetchResponse = route.connection.receive()
             if answer.throttle_ms > 0:
                 route.mute_until_s = time.monotonic() + answer.throttle_ms / 1000
@@ -149,11 +160,18 @@ class Fetcher:
                 raise Retriable(f"{self._cluster.alias} answers error {answer.error_code} to fetch")
             for partition in answer.partitions:
                 name = self._names.get(partition.topic_id)
+                taken_bytes += len(partition.records)
                 tp = TopicPartition(name or "", partition.partition)
                 if tp in route.asked and tp in self.positions:
                     found.append((tp, partition))
         self._send_behind(tp for tp, partition in found if partition.records)
         return found
+
+    def _trim(self) -> None:
+        """Keep no buffer that a single large answer has left, one for every broker."""
+        share_bytes = self._max_bytes // max(1, len(self._routes))
+        for route in self._routes.values():
+            route.connection.trim(_KEPT_SHARES * share_bytes)
 
     def _send_behind(self, served: Iterable[TopicPartition]) -> None:
         """Ask for the others first next time."""
@@ -198,7 +216,7 @@ class Fetcher:
         if route is None or (not route.connection.in_flight and not route.connection.usable):
             if route is not None:
                 route.connection.close()
-            route = self._routes[node] = _Route(self._cluster.open(node))
+            route = self._routes[node] = _Route(node, self._cluster.open(node))
         return route
 
     def _fetch_position(self, tp: TopicPartition) -> FetchPosition:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,7 @@ from onceover.wire.visibility import AbortedTransaction
 from tests.support.hostile import seal
 from tests.support.rawkafka import LOG_APPEND_TIME, Codec, RawRecord, encode_record
 from tests.unit.engine.batches import answer, stored
-from tests.unit.engine.loop import MAP, ME, STATE, A, B, FakeProducer, Setting, partition
+from tests.unit.engine.loop import MAP, ME, STATE, A, B, FakeProducer, FakeSource, Setting, partition
 
 
 def test_order_is_data_answers_map_offsets_commit() -> None:
@@ -484,3 +485,23 @@ def test_claim_that_is_not_confirmed_commits_nothing() -> None:
     with pytest.raises(MustReset):
         setting.loop.claim()
     assert "commit" not in setting.producer.log
+
+
+def test_what_was_copied_is_not_held_while_the_next_answer_arrives() -> None:
+    """It lies in a receive buffer, of which there would be two then, and one more for every broker."""
+
+    class Buffer(bytearray):
+        pass
+
+    held: list[weakref.ref[Buffer]] = []
+
+    class Source(FakeSource):
+        def poll(self, timeout_s: float) -> list[tuple[TopicPartition, FetchedPartition]]:
+            assert all(ref() is None for ref in held)
+            [(tp, found)] = super().poll(timeout_s)
+            buffer = Buffer(found.records)
+            held.append(weakref.ref(buffer))
+            return [(tp, found._replace(records=memoryview(buffer)))]
+
+    Setting(Source([[(A, answer([stored(n)], lso=n + 1))] for n in range(3)])).run({A: 3, B: 0})
+    assert len(held) == 3

@@ -37,6 +37,7 @@ class FullBroker:
         self.backlog = backlog
         self._pending: deque[tuple[Any, Callable[[memoryview], Any]]] = deque()
         self.throttle_ms = 0
+        self.trimmed = 0
         self.held_s: list[float] = []
 
     def open(self, _node: int) -> FullBroker:
@@ -83,6 +84,9 @@ class FullBroker:
             responses=topics,
         )
         return decoder(memoryview(b"\0" + bytes(response.encode())))
+
+    def trim(self, most_bytes: int) -> None:
+        self.trimmed = most_bytes
 
     def close(self) -> None:
         self._pending.clear()
@@ -172,6 +176,35 @@ def test_a_broker_that_does_not_listen_because_of_a_quota_is_waited_for() -> Non
         fetcher.request(max_wait_ms=500, min_bytes=1)
         fetcher.poll(0.0)
     assert broker.held_s[0] == 0.5 and 80.0 < broker.held_s[1] <= 90.5
+
+
+def test_one_look_holds_little_more_than_the_limit_however_many_brokers_have_something() -> None:
+    """Each gives a batch at least, however small its share; who is not read yet is read first next time."""
+    brokers = {node: FullBroker({(UUID(int=1), node): 3 * LIMIT // 4}) for node in range(8)}
+
+    class Leaders:
+        alias, patience = "east", Patience()
+
+        @staticmethod
+        def open(node: int) -> FullBroker:
+            return brokers[node]
+
+    fetcher = Fetcher(
+        Leaders(),  # type: ignore[arg-type]
+        isolation=calls.READ_COMMITTED,
+        max_bytes=LIMIT,
+        partition_max_bytes=LIMIT,
+    )
+    for node in brokers:
+        fetcher.assign(TopicPartition("t", node), Position(UUID(int=1), 0, node, 0))
+    seen: list[int] = []
+    for _ in range(8):
+        fetcher.request(max_wait_ms=1, min_bytes=1)
+        found = fetcher.poll(0.0)
+        assert sum(len(answer.records) for _, answer in found) < 2 * LIMIT
+        seen += [tp.partition for tp, _ in found]
+    assert {seen.count(node) for node in brokers} == {2}
+    assert {broker.trimmed for broker in brokers.values()} == {2 * (LIMIT // 8)}
 
 
 def test_everybody_gets_a_turn_beside_backlogs_that_fill_every_answer() -> None:
