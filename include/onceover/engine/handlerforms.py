@@ -21,7 +21,7 @@ from onceover.engine.obstacles import Reason
 from onceover.engine.pace import LONGEST_S
 from onceover.engine.stops import Stop, handler_failed
 from onceover.engine.treatment import HandlerUse
-from onceover.engine.within import TookTooLong, within
+from onceover.engine.within import TookTooLong, check_process, within
 from onceover.errors import Fatal
 from onceover.handlers.load import Handler, Listener, described
 from onceover.handlers.record import Record
@@ -107,6 +107,7 @@ def _told(listener: Listener, partitions: Sequence[TopicPartition]) -> str | Non
     except TookTooLong:
         return f"it does not come back within {LONGEST_S:g} s"
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+        check_process(error)
         return described(error)
     return None
 
@@ -172,6 +173,7 @@ class ColumnHandling(_Form):
         try:
             return self.handler.call(rows)
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            check_process(error)
             raise BadOutput(described(error)) from None
 
     def _checked(self, out: Any, rows: Any) -> Any:
@@ -293,6 +295,7 @@ class RecordHandling(_Form):
             if returned is not None:
                 return list(returned)
         except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            check_process(error)
             raise BadOutput(described(error)) from None
         # A forgotten return would otherwise lose every record.
         raise BadOutput("it returns None; to drop a record it has to return an empty tuple")

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
+import sys
 import threading
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onceover.engine import within as within_module
-from onceover.engine.within import TookTooLong, within
+from onceover.engine.within import TookTooLong, check_process, within
+from onceover.errors import Fatal
 
 _SHORT_S = 0.05
 _LONG_S = 60.0
@@ -120,3 +126,67 @@ def test_other_threads_are_not_interrupted() -> None:
     thread.start()
     thread.join()
     assert found == [7]
+
+
+@pytest.fixture
+def slow_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a module that takes a while to import; alarms ring again soon."""
+    name = f"slow_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text("import threading\nthreading.Event().wait(0.3)\nvalue = 7\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(within_module, "_AGAIN_S", _SHORT_S)
+    monkeypatch.setattr(within_module, "_cut_off", [])
+    yield name
+    sys.modules.pop(name, None)
+
+
+def test_an_import_is_waited_for_and_what_comes_after_it_interrupted(slow_module: str) -> None:
+    """Cut off, some modules can never be imported again in this process; numpy is one."""
+    imported: list[int] = []
+
+    def work() -> None:
+        imported.append(importlib.import_module(slow_module).value)
+        waits()
+
+    with pytest.raises(TookTooLong):
+        within(_SHORT_S, work)
+    assert imported == [7]
+    check_process(ImportError("a module that is not there"))
+
+
+def test_an_import_that_hangs_is_cut_off_and_import_errors_then_end_the_process(
+    slow_module: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They would look like the records' own; other errors still are."""
+    monkeypatch.setattr(within_module, "_IMPORT_S", 0.0)
+    with pytest.raises(TookTooLong):
+        within(_SHORT_S, lambda: importlib.import_module(slow_module))
+    check_process(ValueError("of a record"))
+    with pytest.raises(Fatal, match="import"):
+        check_process(ImportError("cannot load module more than once per process"))
+
+
+def test_an_import_around_the_call_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever copies may have been started by one."""
+    name = f"caller_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{name}.py").write_text(
+        "from tests.unit.engine.test_within import waits\n"
+        "from onceover.engine.within import TookTooLong, within\n"
+        "try:\n    within(0.05, waits)\nexcept TookTooLong:\n    interrupted = True\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    try:
+        assert importlib.import_module(name).interrupted
+    finally:
+        sys.modules.pop(name, None)
+
+
+def test_an_alarm_that_was_set_in_c_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python tells nothing of it, and cannot set it again."""
+    real = signal.signal
+
+    def from_c(number: int, handler: Any) -> None:
+        real(number, handler)
+
+    monkeypatch.setattr(signal, "signal", from_c)
+    assert within(_LONG_S, lambda: 7) == 7
