@@ -39,6 +39,7 @@ class Obstacle:
 
     Args:
         max_batch_bytes: batches larger than this are split (error 10).
+        apart_until: records before this source offset go alone: one of them was refused, and not named.
         max_dead_letter_bytes: the same for batches of the dead-letter topic.
         reencode: the batches at these base offsets are re-encoded instead of passed.
         divert: source offsets of records that go to the dead-letter topic, and why.
@@ -49,6 +50,7 @@ class Obstacle:
     """
 
     max_batch_bytes: int | None = None
+    apart_until: int = -1
     max_dead_letter_bytes: int | None = None
     reencode: set[int] = field(default_factory=set)
     divert: dict[int, Reason] = field(default_factory=dict)
@@ -61,13 +63,20 @@ class Obstacle:
     @property
     def empty(self) -> bool:
         """True while nothing was refused, or all of it is dealt with."""
-        return not self.divert and not self.reencode and self.max_batch_bytes is None and self.barrier is None
+        found = self.divert or self.reencode or self.apart_until >= 0
+        return not found and self.max_batch_bytes is None and self.barrier is None
+
+    def most_bytes(self, position: int) -> int | None:
+        """Return how large a batch of records from ``position`` on may be; None where nothing was refused."""
+        return 1 if position < self.apart_until else self.max_batch_bytes
 
     def passed(self, position: int) -> None:
         """Forget what concerns records before ``position``: they are committed."""
         for offset in [offset for offset in self.divert if offset < position]:
             del self.divert[offset]
         self.reencode = {offset for offset in self.reencode if offset >= position}
+        if position >= self.apart_until:
+            self.apart_until = -1
         if position > self.refused_at:
             self.refusals = 0
 
@@ -141,7 +150,8 @@ def _narrow(
         obstacle.barrier, obstacle.stop = offsets[0], stop
     elif not refused.named and outgoing.header.count > 1:
         # Nobody knows which one it is: alone in its batch, it will be.
-        obstacle.max_batch_bytes = 1
+        last, count = outgoing.source_runs[-1]
+        obstacle.apart_until = max(obstacle.apart_until, last + count)
     else:
         # All of them at once: each refusal costs a transaction.
         message = f"the target refuses the record ({stop.seen})"

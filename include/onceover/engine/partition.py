@@ -205,7 +205,7 @@ class PartitionCopy:
 
     def _one(self, header: BatchHeader, batch: memoryview) -> Iterator[Outgoing | None]:
         verify(header, batch)
-        cap = self.obstacle.max_batch_bytes
+        cap = self.obstacle.most_bytes(self.position)
         if (
             header.has_holes
             or header.is_log_append_time
@@ -232,7 +232,7 @@ class PartitionCopy:
                     piece,
                     from_offset=self.position,
                     to_offset=end,
-                    max_batch_bytes=self.obstacle.max_batch_bytes,
+                    max_batch_bytes=self.obstacle.most_bytes(self.position),
                     without=self.obstacle.divert,
                 )
             ]
@@ -344,7 +344,7 @@ class PartitionCopy:
             from_offset=self.position,
             to_offset=end,
             known_bad=self.obstacle.divert,
-            max_batch_bytes=self.obstacle.max_batch_bytes or MAX_BATCH_BYTES,
+            max_batch_bytes=self.obstacle.most_bytes(self.position) or MAX_BATCH_BYTES,
             record_bytes=self.ceiling.record_bytes,
             stop_at_bad=self.dead_letter is None,
         )

@@ -46,8 +46,20 @@ def test_named_records_are_diverted_at_once(code: int) -> None:
 def test_record_that_nobody_named_is_found_alone(code: int) -> None:
     """Blaming the first one of the batch would divert a good record and keep the bad one."""
     learned = refuse(code)
-    assert learned.divert == {} and learned.max_batch_bytes == 1
+    assert learned.divert == {} and learned.most_bytes(14) == 1
     assert list(refuse(code, count=1, obstacle=learned).divert) == [10]
+
+
+@pytest.mark.parametrize("limit", [None, 500_000])
+def test_only_the_records_of_a_refused_batch_go_alone(limit: int | None) -> None:
+    """Before, all that came later did, each a batch of its own, until the task was over."""
+    learned = refuse(32, obstacle=Obstacle(max_batch_bytes=limit))
+    assert [learned.most_bytes(at) for at in (10, 14, 15)] == [1, 1, limit]
+    assert not learned.empty
+    learned.passed(14)
+    assert learned.most_bytes(14) == 1
+    learned.passed(15)
+    assert learned.most_bytes(15) == limit and learned.empty == (limit is None)
 
 
 def test_too_large_batch_is_split_and_a_too_large_record_diverted() -> None:
