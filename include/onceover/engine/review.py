@@ -23,7 +23,7 @@ from onceover.engine.told import Told
 from onceover.engine.treatment import Treatment
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
-from onceover.kafka.backoff import Deadline, Patience
+from onceover.kafka.backoff import Deadline
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster, TopicInfo, failure
 from onceover.kafka.each import Each
@@ -193,7 +193,7 @@ class Reviewer:
 
     def _looked(self, some: Mapping[TopicPartition, Enrolment]) -> Look:
         # Clusters of their own: on the lane's, a silent broker would be waited for while others could copy.
-        with _hasty(self._source) as source, _hasty(self._target) as target:
+        with self._source.hasty(_LOOK_PATIENCE_S) as source, self._target.hasty(_LOOK_PATIENCE_S) as target:
             progress = target.retry(lambda: self._told.read(target, some), Deadline(_SETTLED_WITHIN_S))
             return gather(self._flow, source, target, some, progress, self._producer_id())
 
@@ -271,8 +271,3 @@ class Reviewer:
             dead_letter=self._treatment.dead_letter_of(e.source),
             ceiling=self._ceiling,
         )
-
-
-def _hasty(cluster: Cluster) -> Cluster:
-    """Return the same cluster, for somebody who would rather have no answer than wait for it."""
-    return Cluster(cluster.config, cluster.expected_id, Patience(_LOOK_PATIENCE_S))

@@ -101,6 +101,10 @@ class Cluster:
         """Name of the cluster in messages."""
         return self.config.alias
 
+    def hasty(self, patience_s: float) -> Cluster:
+        """Return the same cluster, for somebody who would rather have no answer than wait for it."""
+        return Cluster(self.config, self.expected_id, Patience(patience_s))
+
     # ---- connections
 
     def open(self, node: int | None = None) -> Connection:

@@ -1,7 +1,8 @@
 """The flow's position as an ordinary group on the source, for every lag tool (KIP-656). Best effort.
 
-Nothing is ever resumed from it by itself. It never slows the copy down: it is written at most once a
-second, its answer is not waited for, and a failure is only noted in the log.
+Nothing is ever resumed from it by itself. It hardly slows the copy down: it is written at most once a
+second, its answer is not waited for, a failure is only noted in the log, and a coordinator that is away takes
+a second of every half minute.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 
 _INTERVAL_S = 1.0
 _LAST_ANSWER_S = 2.0
+# Of the copy's time, to find the coordinator and to reach it.
+_PATIENCE_S = 1.0
 _FIRST_PAUSE_S = 5.0
 _QUIET_S = 10.0
 _PAUSE_AFTER_FAILURE_S = 30.0
@@ -48,7 +51,9 @@ class LagReporter:
             now: send at once and wait for the answer, at the end of a task.
         """
         self._waiting.update(positions)
-        if not self._waiting or (not now and time.monotonic() < self._next_s):
+        # What has just failed is not tried again, not even for the last time: in trouble, resets are many.
+        early = time.monotonic() < self._next_s and (not now or self._failing_since_s is not None)
+        if not self._waiting or early:
             return
         self._next_s = time.monotonic() + _INTERVAL_S
         try:
@@ -77,7 +82,8 @@ class LagReporter:
 
     def _send(self) -> None:
         if self._connection is None:
-            self._connection = self._source.open(self._source.coordinator_node(self._group, calls.GROUP))
+            with self._source.hasty(_PATIENCE_S) as source:
+                self._connection = source.open(source.coordinator_node(self._group, calls.GROUP))
         while self._connection.in_flight:
             if not self._connection.readable(0.0):
                 return
@@ -90,4 +96,3 @@ class LagReporter:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        self._source.forget_coordinator(self._group, calls.GROUP)

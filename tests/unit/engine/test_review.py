@@ -79,6 +79,7 @@ class Scene:
         self.away: Retriable | None = None
         self.position = 7
         cluster: Any = SimpleNamespace(alias="east", retry=lambda ask, *_: ask())
+        cluster.hasty = lambda _: _Open(cluster)
         self.review = Reviewer(
             "f",
             cluster,
@@ -94,7 +95,6 @@ class Scene:
         )
         monkeypatch.setattr(review_module, "gather", self._gather)
         monkeypatch.setattr(told_module, "read_progress", lambda *_: Each())
-        monkeypatch.setattr(review_module, "_hasty", _Open)
         monkeypatch.setattr("onceover.engine.review.time.monotonic", self.clock)
 
     def _gather(
