@@ -41,7 +41,7 @@ class Kind(StrEnum):
     MAP = "O-map"
     """The offset map has a hole, or tells a range twice: a position in it cannot be translated."""
     BROKER = "S-lost"
-    """The source itself does not hold what it has acknowledged: the round proves nothing."""
+    """The source itself does not hold what it has acknowledged: no anomaly of the copy."""
 
 
 class Place(NamedTuple):
@@ -264,19 +264,22 @@ def _map(place: Place, written: Sequence[Written]) -> Iterator[Anomaly]:
             return
 
 
-def _source(facts: Facts) -> Iterator[Anomaly]:
-    """See that the source holds what its clients were told: else nothing else of the round means anything."""
+def unkept(facts: Facts) -> list[str]:
+    """Return the records that the source does not hold though their clients were told that it does."""
     there = {entry.identity for entries in facts.source.values() for entry in entries}
     cut = {place: min((e.offset for e in entries), default=0) for place, entries in facts.source.items()}
-    missing = [
+    return [
         name
         for name, sent in facts.sent.items()
         if sent.fate is Fate.COMMITTED and sent.place in cut and cut[sent.place] == 0 and name not in there
     ]
+
+
+def _source(facts: Facts) -> Iterator[Anomaly]:
+    missing = unkept(facts)
     if missing:
-        yield Anomaly(
-            Kind.BROKER, str(facts.sent[missing[0]].place), f"{len(missing)} records, {missing[0]} first"
-        )
+        place = facts.sent[missing[0]].place
+        yield Anomaly(Kind.BROKER, str(place), f"{len(missing)} records, {missing[0]} first")
 
 
 def _progress(looks: Sequence[Positions]) -> Iterator[Anomaly]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+_FIGURES = ("rounds", "records", "positions", "anomalies", "source_lost")
 _WORLD = re.compile(r"\[(.+)\]")
 
 
@@ -22,11 +23,9 @@ def merged(tallies: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     for tally in tallies:
         found = _WORLD.search(tally["name"])
         name = found[1] if found and "whatever" in tally["name"] else tally["name"].partition("[")[0]
-        known = worlds.setdefault(
-            name, {"runs": 0, "rounds": 0, "records": 0, "positions": 0, "anomalies": 0, "faults": Counter()}
-        )
+        known = worlds.setdefault(name, {"runs": 0, **dict.fromkeys(_FIGURES, 0), "faults": Counter()})
         known["runs"] += 1
-        for figure in ("rounds", "records", "positions", "anomalies"):
+        for figure in _FIGURES:
             known[figure] += tally[figure]
         known["faults"].update(tally["faults"])
     return worlds
@@ -36,13 +35,14 @@ def rows(worlds: Mapping[str, Mapping[str, Any]]) -> Sequence[str]:
     """Return the lines of two Markdown tables: the worlds, and the faults in all of them."""
     faults: Counter[str] = Counter()
     lines = [
-        "| world | runs | rounds | records judged | group positions | faults | anomalies |",
-        "|---|---:|---:|---:|---:|---:|---:|",
+        "| world | runs | rounds | records judged | group positions | faults | anomalies | S-lost |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, known in sorted(worlds.items()):
         faults.update(known["faults"])
         figures = (known["runs"], known["rounds"], known["records"], known["positions"])
-        cells = [f"{figure:,}" for figure in (*figures, sum(known["faults"].values()), known["anomalies"])]
+        outcome = (sum(known["faults"].values()), known["anomalies"], known["source_lost"])
+        cells = [f"{figure:,}" for figure in (*figures, *outcome)]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     lines += ["", "| fault | times |", "|---|---:|"]
     lines += [f"| {name.replace('_', ' ')} | {times:,} |" for name, times in sorted(faults.items())]

@@ -282,11 +282,14 @@ class World:
         self.looks.append(found)
         return found
 
-    def keep(self) -> None:
-        """Keep what the brokers hold and have said, beside the history: it is gone with the round."""
+    def keep(self, name: str) -> None:
+        """Keep what the brokers hold and have said, in a folder of this name: it is gone with the world."""
+        # Indexes are large, and made anew from the logs.
+        without = shutil.ignore_patterns("*index")
         for side in (self.source, self.target):
             for node in side.cluster.nodes:
-                shutil.copytree(node.home, self._folder / "kept" / side.name / node.home.name)
+                kept = self._folder / name / side.name / node.home.name
+                shutil.copytree(node.home, kept, ignore=without)
 
     def close(self) -> None:
         """Leave nothing running; the clusters are their factory's."""

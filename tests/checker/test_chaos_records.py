@@ -27,17 +27,17 @@ def test_a_history_tells_what_became_of_each_record(tmp_path: Path) -> None:
 def test_runs_in_worlds_of_one_kind_are_added_up() -> None:
     """Rounds are counted where all was well; faults and anomalies in any case."""
     name = "test_nothing_is_lost_doubled_or_mixed_up_whatever_happens[exactly_once-three]"
-    plain = {"rounds": 2, "records": 10, "positions": 3, "anomalies": 0}
+    plain = {"rounds": 2, "records": 10, "positions": 3, "anomalies": 0, "source_lost": 0}
     tallies = [
         {"name": name, **plain, "faults": {"kill_copy": 2}},
-        {"name": name, **plain, "anomalies": 1, "faults": {"kill_copy": 1, "fill_disk": 4}},
+        {"name": name, **plain, "anomalies": 1, "source_lost": 2, "faults": {"kill_copy": 1, "fill_disk": 4}},
         {"name": "test_a_hundred_starts_and_ends[x]", **plain, "faults": {"start": 100}},
     ]
     assert rows(merged(tallies)) == [
-        "| world | runs | rounds | records judged | group positions | faults | anomalies |",
-        "|---|---:|---:|---:|---:|---:|---:|",
-        "| exactly_once-three | 2 | 4 | 20 | 6 | 7 | 1 |",
-        "| test_a_hundred_starts_and_ends | 1 | 2 | 10 | 3 | 100 | 0 |",
+        "| world | runs | rounds | records judged | group positions | faults | anomalies | S-lost |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| exactly_once-three | 2 | 4 | 20 | 6 | 7 | 1 | 2 |",
+        "| test_a_hundred_starts_and_ends | 1 | 2 | 10 | 3 | 100 | 0 | 0 |",
         "",
         "| fault | times |",
         "|---|---:|",
