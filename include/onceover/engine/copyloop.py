@@ -45,6 +45,8 @@ log = logging.getLogger(__name__)
 # while we stamp the next round, more only hold buffers.
 _IN_FLIGHT = 4
 _IDLE_WAIT_MS = 500
+# How often the flow file is looked at, which may be on a disk far away.
+_SETTINGS_S = 1.0
 # How often a stop is looked for while the target wants no data.
 _LOOK_S = 0.2
 
@@ -100,7 +102,7 @@ class CopyLoop:
         fetcher: assigned to exactly these partitions.
         review: decides about partitions that cannot be read for the moment.
         producer: initialised, nothing in the transaction.
-        settings: asked before every transaction, and while there is none.
+        settings: asked between two transactions, and while there is none, once a second.
         look_around: asked a few times a second; may raise to end the loop, or set ``until.stopped``.
         after_commit: told the positions after each commit.
         after_stops: told the target partitions whose stop is committed.
@@ -184,12 +186,12 @@ class CopyLoop:
 
     def run(self, until: Until) -> Iterator[list[MapRecord]]:
         """Copy until ``until`` says so; yield what each committed transaction did."""
-        current = self.settings()
+        current, settings_s = self.settings(), time.monotonic()
         while not until.over(self.partitions.values(), self.review.waiting):
             self.look_around()
-            if self._begun_s is None:
+            if self._begun_s is None and time.monotonic() - settings_s >= _SETTINGS_S:
                 # Also while nothing is fetched: a limit that is lifted meanwhile must not be waited for.
-                current = self.settings()
+                current, settings_s = self.settings(), time.monotonic()
             if self._begun_s is None and self._slowed and not self.quota.slows:
                 # Nobody else would take the note back while there is nothing to copy.
                 self._claim({})

@@ -426,6 +426,24 @@ def test_a_limit_that_is_lifted_is_not_waited_for() -> None:
     assert setting.source.requests and time.monotonic() < until.deadline_s
 
 
+def test_settings_are_asked_for_once_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flow file is looked at each time; also where the source answers thousands of times a second."""
+    made = Setting([[(A, answer([stored(n)], lso=n + 1))] for n in range(200)])
+    asked: list[int] = []
+
+    def settings() -> CopySettings:
+        asked.append(1)
+        return made.settings
+
+    made.loop.settings = settings
+    made.run({A: 150, B: 0})
+    assert len(made.producer.committed) == 150 and len(asked) < 20
+    monkeypatch.setattr("onceover.engine.copyloop._SETTINGS_S", 0.0)
+    asked.clear()
+    made.run({A: 200, B: 0})
+    assert len(asked) >= 50
+
+
 def test_a_limited_fetch_asks_for_a_second_at_most() -> None:
     """A whole answer at a low limit would leave the lane silent for minutes."""
     for limit, expected in ((1_000.5, 1_000), (0.5, 1), (None, None)):
