@@ -7,7 +7,6 @@ write, and does another flow copy this one's copies back?
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -30,7 +29,6 @@ log = logging.getLogger(__name__)
 _UNKNOWN: Final = -1
 # A topic that was just created has a leader within this time, on busy brokers too.
 _YOUNG_S: Final = 2.0
-_LOOK_AGAIN_S: Final = 0.1
 
 
 class _Key(NamedTuple):
@@ -111,29 +109,20 @@ class OtherFlows:
 
     def _read(self, key: _Key, topic: str, end: int) -> OtherFlow | None:
         state = self._logs.setdefault(key, StateLog(self._cluster, topic, names.STATE_LEADER))
-        young = Deadline(_YOUNG_S)
-        while True:
-            try:
-                flow = _described(key.flow, state.catch_up(wait=False))
-                break
-            except NotNow as error:
-                # A flow that was started together with this one: its state was created a moment ago.
-                if young.passed:
-                    self._unread(key, error)
-                    return None
-                time.sleep(_LOOK_AGAIN_S)
-            except OnceoverError as error:
-                self._unread(key, error)
-                return None
+        try:
+            # A flow that was started together with this one: its state was created a moment ago.
+            flow = self._cluster.retry(
+                lambda: _described(key.flow, state.catch_up(wait=False)), Deadline(_YOUNG_S), only=NotNow
+            )
+        except OnceoverError as error:
+            self._logs.pop(key).close()
+            self._seen.pop(key, None)
+            self.unreadable[key.flow] = error
+            return None
         # What was read stays; a connection for every pair of flows would add up.
         state.close()
         self._seen[key] = end, flow
         return flow
-
-    def _unread(self, key: _Key, error: OnceoverError) -> None:
-        self._logs.pop(key).close()
-        self._seen.pop(key, None)
-        self.unreadable[key.flow] = error
 
     def _ends(self, found: Mapping[_Key, str]) -> dict[_Key, int]:
         """Return where each state ends, all asked at once; empty when one of their brokers is away."""

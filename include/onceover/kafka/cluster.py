@@ -401,18 +401,25 @@ class Cluster:
 
     # ---- retrying
 
-    def retry(self, attempt: Callable[[], T], deadline: Deadline | None = None) -> T:
-        """Run ``attempt`` until it works or the deadline passes; only ``Retriable`` is tried again.
+    def retry(
+        self,
+        attempt: Callable[[], T],
+        deadline: Deadline | None = None,
+        *,
+        only: type[Retriable] = Retriable,
+    ) -> T:
+        """Run ``attempt`` until it works or the deadline passes.
 
         Args:
             deadline: without one, 30 s, or until nobody has patience with the cluster any more.
+            only: what is tried again.
         """
         deadline = deadline or Deadline(DEFAULT_TIMEOUT_S)
         backoff, silence = Backoff(), Deadline(_SILENT_S)
         while True:
             try:
                 return attempt()
-            except Retriable as error:
+            except only as error:
                 log.debug("%s: trying again: %s", self.alias, error)
                 if not self.patience.left_s:
                     raise

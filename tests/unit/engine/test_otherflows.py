@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import pytest
 
+from onceover.config.clients import ClientConfig
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.naming import IDENTITY, PREFIX, Naming
 from onceover.engine.otherflows import OtherFlow, OtherFlows, loops, rivals_here, rivals_there, writers
 from onceover.engine.ownership import Claim, Flow, Rival
 from onceover.engine.topicplan import Loop, Writer
-from onceover.errors import Retriable
+from onceover.errors import NotNow, Retriable
+from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from tests.unit.engine.topicworld import leave, source_id, target_id, topic
@@ -107,12 +109,16 @@ class FakeState:
 
     values: ClassVar[dict[str, dict[str, Any]]] = {}
     reads: ClassVar[list[str]] = []
+    young: ClassVar[list[str]] = []
 
     def __init__(self, _: object, topic: str, __: int) -> None:
         self._topic = topic
 
     def catch_up(self, *, wait: bool) -> dict[str, Any]:
         self.reads.append(self._topic)
+        if self._topic in self.young:
+            self.young.remove(self._topic)
+            raise NotNow("it has no leader yet")
         if self._topic not in self.values:
             raise Retriable("its broker is away")
         return self.values[self._topic]
@@ -121,13 +127,16 @@ class FakeState:
         """Nothing is open."""
 
 
-class FakeCluster:
+class FakeCluster(Cluster):
     """Tells where states end."""
 
     def __init__(self) -> None:
+        super().__init__(ClientConfig("west", {}))
         self.ends: dict[TopicPartition, int] = {}
 
-    def list_offsets(self, partitions: Iterable[TopicPartition], _: int) -> dict[TopicPartition, int]:
+    def list_offsets(
+        self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = calls.READ_COMMITTED
+    ) -> dict[TopicPartition, int]:
         found = {tp: self.ends[tp] for tp in partitions if tp in self.ends}
         if len(found) < len(list(partitions)):
             raise Retriable("no leader")
@@ -143,7 +152,7 @@ def test_states_are_read_again_only_where_something_was_added(monkeypatch: pytes
     monkeypatch.setattr(FakeState, "values", {one: enrolled, two: {}})
     cluster, topics = FakeCluster(), {name: topic(name, 2, source_id(name)) for name in (one, two, "orders")}
     cluster.ends = {TopicPartition(name, 0): 5 for name in (one, two)}
-    others = OtherFlows(cast(Cluster, cluster), without="mine")
+    others = OtherFlows(cluster, without="mine")
     assert [flow.name for flow in others.read(topics)] == ["one", "two"]
     cluster.ends[TopicPartition(two, 0)] = 6
     assert writers(others.read(topics)) == {"t": Writer("one", 7)}
@@ -152,4 +161,20 @@ def test_states_are_read_again_only_where_something_was_added(monkeypatch: pytes
     assert [flow.name for flow in others.read(topics)] == ["one", "two"]
     assert list(others.unreadable) == ["sick"]
     assert FakeState.reads[3:] == [one, two, sick]
+    others.close()
+
+
+def test_a_state_that_was_created_a_moment_ago_is_waited_for_and_no_broker_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A flow that was started together with this one; one whose broker is away holds up no other."""
+    monkeypatch.setattr("onceover.engine.otherflows.StateLog", FakeState)
+    monkeypatch.setattr(FakeState, "reads", [])
+    young, sick = names.state_topic("young"), names.state_topic("sick")
+    monkeypatch.setattr(FakeState, "values", {young: {}})
+    monkeypatch.setattr(FakeState, "young", [young])
+    others = OtherFlows(FakeCluster(), without="mine")
+    found = others.read({name: topic(name, 2, source_id(name)) for name in (young, sick)})
+    assert [flow.name for flow in found] == ["young"] and list(others.unreadable) == ["sick"]
+    assert FakeState.reads == [young, young, sick]
     others.close()
