@@ -31,7 +31,7 @@ _EXTRA = {
 }
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(_partitions, _partitions, _hidden)
 def test_findings_add_up_to_what_differs(
     source: list[list[Content]], target: list[list[Content]], aborted: list[list[tuple[int, Content]]]
@@ -65,7 +65,7 @@ def _extra(findings: list[Expected], number: int) -> list[Content]:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(_partitions, _partitions)
 def test_an_altered_record_differs_in_the_fields_that_are_named(
     source: list[list[Content]], target: list[list[Content]]

@@ -8,7 +8,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.audit.align import align
@@ -17,8 +17,6 @@ from onceover.audit.sketch import DTYPE, Mark, Sketch, mark_at, parse_mark
 from onceover.model import TopicPartition
 from tests.support.mutations import Content, correct_pair
 from tests.unit.audit.judging import STEP, sketched
-
-UNHURRIED = settings(deadline=None)
 
 PAIR = TopicPartition("orders", 0), TopicPartition("east.orders", 0)
 RECORDS = correct_pair(random.Random(8), partitions=1).source[0][:20]
@@ -86,7 +84,6 @@ def test_findings_never_hold_payload() -> None:
     assert all("mark" not in column for each in alignment.findings() for column in each.as_row())
 
 
-@UNHURRIED
 @given(st.integers(0, 2**128 - 1), *[st.integers(0, 2**64 - 1)] * 3, st.integers(-1, 1 << 60))
 def test_marks_survive_as_text(content: int, key: int, value: int, headers: int, timestamp_ms: int) -> None:
     """Findings cross processes as rows."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.audit.batches import Unreadable, walk
 from tests.support.mutations import Content, correct_pair
 from tests.unit.audit.stored import ABORT, COMMIT, batches, log_append, marker, patched, stored
-
-UNHURRIED = settings(deadline=None)
 
 RECORDS = correct_pair(random.Random(8), partitions=1).source[0]
 CODECS = range(5)
@@ -31,7 +29,6 @@ _contents = st.lists(
 )
 
 
-@UNHURRIED
 @given(_contents, st.sampled_from(CODECS), st.integers(0, 1 << 60))
 def test_what_was_stored_is_read(contents: list[Content], codec: int, base: int) -> None:
     """Every field of every record, null and empty told apart, in every compression."""

@@ -8,13 +8,11 @@ from collections.abc import Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.audit.matching import Run, kth_occurrences, match
 from onceover.audit.sketch import Ids
-
-UNHURRIED = settings(deadline=None)
 
 _few = st.lists(st.integers(0, 4), max_size=40)
 _SIZE = 6_000
@@ -47,7 +45,6 @@ def _longest_common(source: Sequence[int], target: Sequence[int]) -> int:
     return row[-1]
 
 
-@UNHURRIED
 @given(_few, _few)
 def test_a_matching_is_complete_exactly_when_both_are_equal(source: list[int], target: list[int]) -> None:
     """And never pairs more than the best one, nor what differs."""
@@ -57,7 +54,6 @@ def test_a_matching_is_complete_exactly_when_both_are_equal(source: list[int], t
     assert (pairs > 0) == bool(set(source) & set(target))
 
 
-@UNHURRIED
 @given(st.lists(st.integers(0, 1000), max_size=60, unique=True), st.data())
 def test_without_twins_a_matching_is_the_best(source: list[int], data: st.DataObject) -> None:
     """Nothing is called out of order that need not be."""
@@ -82,7 +78,6 @@ def test_runs_are_as_long_as_they_can_be() -> None:
     assert match(source, target) == [Run(0, 0, 4), Run(5, 4, 4)]
 
 
-@UNHURRIED
 @given(_few, _few)
 def test_the_kth_stands_beside_the_kth(one: list[int], other: list[int]) -> None:
     """As many of each number as both sides have, each index once."""

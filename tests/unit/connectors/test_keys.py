@@ -6,7 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.connectors.keys import (
@@ -63,7 +63,6 @@ def test_sentinel_is_compact_json_as_connect_writes_it() -> None:
 
 
 # pyarrow imports pandas at its first array, which takes seconds.
-@settings(deadline=None)
 @given(st.binary(max_size=64), st.integers(1, 50))
 def test_partition_is_that_of_kafkas_partitioner(key: bytes, count: int) -> None:
     """One key at a time gives what whole columns give."""

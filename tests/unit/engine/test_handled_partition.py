@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.engine.deadletter import DeadLetter, topic_spec
@@ -30,7 +30,6 @@ from tests.unit.engine.batches import answer, stored
 from tests.unit.engine.loop import A, B, Setting, partition, sent
 from tests.unit.engine.test_partition import skipped, values, visible
 
-UNHURRIED = settings(deadline=None)
 LETTERS = TopicPartition("letters", 0)
 FORMS = ["spread", "spread_batch"]
 # Records by delta, and how many headers each of them has.
@@ -172,7 +171,6 @@ def test_damage_behind_good_batches_stops_after_them() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@UNHURRIED
 @given(counts=st.lists(st.integers(1, 7), min_size=1, max_size=5), foreign=st.integers(0, 3))
 def test_map_holds_every_output_once_and_covers_every_source_offset(
     form: str, counts: list[int], foreign: int

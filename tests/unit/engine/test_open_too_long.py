@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.engine import pace as pace_module
@@ -78,7 +78,6 @@ def setting(left: list[int], right: list[int], settings: CopySettings, how: str)
 _SIZES = st.lists(st.integers(1, 12), max_size=12)
 
 
-@settings(deadline=None)
 @given(_SIZES, _SIZES, st.sampled_from(["passed", "taken apart", "handled"]), st.booleans())
 def test_positions_are_exact_wherever_an_answer_is_cut(
     left: list[int], right: list[int], how: str, always: bool

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.engine.handlerforms import handler_use
@@ -27,7 +27,6 @@ from tests.unit.handlers import samples
 from tests.unit.wire.test_records import compacted_batch, holed_records
 
 # The first call of Arrow's kernels takes its time.
-UNHURRIED = settings(deadline=None)
 SOURCE = TopicPartition("t", 1)
 PARTITIONS = 4
 FORMS = ["spread", "spread_batch"]
@@ -83,7 +82,6 @@ def model(records: list[Record], partitions: int) -> dict[int, list[tuple[int, t
 
 
 @pytest.mark.parametrize("form", FORMS)
-@UNHURRIED
 @given(records=holed_records(), from_share=st.floats(0, 1))
 def test_output_is_what_the_model_says(form: str, records: list[Record], from_share: float) -> None:
     """Zero, one or two records anywhere: content, order and source offsets, from any start on."""
@@ -103,7 +101,6 @@ def _with_args(form: str, bad: str | None = None) -> Handling:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@UNHURRIED
 @given(bad=st.sets(st.integers(0, 19), min_size=1, max_size=4))
 def test_stops_before_the_first_bad_record_and_names_it(form: str, bad: set[int]) -> None:
     """Everything before it goes out; nothing behind it is handed over."""
@@ -120,7 +117,6 @@ def test_stops_before_the_first_bad_record_and_names_it(form: str, bad: set[int]
 
 
 @pytest.mark.parametrize("form", FORMS)
-@UNHURRIED
 @given(bad=st.sets(st.integers(0, 19), min_size=1, max_size=6), known=st.sets(st.integers(0, 19), max_size=4))
 def test_goes_on_behind_bad_records_when_they_have_somewhere_to_go(
     form: str, bad: set[int], known: set[int]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2 as reference_murmur2
 
@@ -21,7 +21,6 @@ from onceover.handlers.murmur2 import partitions_of
 from onceover.handlers.rekey import Repartition
 
 # The first call of Arrow's kernels takes its time.
-UNHURRIED = settings(deadline=None)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4) | st.floats(allow_nan=False),
     lambda inner: (
@@ -51,7 +50,6 @@ def model(document: Any, path: list[str], replacement: Any) -> Any:
     return {**document, path[0]: inner}
 
 
-@UNHURRIED
 @given(
     JSON, st.lists(st.sampled_from(["a", "b", "a.b", "b.a.b", "ü"]), min_size=1, max_size=3), st.booleans()
 )
@@ -119,7 +117,6 @@ HEADERS = st.lists(
 )
 
 
-@UNHURRIED
 @given(
     st.lists(st.tuples(KEYS, st.none(), HEADERS), max_size=8),
     st.sampled_from(["keep", "drop"]),
@@ -162,7 +159,6 @@ def test_filter_names_wrong_arguments(args: dict[str, Any], words: str) -> None:
         FilterRecords(**args)
 
 
-@UNHURRIED
 @given(st.lists(st.binary(max_size=40), min_size=1, max_size=20), st.integers(1, 50))
 def test_partitions_are_those_of_the_java_partitioner(keys: list[bytes], count: int) -> None:
     """Against kafka-python's port of it, for every length of tail."""

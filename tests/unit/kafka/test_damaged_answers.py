@@ -59,7 +59,7 @@ SASL = {
     "sasl.username": "u",
     "sasl.password": "p",
 }
-FUZZ = settings(deadline=None, max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 class OneConnection(Cluster):

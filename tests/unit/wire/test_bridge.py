@@ -87,7 +87,7 @@ class Lane:
         return best
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.lists(TRANSACTIONS, min_size=1, max_size=3), st.booleans())
 def test_every_offset_of_a_further_pair_is_exact(generations: list[object], merged: bool) -> None:
     """Stretches that brought it nothing are known to have brought nothing."""

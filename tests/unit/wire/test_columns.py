@@ -23,7 +23,6 @@ from tests.support.memory import Peak
 from tests.unit.wire.test_records import CODECS, FIELDS, compacted_batch, holed_records, unpacked
 
 # The first call of Arrow's kernels takes its time.
-UNHURRIED = settings(deadline=None)
 BIG = 1 << 30
 
 
@@ -50,7 +49,6 @@ def records(columns: Any) -> list[Record]:
     ]
 
 
-@UNHURRIED
 @given(batches=st.lists(holed_records(), min_size=1, max_size=3), log_append=st.booleans())
 def test_columns_hold_what_the_record_codec_reads(batches: list[list[Record]], log_append: bool) -> None:
     """Over several batches, with holes, nulls, repeated and strange header names, any 64-bit timestamp."""
@@ -65,7 +63,7 @@ def test_columns_hold_what_the_record_codec_reads(batches: list[list[Record]], l
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(fields=FIELDS)
 def test_encoding_writes_the_very_bytes_of_the_record_codec(codec: int, fields: list[Any]) -> None:
     """Two ways to write a batch that give one result."""
@@ -75,7 +73,6 @@ def test_encoding_writes_the_very_bytes_of_the_record_codec(codec: int, fields: 
     assert encoded == expected
 
 
-@UNHURRIED
 @given(records=holed_records(), data=st.data())
 def test_only_the_range_asked_for_is_taken(records: list[Record], data: st.DataObject) -> None:
     """From the committed position on, and up to a barrier."""
@@ -87,7 +84,6 @@ def test_only_the_range_asked_for_is_taken(records: list[Record], data: st.DataO
     assert columns.column(5).to_pylist() == kept
 
 
-@UNHURRIED
 @given(fields=FIELDS, limit=st.integers(1, 400), repeats=st.integers(1, 3))
 def test_cut_batches_fit_the_limit_and_keep_order(fields: list[Any], limit: int, repeats: int) -> None:
     """Several rows of one source record stay several: their offset is repeated in the runs."""
@@ -123,7 +119,6 @@ def with_payload(header: BatchHeader, payload: bytes) -> Unpacked:
     return Unpacked(header, payload)
 
 
-@UNHURRIED
 @given(data=st.data())
 def test_damaged_payload_is_refused_or_read_as_the_record_codec_does(data: st.DataObject) -> None:
     """Any byte changed: the same records, or a typed error; never another exception."""
@@ -186,7 +181,6 @@ def _no_rows() -> Any:
     return columns.slice(0, 0)
 
 
-@UNHURRIED
 @given(
     depths=st.lists(st.sampled_from([0, 1, 31, 32, 33, 70]), min_size=1, max_size=6),
     content=st.sampled_from([None, b"", b"x"]),
@@ -222,7 +216,6 @@ def test_damage_in_a_deep_header_is_refused(damage: bytes) -> None:
         columns_of([unpacked(batch)], partition=0, from_offset=0)
 
 
-@UNHURRIED
 @given(
     counts=st.lists(st.integers(0, 40), min_size=1, max_size=12),
     piece_bytes=st.integers(1, 5000),

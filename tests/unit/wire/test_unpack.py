@@ -21,7 +21,7 @@ from tests.unit.wire.test_records import CODECS, compacted_batch, holed_records
 
 MIB = 1 << 20
 # Loading Arrow takes its time, once.
-UNHURRIED = settings(deadline=None, max_examples=40)
+FEWER = settings(max_examples=40)
 PACKED = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 # One record that fits, of some hundred; their bytes are the same size.
 ROOM = Ceiling(64 * MIB, 64 * MIB)
@@ -74,7 +74,7 @@ def test_a_record_larger_than_its_piece_is_not_gathered_byte_by_byte(codec: Code
 
 
 @pytest.mark.parametrize("codec", CODECS)
-@UNHURRIED
+@FEWER
 @given(records=holed_records(), tail=st.integers(0, 9), piece_bytes=st.integers(1, 2000))
 def test_pieces_laid_end_to_end_are_the_batch(
     codec: int, records: list[Record], tail: int, piece_bytes: int
@@ -93,7 +93,7 @@ def test_pieces_laid_end_to_end_are_the_batch(
     assert reached == header.next_offset
 
 
-@UNHURRIED
+@FEWER
 @given(records=holed_records(), data=st.data())
 def test_damage_in_a_piece_is_never_something_else(records: list[Record], data: st.DataObject) -> None:
     """Records that were read before it are those of the batch, and the position stays before it."""
