@@ -83,6 +83,7 @@ EVENTS: Final[dict[str, _Deed]] = {
     "open transaction": lambda life, e: life.world.hang(e.partition, e.variant),
     "sent ahead": lambda life, e: life.world.ahead(e.partition, e.size),
     "skip": lambda life, e: life.world.skip(e.partition, e.size),
+    "overlook": lambda life, e: life.world.overlook(e.partition, e.size),
     "source expires": lambda life, e: life.world.expire(e.partition, e.size, target=False),
     "target expires": lambda life, e: life.world.expire(e.partition, e.size, target=True),
     "source is cleaned": lambda life, e: life.world.clean(e.partition, e.variant, target=False),

@@ -104,7 +104,7 @@ def _one(reason: Reason, finding: Finding, offset: int, why: str) -> Unverifiabl
 
 
 class Span(Protocol):
-    """Source offsets ``[start, end)``."""
+    """Source offsets ``[start, end)``; ``known`` to have been skipped, or not known whether."""
 
     @property
     def start(self) -> int:
@@ -113,6 +113,10 @@ class Span(Protocol):
     @property
     def end(self) -> int:
         """Behind the last one."""
+
+    @property
+    def known(self) -> bool:
+        """False where nobody knows any more."""
 
 
 class Decided(NamedTuple):
@@ -133,10 +137,14 @@ class Decided(NamedTuple):
             return None
         if at in self.dead_letter:
             return _one(Reason.DEAD_LETTER, finding, at, "they are not on the target: they were diverted")
-        if any(hole.start <= at < hole.end for hole in self.holes):
+        hole = next((hole for hole in self.holes if hole.start <= at < hole.end), None)
+        if hole is None:
+            return None
+        if hole.known:
             why = "they are not on the target: the flow was told to go past them"
             return _one(Reason.SKIPPED, finding, at, why)
-        return None
+        why = "they are not on the target: lost, or skipped by hand before the offset map's first record"
+        return _one(Reason.NOT_IN_MAP, finding, at, why)
 
 
 class Repeats(NamedTuple):

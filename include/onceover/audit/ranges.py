@@ -29,10 +29,32 @@ class Border(NamedTuple):
 
 
 class Hole(NamedTuple):
-    """Source offsets that no map record speaks of, between some that do: an operator skipped them."""
+    """Source offsets that no map record speaks of: an operator skipped them.
+
+    Args:
+        start: first offset; ``end`` the one behind the last.
+        known: False where the map may as well have forgotten them.
+    """
 
     start: int
     end: int
+    known: bool = True
+
+
+class Copied(NamedTuple):
+    """What is known of a pair of partitions beside its map records.
+
+    Args:
+        start: first source offset of the flow; ``position`` the next one to copy.
+        alone: nothing but this pair writes to the target partition: the first record to be there was this
+            pair's first.
+        begins: nothing was copied yet before the first map record.
+    """
+
+    start: int
+    position: int
+    alone: bool
+    begins: bool
 
 
 class StoredPair:
@@ -94,27 +116,21 @@ def borders(records: Iterable[MapRecord]) -> Iterator[Border]:
             yield Border(segment.source_end, segment.target_end, int(each * segment.count))
 
 
-def holes(
-    records: Iterable[MapRecord], start: int = 0, position: int = 0, target_end: int | None = None
-) -> Iterator[Hole]:
-    """Yield what lies between map records, and behind the last, without being spoken of.
-
-    Before the first one, too, where nothing was on the target yet: otherwise the map has forgotten.
+def holes(records: Iterable[MapRecord], copied: Copied) -> Iterator[Hole]:
+    """Yield what lies between map records, before the first and behind the last, without being spoken of.
 
     Args:
-        start: first source offset of the flow.
-        position: next source offset to copy.
-        target_end: target offset behind the last record that belongs to ``position``; None when unknown.
+        records: of one pair, in order.
+        copied: what is known of it besides.
     """
-    end: int | None = start if target_end == 0 else None
+    end, known = copied.start, copied.begins
     for record in records:
-        if end is None and record.target_start == 0:
-            end = start
-        if end is not None and record.source_start > end:
-            yield Hole(end, record.source_start)
-        end = max(end or 0, record.source_end)
-    if end is not None and position > end:
-        yield Hole(end, position)
+        known = known or (copied.alone and record.target_start == 0)
+        if record.source_start > end:
+            yield Hole(end, record.source_start, known)
+        end, known = max(end, record.source_end), True
+    if copied.position > end:
+        yield Hole(end, copied.position, known)
 
 
 def cut(bounds: Bounds, proposed: Iterable[Border], range_bytes: int = RANGE_BYTES) -> list[Range]:

@@ -77,6 +77,7 @@ class Seen:
         watermark: what earlier audits have proven.
         asked_from: source offset of the time that was asked for; None without.
         since: first generation that speaks of the topics as they are now; 0 unless the copy was begun again.
+        by_hand: an operator has written its progress: skipped records, or seeded it.
     """
 
     source: TopicPartition
@@ -92,6 +93,7 @@ class Seen:
     watermark: Watermark | None = None
     asked_from: int | None = None
     since: int = 0
+    by_hand: bool = False
 
     @property
     def is_there(self) -> bool:
@@ -261,6 +263,7 @@ class _Surveyor:
                         watermarks.get(target),
                         asked.get(source),
                         enrolment.since.get(source.partition, 0),
+                        source.partition in enrolment.changed,
                     )
                 )
         missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}

@@ -10,7 +10,7 @@ from onceover.audit.bounds import Bounds, ahead, bound, surplus
 from onceover.audit.claims import spread, union
 from onceover.audit.conduct import Plan
 from onceover.audit.model import Mode, Reason, Unverifiable
-from onceover.audit.ranges import Hole, StoredPair, borders, cut, holes
+from onceover.audit.ranges import Copied, Hole, StoredPair, borders, cut, holes
 from onceover.audit.survey import Log, Seen, Survey
 from onceover.audit.work import Task
 from onceover.engine.mapstore import MapStore
@@ -70,7 +70,7 @@ class Planning(NamedTuple):
         return Plan(
             bounds,
             tuple(cut(bounds, proposed, self.range_bytes)),
-            holes=_holes(seen, pair),
+            holes=_holes(seen, pair, alone=True),
             cleaned=_is_compacted(seen),
             repeats=self.repeats,
             untimed=seen.untimed,
@@ -108,7 +108,7 @@ class Planning(NamedTuple):
         return Plan(
             spreading.bounds,
             ranges,
-            holes=_holes(seen, self._pair(seen, seen.target)),
+            holes=_holes(seen, self._pair(seen, seen.target), alone=False),
             cleaned=_is_compacted(seen),
             repeats=self.repeats,
             untimed=seen.untimed,
@@ -132,10 +132,7 @@ class Planning(NamedTuple):
                     task = self._task(group[0], len(logs), unclaimed=True)
                     ranges = tuple(cut(bounds, ()))
                     claims = (union(records),)
-                    untimed, cleaned = group[0].untimed, _is_compacted(group[0])
-                    yield Plan(
-                        bounds, ranges, spreading=task, claims=claims, untimed=untimed, cleaned=cleaned
-                    )
+                    yield Plan(bounds, ranges, spreading=task, claims=claims, untimed=group[0].untimed)
 
     def _strange_bounds(
         self, group: Sequence[Seen], target: TopicPartition, log: Log, records: Sequence[Sequence[MapRecord]]
@@ -178,23 +175,24 @@ def _is_compacted(seen: Seen) -> bool:
     return any(log is not None and log.compacted for log in (seen.source_log, seen.target_log))
 
 
-def _holes(seen: Seen, pair: StoredPair) -> tuple[Hole, ...]:
-    return tuple(holes(pair.records(), seen.start, seen.position or 0, seen.target_end))
+def _holes(seen: Seen, pair: StoredPair, *, alone: bool) -> tuple[Hole, ...]:
+    """Return what an operator skipped. Nobody else may: without his hand it is missing."""
+    if not seen.by_hand:
+        return ()
+    begins = alone and seen.target_end == 0
+    return tuple(holes(pair.records(), Copied(seen.start, seen.position or 0, alone, begins)))
 
 
 def _reaches_back(seen: Seen, pair: StoredPair) -> bool:
     """Tell whether the map begins where the copy did; without one, whether nothing was copied."""
     first = next(pair.records(), None)
-    if first is not None:
-        return first.source_start <= seen.start or first.target_start == 0
-    return seen.position in (None, seen.start) or seen.target_end == 0
+    begin = seen.position if first is None else first.source_start
+    return begin is None or begin <= seen.start
 
 
 def _mapped(bounds: Bounds, records: Sequence[MapRecord]) -> Bounds:
     """Return the bounds from where the map speaks: without it nobody knows whose a record is."""
     begin = records[0].source_start if records else bounds.source_to
-    if records and records[0].target_start == 0:
-        begin = bounds.source_from  # an operator skipped what lies before
     begin = min(begin, bounds.source_to)
     if begin <= bounds.source_from:
         return bounds

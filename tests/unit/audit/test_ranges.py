@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onceover.audit.bounds import Bounds
 from onceover.audit.model import Mode
-from onceover.audit.ranges import Border, Hole, cut, holes
+from onceover.audit.ranges import Border, Copied, Hole, cut, holes
 from onceover.audit.work import tasks
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord, Segment
@@ -65,15 +65,26 @@ def test_tasks_hold_neighbours_only() -> None:
     assert [each for task in tasks(IDS, chosen, 2) for each in task.ranges] == chosen
 
 
+def record(start: int, end: int) -> MapRecord:
+    segments = (Segment(start, start, end - start),)
+    return MapRecord(
+        source=PAIR[0], target=PAIR[1], source_start=start, source_end=end, target_start=start,
+        segments=segments, bytes=1, generation=1, lane=0, batch=1, attempt=1, begin_ms=0, commit_ms=0,
+    )  # fmt: skip
+
+
 def test_holes_lie_between_map_records_that_do_not_join() -> None:
     """What an operator skipped; overlaps of a repeat are none."""
 
-    def record(start: int, end: int) -> MapRecord:
-        segments = (Segment(start, start, end - start),)
-        return MapRecord(
-            source=PAIR[0], target=PAIR[1], source_start=start, source_end=end, target_start=start,
-            segments=segments, bytes=1, generation=1, lane=0, batch=1, attempt=1, begin_ms=0, commit_ms=0,
-        )  # fmt: skip
+    copied = Copied(start=0, position=70, alone=True, begins=False)
+    found = holes([record(0, 10), record(10, 20), record(25, 30), record(5, 40), record(50, 60)], copied)
+    assert list(found) == [Hole(20, 25), Hole(40, 50), Hole(60, 70)]
 
-    found = holes([record(0, 10), record(10, 20), record(25, 30), record(5, 40), record(50, 60)])
-    assert list(found) == [Hole(20, 25), Hole(40, 50)]
+
+def test_hole_before_the_first_map_record_is_known_only_where_nothing_was_copied_before() -> None:
+    """The map may as well have forgotten what was."""
+    fresh = Copied(start=5, position=20, alone=True, begins=True)
+    assert list(holes([record(10, 20)], fresh)) == [Hole(5, 10)]
+    assert list(holes([record(10, 20)], fresh._replace(begins=False))) == [Hole(5, 10, known=False)]
+    assert list(holes([], fresh)) == [Hole(5, 20)]
+    assert list(holes([], fresh._replace(begins=False))) == [Hole(5, 20, known=False)]

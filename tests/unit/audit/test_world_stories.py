@@ -104,6 +104,14 @@ def test_topic_that_left_and_is_inside_again_is_no_pass(kind: str) -> None:
     assert "NOT_COPIED_YET" in reasons(answer)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_that_nobody_skipped_are_lost_whatever_the_map_does_not_say(kind: str) -> None:
+    """A flow that goes past records by mistake writes no map record for them, as after a skip by hand."""
+    story = (*WRITTEN, Event("produce", 0, 4), Event("overlook", 0, 4))
+    for more in ((), (Event("produce", 0, 4), Event("copy", 0))):
+        assert told(kind, *story, *more).verdict is Verdict.FAIL
+
+
 # ---- no answer at all
 
 
@@ -179,6 +187,13 @@ def test_what_was_diverted_or_skipped_is_told_once(kind: str) -> None:
         assert answer.verdict is Verdict.UNVERIFIABLE
         assert reasons(answer) == {reason}
         assert told(kind, *story, Event("audit")).verdict is Verdict.PASS
+
+
+def test_map_that_has_forgotten_a_skip_is_no_loss() -> None:
+    """Nor is it known that it was one."""
+    story = (Event("produce", 0, 2), Event("skip"), Event("copy", 0), Event("map expires"))
+    answer = told("record", *story)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NOT_IN_MAP"})
 
 
 def test_every_event_can_happen_in_every_world() -> None:
