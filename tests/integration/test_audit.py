@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from onceover.audit.model import Compared, FindingKind, Mode, Reason, Side
@@ -24,21 +23,13 @@ from tests.support.adversary import Traffic
 from tests.support.contentaudit import audit, partition
 from tests.support.feeds import PARTITIONS, feed
 from tests.support.handled import handler_keys
-from tests.support.replica import Replica, alter_config
+from tests.support.replica import Replica, alter_config, delete_before
 from tests.support.replicate import START_S, run_cli
 from tests.support.wait import wait_until
 
 _TIMEOUT_S = 30.0
 # So that small topics have several ranges.
 SMALL_RANGES = AuditWish(since=START, range_bytes=64 << 10)
-
-
-def delete_before(client: dict[str, str], topic: str, offset: int, number: int = 0) -> None:
-    """Remove the beginning of a partition, as retention does."""
-    admin = AdminClient(client)
-    futures = admin.delete_records([ClientPartition(topic, number, offset)])
-    for future in futures.values():
-        future.result(_TIMEOUT_S)
 
 
 def test_everything_copied_agrees_on_both_sides(replica: Replica) -> None:

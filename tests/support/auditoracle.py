@@ -206,7 +206,9 @@ def _pristine(facts: _Facts) -> bool:
     logs = [world.here(p) for p in range(2)] + [world.there(t) for t in range(world.target_partitions)]
     if any(log.start or log.pending or log.cleaned or any(b.damaged for b in log.batches) for log in logs):
         return False
-    return not world.forgot and all(world.positions[p] == world.here(p).end for p in range(2))
+    return not (world.forgot or world.overlooked) and all(
+        world.positions[p] == world.here(p).end for p in range(2)
+    )
 
 
 def _check_mark(

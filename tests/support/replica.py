@@ -241,6 +241,13 @@ class Replica:
         wait_until(quiet, _TIMEOUT_S, "the cleaner rests", poll_s=_CLEANER_QUIET_S)
 
 
+def delete_before(client: Mapping[str, str], topic: str, offset: int, number: int = 0) -> None:
+    """Remove the beginning of a partition, as retention does."""
+    admin = AdminClient(dict(client))
+    for future in admin.delete_records([TopicPartition(topic, number, offset)]).values():
+        future.result(_TIMEOUT_S)
+
+
 def alter_config(client: Mapping[str, str], topic: str, config: Mapping[str, str]) -> None:
     """Set some of a topic's configuration; return when the broker shows it."""
     entries = [

@@ -86,14 +86,10 @@ def bound(
 def ahead(seen: Seen, bounds: Bounds) -> Bounds:
     """Return the bounds of what the target holds behind a position, where data goes before its progress."""
     log = seen.target_log
-    end = bounds.target_to if log is None else max(bounds.target_to, log.stable)
-    return replace(
-        bounds,
-        source_from=bounds.source_to,
-        target_from=bounds.target_to,
-        target_to=end,
-        unverifiable=(),
-    )
+    begin = end = bounds.target_to
+    if log is not None:
+        begin, end = max(begin, log.start), max(end, log.stable)
+    return replace(bounds, source_from=bounds.source_to, target_from=begin, target_to=end, unverifiable=())
 
 
 def not_taken_in(source: TopicPartition, log: Log) -> Unverifiable:
@@ -179,7 +175,9 @@ class _Bounding:
         if source is None:
             # A marker, or nothing any more: where the map goes on, both logs are at the same record.
             source, target = self.pair_map.first(target=there.start) or (source_to, target_to)
-        source = max(source_from, source)
+        if source <= source_from:
+            # Nothing of the copy is gone: whatever is still there is looked at.
+            return source_from, there.start
         self._gap(_gone(there), source_from, min(source, source_to), side="target", at=there.start)
         return source, target
 

@@ -51,7 +51,7 @@ def test_foreign_value_between_two_copied_ones_is_seen_while_all_history_is_ther
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_what_a_cleaner_can_have_taken_is_counted(side: str) -> None:
     """Earlier values of a key that one side no longer holds: not wrong, and not seen."""
-    story = (Event("produce", 0, 4), Event("copy", 0), Event(f"{side} is cleaned"))
+    story = (*WRITTEN, Event("produce"), Event("copy"), Event(f"{side} is cleaned"))
     answer = told("compacted", *story)
     assert answer.verdict is Verdict.UNVERIFIABLE
     assert reasons(answer) == {"COMPACTED_HISTORY"}
@@ -110,6 +110,13 @@ def test_records_that_nobody_skipped_are_lost_whatever_the_map_does_not_say(kind
     story = (*WRITTEN, Event("produce", 0, 4), Event("overlook", 0, 4))
     for more in ((), (Event("produce", 0, 4), Event("copy", 0))):
         assert told(kind, *story, *more).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_foreign_records_are_seen_where_the_target_has_lost_others(kind: str) -> None:
+    """Nothing was copied yet, and the first of two strange records has expired."""
+    foreign = Event("foreign record", 0, 1, 1)
+    assert told(kind, foreign, foreign, Event("target expires")).verdict is Verdict.FAIL
 
 
 # ---- no answer at all
