@@ -101,9 +101,11 @@ class Account:
         self.stops.clear()
         self.resumed.clear()
 
-    def write_progress(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
-        """Write positions, by target partition."""
-        self.producer.add_offsets(names.progress_group(self.me.flow), offsets)
+    def write_progress(
+        self, offsets: Mapping[TopicPartition, OffsetToCommit], *, moving: bool = True
+    ) -> None:
+        """Write positions, by target partition; ``moving`` as the producer's port says."""
+        self.producer.add_offsets(names.progress_group(self.me.flow), offsets, moving=moving)
 
     def offsets(self, partitions: Iterable[PartitionCopy]) -> dict[TopicPartition, OffsetToCommit]:
         """Return what is to be committed for these partitions as they are now."""

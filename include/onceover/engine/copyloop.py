@@ -176,7 +176,8 @@ class CopyLoop:
         except Refused as refused:
             self._refused(refused)
         if offsets:
-            self._account.write_progress(offsets)
+            # Not by a coordinator that is another one by now: it may have told something else.
+            self._account.write_progress(offsets, moving=False)
             self.confirm()
         if self.producer.in_transaction:
             reached(Step.CLAIM_COMMIT)

@@ -15,6 +15,7 @@ from onceover.engine.names import RESUME_PREFIX
 from onceover.engine.quota import Quota
 from onceover.engine.reading import Throttle
 from onceover.engine.suspects import Suspects
+from onceover.engine.told import Rest
 from onceover.errors import OnceoverError, Unanswered
 from onceover.model import TopicPartition
 
@@ -28,12 +29,14 @@ class Known:
         suspects: who may be the reason why transactions fail.
         throttle: the bandwidth that was used.
         quota: what the target's lets through.
+        rest: for how long the progress group's coordinator is to be left alone.
     """
 
     troubles: Troubles = field(default_factory=Troubles)
     suspects: Suspects = field(default_factory=Suspects)
     throttle: Throttle = field(default_factory=Throttle)
     quota: Quota = field(default_factory=Quota)
+    rest: Rest = field(default_factory=Rest)
     # With the time: a person who was too early asks again, under the same key.
     _requests: frozenset[tuple[str, int]] = frozenset()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -206,7 +206,8 @@ class LaneSession:
         self._requests.catch_up()
         self._check_stop()
         loop = self._resume()
-        loop.claim()
+        with self._writing_first():
+            loop.claim()
         # From here on a transaction that fails does so although one of ours has just been committed.
         self._loop = loop
         yield from loop.run(until)
@@ -280,11 +281,25 @@ class LaneSession:
 
     def _progress(self) -> Each[TopicPartition, CommittedOffset]:
         progress = self._told.read(self._task.target, self._enrolled)
+        if rest_s := self._task.known.rest.owed_s():
+            log.info("lane %d waits %.1f s for the progress group's coordinator", self._me.lane, rest_s)
+            time.sleep(rest_s)
+            progress = self._told.read(self._task.target, self._enrolled)
         if self._enrolled.keys() <= progress.found.keys() | progress.failed.keys():
             return progress
         # It is gone, or its coordinator has not read it yet.
-        self._told.settle(self._producer)
+        with self._writing_first():
+            self._told.settle(self._producer)
         return self._told.read(self._task.target, self._enrolled)
+
+    @contextmanager
+    def _writing_first(self) -> Iterator[None]:
+        """Note when the coordinator does not take the first write of the session."""
+        try:
+            yield
+        except OnceoverError:
+            self._task.known.rest.refused()
+            raise
 
     def _resting(
         self, copied: Collection[TopicPartition], known: Mapping[TopicPartition, Stop]

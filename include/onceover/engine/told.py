@@ -11,7 +11,9 @@ none before it has read everything. So what was told is asked for once more behi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
@@ -22,6 +24,35 @@ from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
 from onceover.kafka.ports import TxnProducer
 from onceover.model import TopicPartition
+
+# A little more than the time before: the machine may be busier.
+_REST_SHARE: Final = 1.5
+# Stop requests are not heard meanwhile.
+_LONGEST_REST_S: Final = 30.0
+
+
+class Rest:
+    """Leaves a coordinator alone that refused a write, until it should have read its log. Not thread-safe.
+
+    At every write that it refuses it begins to read again, and the end of the reading before opens it again:
+    who writes as soon as it answers keeps it so for ever. What it took to answer again is what the next
+    reading takes, too.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._refused_s: float | None = None
+
+    def refused(self) -> None:
+        """Note that a write, or what was told before it, turned out to be worth nothing."""
+        self._refused_s = self._clock()
+
+    def owed_s(self) -> float:
+        """Return for how long to leave it alone, once after a refusal, now that it answers."""
+        if self._refused_s is None:
+            return 0.0
+        seconds, self._refused_s = (self._clock() - self._refused_s) * _REST_SHARE, None
+        return min(seconds, _LONGEST_REST_S)
 
 
 class Told:
@@ -66,7 +97,8 @@ class Told:
             MustReset, Retriable: begin again.
         """
         nowhere = TopicPartition(names.state_topic(self._flow), names.STATE_OTHERS)
-        producer.add_offsets(names.progress_group(self._flow), {nowhere: OffsetToCommit(0, NO_EPOCH, "")})
+        group = names.progress_group(self._flow)
+        producer.add_offsets(group, {nowhere: OffsetToCommit(0, NO_EPOCH, "")}, moving=False)
         producer.abort()
 
     def confirm(self) -> None:

@@ -202,7 +202,9 @@ class AtLeastOnceProducer:
         """
         return self._data.drain(keep) + self._own.drain(keep)
 
-    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+    def add_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit], *, moving: bool = True
+    ) -> None:
         """Write committed offsets in the open transaction, beginning one if there is none.
 
         Raises:
@@ -210,7 +212,7 @@ class AtLeastOnceProducer:
             MustReset: the attempt is lost.
         """
         self._data.check_settled(list(offsets))
-        self._own.add_offsets(group, offsets)
+        self._own.add_offsets(group, offsets, moving=moving)
 
     def commit(self) -> None:
         """End the transaction with commit.

@@ -78,8 +78,14 @@ class TxnProducer(Protocol):
     def drain(self, keep: int = 0) -> list[Acknowledged]:
         """Wait until at most ``keep`` requests are unanswered, and return what was acknowledged."""
 
-    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
-        """Write committed offsets in the open transaction, beginning one if there is none."""
+    def add_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit], *, moving: bool = True
+    ) -> None:
+        """Write committed offsets in the open transaction, beginning one if there is none.
+
+        Args:
+            moving: follow a coordinator that moves, or is not ready; otherwise that is a ``MustReset``.
+        """
 
     def commit(self) -> None:
         """End the transaction with commit; on return it will be visible to every reader."""

@@ -31,6 +31,8 @@ _PRODUCE_V3_SET: Final = 11
 # (offset key and value repeat the group's and the topic's names).
 _OFFSETS_BYTES: Final = 500_000
 _OFFSET_OVERHEAD_BYTES: Final = 400
+# The coordinator reads its log, is not there, or is no longer this one.
+_UNREADY: Final = frozenset({14, 15, 16})
 _CLOSING: Final = "the previous transaction is still being closed"
 
 
@@ -179,8 +181,13 @@ class TransactionalProducer:
 
     # ---- progress
 
-    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+    def add_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit], *, moving: bool = True
+    ) -> None:
         """Write committed offsets in the open transaction.
+
+        Args:
+            moving: as its port says.
 
         Raises:
             MustReset: the transaction is lost.
@@ -189,9 +196,11 @@ class TransactionalProducer:
         if self._state.requests is RequestSet.V3:
             self._add_group(group)
         for portion in _portions(offsets):
-            self._commit_offsets(group, portion)
+            self._commit_offsets(group, portion, moving)
 
-    def _commit_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+    def _commit_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit], moving: bool
+    ) -> None:
         version = 5 if self._state.requests is RequestSet.V5 else 3
         self._state.offsets_sent()
         backoff, deadline = Backoff(FIRST_PAUSE_S, LONGEST_PAUSE_S), Deadline(PATIENCE_S)
@@ -205,6 +214,8 @@ class TransactionalProducer:
             )
             if self._settled(Api.TXN_OFFSET_COMMIT, codes, group, calls.GROUP):
                 break
+            if not moving and not _UNREADY.isdisjoint(codes.values()):
+                raise self._lost(f"the coordinator of {group} was not ready for a write")
             self._pause(backoff, deadline, "the progress group's coordinator is not ready")
         self._state.offsets_ok()
 

@@ -186,7 +186,9 @@ class FakeProducer:
             acks.append(Acknowledged(outgoing, base))
         return acks
 
-    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+    def add_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit], *, moving: bool = True
+    ) -> None:
         assert group == "onceover.f"
         self.in_transaction = True
         self._note("offsets")

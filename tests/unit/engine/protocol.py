@@ -91,7 +91,9 @@ class FakeProducer:
     def drain(self, keep: int = 0) -> list[Acknowledged]:
         return []
 
-    def add_offsets(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+    def add_offsets(
+        self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit], *, moving: bool = True
+    ) -> None:
         self._world.note("offsets")
 
     def commit(self) -> None:

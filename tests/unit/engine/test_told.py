@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from onceover.engine.enrolment import Enrolment
-from onceover.engine.told import Told
+from onceover.engine.known import Known
+from onceover.engine.lane import LaneSession
+from onceover.engine.told import Rest, Told
 from onceover.errors import MustReset, NotNow
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from tests.unit.engine.loop import FakeProducer
+from tests.unit.engine.test_aside import Clock
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 COPY_A, COPY_B, GONE = (TopicPartition("copy", 0), TopicPartition("copy", 1), TopicPartition("left", 0))
@@ -129,3 +133,29 @@ def test_a_write_that_leaves_nothing_shows_that_the_log_was_read() -> None:
     producer = FakeProducer()
     Told("f", FakeTarget()).settle(producer)  # type: ignore[arg-type]
     assert producer.log == ["offsets", "abort"] and not producer.committed
+
+
+def test_a_coordinator_that_refuses_is_left_alone_for_as_long_as_it_reads() -> None:
+    """What it took to answer again, and half of it more; once, and never for longer than half a minute."""
+    clock = Clock()
+    rest = Rest(clock)
+    assert rest.owed_s() == 0
+    rest.refused()
+    clock.now_s += 4
+    assert (rest.owed_s(), rest.owed_s()) == (6, 0)
+    rest.refused()
+    clock.now_s += 3600
+    assert rest.owed_s() == 30
+
+
+def test_the_first_write_that_is_refused_is_noted(target: FakeTarget) -> None:
+    """By whichever kind of write, and only then."""
+    known = Known()
+    session: Any = object.__new__(LaneSession)
+    session._task = SimpleNamespace(known=known)
+    with session._writing_first():
+        pass
+    assert known.rest.owed_s() == 0
+    with pytest.raises(MustReset), session._writing_first():
+        raise MustReset("not ready")
+    assert known.rest.owed_s() > 0

@@ -227,6 +227,22 @@ def test_refused_progress_is_never_committed(cluster: FakeCluster, code: int) ->
     never_committed(made, cluster)
 
 
+@pytest.mark.parametrize("code", [14, 15, 16])
+def test_a_coordinator_that_is_not_ready_is_waited_for_unless_it_must_be_the_same(
+    cluster: FakeCluster, code: int
+) -> None:
+    """What another one has told before is worth nothing: nothing may be committed on the strength of it."""
+    made = producer(cluster)
+    cluster.codes[names_of(cluster)[0]].append(code)
+    made.add_offsets(GROUP, OFFSETS)
+    made.commit()
+    cluster.log.clear()
+    cluster.codes[names_of(cluster)[0]].append(code)
+    with pytest.raises(MustReset, match="was not ready for a write"):
+        made.add_offsets(GROUP, OFFSETS, moving=False)
+    never_committed(made, cluster)
+
+
 def test_connection_lost_with_a_produce_unanswered_is_a_reset(cluster: FakeCluster) -> None:
     """What landed is unknown: never commit, never reason about it."""
     made = producer(cluster)
