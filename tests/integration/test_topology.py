@@ -380,6 +380,36 @@ def test_an_unclean_election_is_noticed(
     assert "offset 20" in stop["expected"] and "offset 10" in stop["seen"]
 
 
+@pytest.mark.soak
+def test_an_unclean_election_on_the_target_is_noticed_although_the_log_is_long_again(
+    start_cluster: ClusterFactory, tmp_path: Path, unique_name: str, source_cluster: SharedCluster
+) -> None:
+    """A replica that missed copied records becomes leader; what others write hides that they are gone."""
+    target = start_cluster("unclean", brokers=3, heap_mb=_HEAP_MB)
+    topic = f"{unique_name}.a"
+    unclean = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+    create_replicated(target, topic, 1, 2, **unclean)
+    with Replica(tmp_path, unique_name, source_cluster.client, target.client) as replica:
+        replica.configure(topics={"sync_configs": False})
+        assert replica.topic() == topic
+        replica.source.plain(topic, 0, replica.source.records(10))
+        assert replica.copy().records == 10
+        first, second = replicas_of(target, topic)
+        second.kill()
+        wait_until(lambda: len(in_sync(target, topic)) == 1, _TIMEOUT_S, "a replica is out of sync")
+        replica.source.plain(topic, 0, replica.source.records(10))
+        assert replica.copy().records == 10
+        first.kill()
+        second.start()
+        wait_until(lambda: leaders(target, topic).get(0) == second.node_id, _TIMEOUT_S, "it leads")
+        write(target, topic, b"others", 30)
+        replica.source.plain(topic, 0, replica.source.records(5))
+        assert replica.copy().records == 0
+        stop = replica.stop_of(topic)
+    assert stop["code"] == "TARGET_SHORTENED"
+    assert "in leader epoch" in stop["expected"] and "history ends at offset" in stop["seen"]
+
+
 def replicas_of(cluster: KafkaCluster, topic: str) -> tuple[KafkaNode, KafkaNode]:
     """Return the node that leads the only partition, and the other one that has it."""
     nodes = {node.node_id: node for node in cluster.nodes}

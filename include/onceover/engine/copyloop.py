@@ -23,7 +23,7 @@ from onceover.engine.obstacles import TryOtherwise, obstacle_after
 from onceover.engine.pace import Turn
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.quota import Quota
-from onceover.engine.reading import Review, Source, Throttle
+from onceover.engine.reading import Ends, NoEnds, Review, Source, Throttle
 from onceover.engine.review import Reviewed
 from onceover.engine.rounds import distinct_targets
 from onceover.engine.steps import Step, reached
@@ -117,6 +117,7 @@ class CopyLoop:
             asked before a commit, with those that move on in it.
         confirm: called before what was read at the start, or by ``review``, is committed again, when the
             coordinator has taken it; raises to begin anew.
+        ends: asked in which leader epoch a transaction came to lie.
         round_bytes: a round ends where so much of it was made anew; several are on their way at once. What
             passes as bytes lies in the receive buffer already.
         longest_open_s: a transaction is ended by then even in the middle of an answer; well below the time
@@ -140,6 +141,7 @@ class CopyLoop:
     waits: Waiting = lambda _: {}
     after_stops: Callable[[Collection[TopicPartition]], None] = lambda _: None
     confirm: Callable[[], None] = lambda: None
+    ends: Ends = field(default_factory=NoEnds)
     round_bytes: int = REQUEST_BYTES
     longest_open_s: float = 5.0
     involved: set[TopicPartition] = field(default_factory=set, init=False)
@@ -429,8 +431,14 @@ class CopyLoop:
             self._drain()
             reached(Step.DATA_ACKED)
             moved = [p for p in self.partitions.values() if p.moved]
+            # Answered while the map is written: nobody waits for it.
+            written = [p for p in moved if p.has_written]
+            self.ends.ask([p.target for p in written])
             records = self._account.write_map(moved, self._begun_ms)
             self._account.write_stops(moved)
+            epochs = self.ends.answers()
+            for partition in written:
+                partition.target_epoch = epochs.get(partition.target)
         except Refused as refused:
             self._refused(refused)
         if moved:

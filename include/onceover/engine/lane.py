@@ -38,6 +38,7 @@ from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
+from onceover.kafka.endepochs import EndEpochs
 from onceover.kafka.fetcher import Fetcher
 from onceover.kafka.lag import LagReporter
 from onceover.kafka.ports import TxnProducer
@@ -164,6 +165,7 @@ class LaneSession:
         self._waits = Waits(task.me.generation)
         self._next_look_s = 0.0
         self._told = Told(task.me.flow, task.target)
+        self._ends = EndEpochs(task.target)
         self._review = Reviewer(
             task.me.flow,
             task.source,
@@ -195,7 +197,7 @@ class LaneSession:
             # be done, whoever comes next does it with InitProducerId.
             with suppress(OnceoverError):
                 self._producer.abort()
-        for closable in (self._lag, self._producer, self._fetcher, self._state, self._requests):
+        for closable in (self._ends, self._lag, self._producer, self._fetcher, self._state, self._requests):
             closable.close()
 
     def copy(self, until: Until) -> Iterator[list[MapRecord]]:
@@ -277,6 +279,7 @@ class LaneSession:
             waits=self._wait_notes,
             longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,
             confirm=self._told.confirm,
+            ends=self._ends,
         )
 
     def _progress(self) -> Each[TopicPartition, CommittedOffset]:

@@ -76,6 +76,7 @@ class PartitionCopy:
     handling: Handling | None = None
     dead_letter: DeadLetter | None = None
     ceiling: Ceiling = READERS
+    target_epoch: int | None = None
     position: int = field(init=False)
     lso: int = -1
     stopped: bool = False
@@ -102,6 +103,11 @@ class PartitionCopy:
     def moved(self) -> bool:
         """True when the open transaction has something to commit for this partition."""
         return self.position != self.committed
+
+    @property
+    def has_written(self) -> bool:
+        """True when the target partition of the same number has something of the open transaction."""
+        return self.target_end != self.target_start
 
     @property
     def map_full(self) -> bool:
@@ -447,6 +453,7 @@ class PartitionCopy:
             generation=generation,
             instance=instance,
             position=self.position,
+            target_epoch=self.target_epoch,
         )
 
     def committed_now(self) -> None:

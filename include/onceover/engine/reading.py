@@ -60,6 +60,27 @@ class Review(Protocol):
         """Decide about those that are due, between two transactions."""
 
 
+class Ends(Protocol):
+    """What the loop needs to know in which leader epoch its transaction is on the target (KIP-320)."""
+
+    def ask(self, targets: Collection[TopicPartition]) -> None:
+        """Ask for partitions everything of which is acknowledged, without waiting."""
+
+    def answers(self) -> Mapping[TopicPartition, int]:
+        """Return the leader epochs of those that are known."""
+
+
+class NoEnds:
+    """Nobody to ask."""
+
+    def ask(self, targets: Collection[TopicPartition]) -> None:
+        """Ask nobody."""
+
+    def answers(self) -> Mapping[TopicPartition, int]:
+        """Return nothing."""
+        return {}
+
+
 @dataclass
 class Throttle:
     """A token bucket of one second: how the flow's bandwidth limit is kept.

@@ -191,11 +191,16 @@ def _with_logs(
     target_ends = target.each_offset(
         [e.target for e in readable.values()], calls.LATEST, calls.READ_UNCOMMITTED
     )
+    there = {e.target: e.meta for e in readable.values() if e.target in target_ends.found}
+    histories = target.each_epoch_end(
+        {tp: meta.target_epoch for tp, meta in there.items() if meta and meta.target_epoch is not None}
+    )
     unread = {**starts.failed, **ends.failed, **epochs.failed}
+    untold = {**target_ends.failed, **histories.failed}
     for tp, e in readable.items():
-        if tp in unread or e.target in target_ends.failed:
+        if tp in unread or e.target in untold:
             side = Side.SOURCE if tp in unread else Side.TARGET
-            problems[tp] = Problem(side, unread.get(tp) or target_ends.failed[e.target])
+            problems[tp] = Problem(side, unread.get(tp) or untold[e.target])
             del evidence[tp]
             continue
         evidence[tp] = replace(
@@ -204,6 +209,7 @@ def _with_logs(
             log_end=ends.found[tp],
             epoch_end=epochs.found.get(tp),
             target_end=target_ends.found[e.target],
+            target_epoch_end=histories.found.get(e.target),
         )
 
 

@@ -118,6 +118,7 @@ class Evidence:
         epoch_end: (epoch, end offset) that the source's leader answers for the stored epoch; (-1, -1) when
             it does not know such an epoch, None when none is stored.
         target_end: high watermark of the target partition now.
+        target_epoch_end: what the target's leader answers for the epoch of its own that is stored; likewise.
     """
 
     flow: str
@@ -133,6 +134,7 @@ class Evidence:
     log_end: int = 0
     epoch_end: tuple[int, int] | None = None
     target_end: int = 0
+    target_epoch_end: tuple[int, int] | None = None
     doubt: OnceoverError | None = None
 
 
@@ -287,13 +289,20 @@ def _unknown_epoch(e: Evidence, position: int) -> Stop:
 
 
 def _judge_target_log(e: Evidence) -> Stop | None:
-    if e.meta is not None and e.target_end < e.meta.target_end:
+    if e.meta is None:
+        return None
+    # After an unclean election others, or markers, may have filled it up again: what then ends too early is
+    # the history. (-1, -1) is no answer: such a log may hold everything.
+    _, history_end = e.target_epoch_end or (0, -1)
+    shortened = 0 <= history_end < e.meta.target_end
+    if shortened or e.target_end < e.meta.target_end:
         return _stop(
             e,
             StopCode.TARGET_SHORTENED,
             "the target has lost records that were copied already",
-            f"log end at offset {e.meta.target_end} or later",
-            f"log end {e.target_end}",
+            f"log end at offset {e.meta.target_end} or later"
+            + (f" in leader epoch {e.meta.target_epoch}" if shortened else ""),
+            f"that history ends at offset {history_end}" if shortened else f"log end {e.target_end}",
             f"{commands.reseed(e.flow, e.source)}; what the target still holds of it will be there twice, "
             f"unless target topic {e.target.topic} is deleted before: then the same command creates it "
             "again, for all its partitions",

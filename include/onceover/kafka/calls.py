@@ -202,17 +202,25 @@ def list_offsets(
     ``EARLIEST`` gives the log start; ``LATEST`` the LSO when reading committed, else the high
     watermark; a time gives the first record at or after it, -1 where there is none.
     """
+    return connection.call(*list_offsets_request(partitions, timestamp_ms, isolation), offsets_listed)
 
-    def read(answer: Any) -> dict[TopicPartition, tuple[int, int, int]]:
-        return {
-            _place(t.name, p.partition_index): (p.error_code, p.offset, p.leader_epoch)
-            for t in answer.topics
-            for p in t.partitions
-        }
 
+def list_offsets_request(
+    partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int
+) -> tuple[Any, Any]:
+    """ListOffsets v6: request and response type, for who does not wait for the answer."""
     topics = [(t, [(p, NO_EPOCH, timestamp_ms) for p in ps]) for t, ps in _by_topic(partitions)]
     request = ListOffsetsRequest(version=6, replica_id=-1, isolation_level=isolation, topics=topics)
-    return connection.call(request, ListOffsetsResponse, read)
+    return request, ListOffsetsResponse
+
+
+def offsets_listed(answer: Any) -> dict[TopicPartition, tuple[int, int, int]]:
+    """Read (error code, offset, leader epoch) of each partition out of an answer to it."""
+    return {
+        _place(t.name, p.partition_index): (p.error_code, p.offset, p.leader_epoch)
+        for t in answer.topics
+        for p in t.partitions
+    }
 
 
 def end_offsets_for_epochs(

@@ -27,7 +27,9 @@ class ProgressMeta:
 
     ``leader_epoch`` is the source's, of the last batch copied; ``target_end`` the target offset after the
     last record written; ``instance`` the lane's (Spark batch id, attempt); ``position`` the offset that it
-    was committed with, None in text of a release that did not write it.
+    was committed with; ``target_epoch`` the leader epoch of the target's log when everything before
+    ``target_end`` was in it. Either is None in text of a release that did not write it, the latter also where
+    the target did not say it.
     """
 
     source_topic_id: str
@@ -37,6 +39,7 @@ class ProgressMeta:
     generation: int
     instance: tuple[int, int]
     position: int | None = None
+    target_epoch: int | None = None
 
     def encode(self) -> str:
         """Return JSON of well under 1 KB; the broker refuses more than 4096 characters."""
@@ -51,6 +54,8 @@ class ProgressMeta:
         }
         if self.position is not None:
             fields["at"] = self.position
+        if self.target_epoch is not None:
+            fields["target_epoch"] = self.target_epoch
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -83,6 +88,7 @@ class ProgressMeta:
             generation=_number(fields, "generation"),
             instance=(batch, attempt),
             position=_number(fields, "at") if "at" in fields else None,
+            target_epoch=_number(fields, "target_epoch") if "target_epoch" in fields else None,
         )
 
 

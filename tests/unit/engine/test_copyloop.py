@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -523,3 +523,42 @@ def test_what_was_copied_is_not_held_while_the_next_answer_arrives() -> None:
 
     Setting(Source([[(A, answer([stored(n)], lso=n + 1))] for n in range(3)])).run({A: 3, B: 0})
     assert len(held) == 3
+
+
+class FakeEnds:
+    """Says in which epoch a log ends, where it is asked after everything was acknowledged."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.asked: list[list[TopicPartition]] = []
+        self.epochs: dict[TopicPartition, int] = {}
+        self._setting = setting
+
+    def ask(self, targets: Collection[TopicPartition]) -> None:
+        assert self._setting.producer.log[-1] == "drain"
+        self.asked.append(list(targets))
+
+    def answers(self) -> Mapping[TopicPartition, int]:
+        assert self._setting.producer.log[-2:] == ["send map", "drain"], "answered meanwhile"
+        return self.epochs
+
+
+def test_the_targets_epoch_stands_beside_what_was_written_in_it() -> None:
+    """Nothing written: it stays as it was. Written and not told: an older one would prove too much."""
+    markers = stored(3, 4, producer=9, transactional=True)
+    setting = Setting([[(A, answer([stored(0, 3)], lso=3))]])
+    setting.loop.ends = ends = FakeEnds(setting)
+    ends.epochs = {A: 6}
+
+    def committed() -> int | None:
+        meta = ProgressMeta.decode(setting.producer.committed[-1][A].metadata)
+        return meta.target_epoch if meta else None
+
+    setting.run({A: 3, B: 0})
+    assert (ends.asked, committed()) == ([[A]], 6)
+    setting.source.script = [[(A, answer([markers], lso=7, aborted=[AbortedTransaction(3, 9)]))]]
+    setting.run({A: 7, B: 0})
+    assert (ends.asked[1:], committed()) == ([[]], 6)
+    ends.epochs = {}
+    setting.source.script = [[(A, answer([stored(7, 1)], lso=8))]]
+    setting.run({A: 8, B: 0})
+    assert (ends.asked[2:], committed()) == ([[A]], None)

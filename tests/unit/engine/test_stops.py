@@ -41,6 +41,7 @@ GOOD = Evidence(
     target_end=50,
 )
 
+EPOCHAL = replace(META, target_epoch=7)
 FOREIGN = NeedsOperator("changed", code="PROGRESS_FOREIGN", expected="metadata of ours", seen="none")
 UNREADABLE = NeedsOperator("damaged", code="PROGRESS_UNREADABLE", expected="JSON", seen="none")
 VIOLATIONS = {
@@ -63,12 +64,25 @@ VIOLATIONS = {
         # restored from a copy that is older than our epoch, and grown past our position since
         replace(GOOD, epoch_end=(-1, -1)),
     ],
-    "TARGET_SHORTENED": [replace(GOOD, target_end=49)],
+    "TARGET_SHORTENED": [
+        replace(GOOD, target_end=49),
+        # it has grown again behind an unclean election, but what we wrote to ends before our end
+        replace(GOOD, meta=EPOCHAL, target_end=90, target_epoch_end=(7, 49)),
+        # by a leader that has nothing of the epoch at all
+        replace(GOOD, meta=EPOCHAL, target_end=90, target_epoch_end=(5, 0)),
+    ],
 }
 CASES = [(code, evidence) for code, found in VIOLATIONS.items() for evidence in found]
 NEAR_MISSES = [
     GOOD,
     replace(GOOD, log_start=100),
+    # an election that lost nothing: the epoch ends where we ended, or behind
+    replace(GOOD, meta=EPOCHAL, target_end=90, target_epoch_end=(7, 50)),
+    # the epoch has nothing of its own, the one before has everything
+    replace(GOOD, meta=EPOCHAL, target_end=90, target_epoch_end=(6, 50)),
+    # no answer is no proof: a log may have lost its list of epochs, and nothing else
+    replace(GOOD, meta=EPOCHAL, target_end=90, target_epoch_end=(-1, -1)),
+    replace(GOOD, meta=EPOCHAL, target_end=90),
     replace(GOOD, log_end=100, epoch_end=(4, 100)),
     replace(GOOD, epoch_end=None),
     # a newer epoch has begun, exactly where we are
@@ -120,6 +134,7 @@ metas = st.none() | st.builds(replace, st.just(META), leader_epoch=st.integers(-
         log_end=offsets,
         epoch_end=st.none() | st.just((-1, -1)) | st.tuples(st.integers(0, 3), offsets),
         target_end=offsets,
+        target_epoch_end=st.none() | st.just((-1, -1)) | st.tuples(st.integers(0, 3), offsets),
         doubt=st.none() | st.sampled_from([FOREIGN, UNREADABLE]),
     )
 )
@@ -137,6 +152,8 @@ def test_going_on_implies_that_nothing_would_be_skipped_or_repeated(e: Evidence)
         assert e.position <= e.epoch_end[1]
         assert e.meta is None or e.epoch_end[0] >= e.meta.leader_epoch
     assert e.meta is None or e.target_end >= e.meta.target_end
+    if e.meta is not None and e.target_epoch_end is not None:
+        assert e.target_epoch_end[1] == -1 or e.target_epoch_end[1] >= e.meta.target_end
 
 
 def test_stop_survives_json_and_ignores_later_fields() -> None:

@@ -32,6 +32,7 @@ def text_of(fields: dict[str, Any]) -> str:
         NUMBERS,
         st.tuples(NUMBERS, NUMBERS),
         st.none() | NUMBERS,
+        st.none() | NUMBERS,
     )
 )
 def test_any_metadata_survives_under_one_kilobyte(meta: ProgressMeta) -> None:
@@ -52,6 +53,12 @@ def test_the_position_stands_at_the_end_and_may_be_left_out() -> None:
     assert text == META.encode()[:-1] + ',"at":8}'
     assert ProgressMeta.decode(text) == replace(META, position=8)
     assert ProgressMeta.decode(META.encode()) == META and META.position is None
+
+
+def test_the_targets_epoch_stands_behind_it_and_may_be_left_out() -> None:
+    text = replace(META, position=8, target_epoch=3).encode()
+    assert text == META.encode()[:-1] + ',"at":8,"target_epoch":3}'
+    assert ProgressMeta.decode(text) == replace(META, position=8, target_epoch=3)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +92,7 @@ def test_fields_of_a_later_minor_change_are_ignored() -> None:
         {"instance": [1, "2"]},
         {"at": None},
         {"at": "8"},
+        {"target_epoch": None},
     ],
 )
 def test_a_wrong_field_is_refused(changes: dict[str, Any]) -> None:
