@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from onceover.errors import MustReset, NotNow, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import NO_LEADER
+from onceover.kafka.cluster import FEW_REPLICAS, NO_LEADER
 from onceover.model import TopicPartition
 
 
@@ -72,6 +72,8 @@ CHANGED = Pace(10.0, 0.5, 5.0, free=1)
 LEADERLESS = Pace(float("inf"), 0.1, 5.0)
 # On the target every try costs the lane's open transaction, its other partitions' work among it.
 WRITING = Pace(60.0, 5.0, 60.0, free=2)
+# Short while brokers are started one after the other; each may take minutes.
+REPLICAS = Pace(600.0, 5.0, 60.0, free=2)
 # Nobody knows why its transactions fail; each try may cost as long as one may be open, and where several
 # partitions fail, a round of their tries takes minutes.
 FAILING = Pace(120.0, 1.0, 30.0, free=1, old_s=600.0)
@@ -89,6 +91,8 @@ def pace_of(side: Side, error: OnceoverError) -> Pace:
         return RIGHTS
     if error.code == NO_LEADER:
         return LEADERLESS
+    if error.code == FEW_REPLICAS:
+        return REPLICAS
     if isinstance(error, Retriable) and not isinstance(error, NotNow):
         return SILENT
     if isinstance(error, NotNow | MustReset):

@@ -129,7 +129,8 @@ class IdempotentProducer:
             return action()
         except Retriable as error:
             self._state.lost()
-            raise Unanswered(f"{_NAME}: {error}").about(*error.partitions) from error
+            lost = Unanswered(f"{_NAME}: {error}", code=produce.why_known(error))
+            raise lost.about(*error.partitions) from error
 
     def _failure(self, api: Api, code: int, subject: str, *partitions: TopicPartition) -> OnceoverError:
         self._state.lost()

@@ -35,6 +35,8 @@ _NO_TRANSACTION_TIMEOUT_MS = 60_000
 _TRANSACTION_VERSION = "transaction.version"
 # Error code of ours: nobody leads the partition. It passes when its broker is back, whenever that is.
 NO_LEADER = "NO_LEADER"
+# And: it has fewer replicas than its topic wants for a write.
+FEW_REPLICAS = "FEW_REPLICAS"
 
 
 class ClientSettings(Protocol):

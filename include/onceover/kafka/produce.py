@@ -18,11 +18,11 @@ from kafka.protocol.producer import ProduceResponse
 
 from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Backoff, Deadline
-from onceover.kafka.cluster import NO_LEADER, Cluster, TopicInfo
+from onceover.kafka.cluster import FEW_REPLICAS, NO_LEADER, Cluster, TopicInfo
 from onceover.kafka.connection import Connection
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
-from onceover.txn.classify import Action, Api, classify, concerns_partition
+from onceover.txn.classify import Action, Api, classify, concerns_partition, lacks_replicas
 from onceover.wire.hotpath import ProduceData, encode_produce
 
 # Produce by topic id: a topic recreated meanwhile is refused instead of written (FACTS 4).
@@ -200,7 +200,8 @@ class ProduceLink:
         """Return the error for batches that may not be sent once more, although that is all they lack."""
         first = refused[0]
         text = f"{first.batch.target} was refused for the moment (error {first.code}), {why}"
-        error = NotNow(text, where=self._cluster.alias)
+        few = all(lacks_replicas(one.code) for one in refused)
+        error = NotNow(text, where=self._cluster.alias, code=FEW_REPLICAS if few else None)
         return error.about(*(one.batch.target for one in refused if concerns_partition(one.code)))
 
     # ---- who leads what
@@ -253,6 +254,11 @@ def refused(batch: Outgoing, answer: Any) -> Refused:
     return Refused(batch, answer.error_code, reason, [one.batch_index for one in named])
 
 
+def why_known(error: OnceoverError) -> str | None:
+    """Return the code of an error that says why it is, where another one is made of it."""
+    return error.code if error.code in (NO_LEADER, FEW_REPLICAS) else None
+
+
 def failure(
     cluster: Cluster, producer: str, api: Api, code: int, subject: str, *partitions: TopicPartition
 ) -> OnceoverError:
@@ -284,4 +290,5 @@ def _failure(cluster: Cluster, producer: str, api: Api, code: int, subject: str)
         case Action.FATAL:
             return Fatal(text, where=subject)
         case _:
-            return MustReset(f"{producer}: {text}", where=subject)
+            few = FEW_REPLICAS if lacks_replicas(code) else None
+            return MustReset(f"{producer}: {text}", where=subject, code=few)

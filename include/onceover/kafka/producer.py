@@ -306,7 +306,8 @@ class TransactionalProducer:
         try:
             return action()
         except Retriable as error:
-            raise self._lost(str(error)).about(*error.partitions) from error
+            lost = self._lost(str(error), produce.why_known(error))
+            raise lost.about(*error.partitions) from error
 
     def _settled(
         self, api: Api, codes: Mapping[TopicPartition, int] | Mapping[None, int], key: str, kind: int
@@ -331,18 +332,18 @@ class TransactionalProducer:
         except Retriable as error:
             raise self._lost(str(error)) from error
 
-    def _lost(self, why: str) -> MustReset:
+    def _lost(self, why: str, code: str | None = None) -> MustReset:
         self._state.lost()
-        return Unanswered(f"{self._id}: {why}")
+        return Unanswered(f"{self._id}: {why}", code=code)
 
     def _failure(self, api: Api, code: int, subject: str, *partitions: TopicPartition) -> OnceoverError:
         self._state.lost()
         error = produce.failure(self._cluster, self._id, api, code, subject, *partitions)
         if isinstance(error, MustReset) and time.monotonic() - self._begun_s >= self._timeout_ms / 1000:
             # By then the target has ended the transaction by itself, and says so: only the time is known.
-            return Unanswered(f"{error.message}, in a transaction that took too long", where=subject).about(
-                *error.partitions
-            )
+            text = f"{error.message}, in a transaction that took too long"
+            late = Unanswered(text, where=subject, code=produce.why_known(error))
+            return late.about(*error.partitions)
         return error
 
 

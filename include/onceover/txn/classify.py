@@ -235,6 +235,11 @@ def concerns_partition(error_code: int) -> bool:
     return error_code in _OF_PARTITION
 
 
+def lacks_replicas(error_code: int) -> bool:
+    """Tell whether it says that too few replicas are there, as while a broker is being started again."""
+    return error_code in (_NOT_ENOUGH_REPLICAS, _NOT_ENOUGH_AFTER_APPEND)
+
+
 def classify(api: Api, error_code: int, *, first_end_txn: bool = False, committing: bool = True) -> Action:
     """Return what to do after ``error_code`` in the answer to ``api``.
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onceover.engine.aside import CHANGED, FAILING, TOO_SHORT, Pace, Side, Trouble, Troubles, pace_of
 from onceover.errors import Fatal, MustReset, NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import NO_LEADER
+from onceover.kafka.cluster import FEW_REPLICAS, NO_LEADER
 from onceover.model import TopicPartition
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -145,6 +145,17 @@ def test_kinds_that_take_turns_are_told_and_end(
         clock.now_s = max(clock.now_s + 0.05, troubles.of(A)[side].next_s)
         assert clock.now_s <= 1000.05 or troubles.has(A, side)
     assert clock.now_s - 1000 >= met_s
+
+
+def test_too_few_replicas_are_waited_for_as_long_as_a_rolling_restart_takes() -> None:
+    """A minute stopped partitions that a restart of one broker would have brought back."""
+    for error in (NotNow("error 19", code=FEW_REPLICAS), MustReset("error 20", code=FEW_REPLICAS)):
+        clock = Clock()
+        troubles = Troubles(clock=clock)
+        tries = persist(troubles, clock, Side.TARGET, error, 590)
+        assert troubles.lasting(A, Side.TARGET) is None and tries < 20
+        persist(troubles, clock, Side.TARGET, error, 100)
+        assert troubles.lasting(A, Side.TARGET) is error
 
 
 def test_what_works_again_is_forgotten_side_by_side() -> None:

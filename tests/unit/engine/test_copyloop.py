@@ -411,8 +411,9 @@ def test_a_second_of_the_limit_is_saved_and_not_more() -> None:
     assert throttle.wait_s == 1
 
 
-def test_a_limit_that_is_lifted_is_not_waited_for() -> None:
+def test_a_limit_that_is_lifted_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """No transaction comes that would ask for the settings: nothing is fetched."""
+    monkeypatch.setattr("onceover.engine.copyloop._SETTINGS_S", 0.0)
     setting = Setting([], settings=CopySettings(60.0, 1 << 30, 1.0))
     setting.loop.throttle.spend(1_000, 1.0)
     until = Until(time.monotonic() + 30)

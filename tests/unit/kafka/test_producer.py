@@ -8,6 +8,7 @@ import pytest
 
 from onceover.errors import MustReset, NeedsOperator, Unanswered, UsageError
 from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.cluster import FEW_REPLICAS
 from onceover.kafka.each import Each
 from onceover.kafka.ports import Refused
 from onceover.kafka.producer import TransactionalProducer
@@ -119,6 +120,19 @@ def test_drain_keeps_as_many_in_flight_as_it_is_told(cluster: FakeCluster) -> No
         made.send([batch(P0)])
     assert [ack.base_offset for ack in made.drain(keep=2)] == [101]
     assert len(made.drain()) == 2
+
+
+@pytest.mark.parametrize(("code", "reason"), [(19, FEW_REPLICAS), (20, FEW_REPLICAS), (6, "MustReset")])
+def test_too_few_replicas_are_told_as_such_and_of_whom(
+    cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, code: int, reason: str
+) -> None:
+    """They are waited for longer than what else a leader says."""
+    monkeypatch.setattr("onceover.kafka.produce.PATIENCE_S", 0.0)
+    cluster.codes["answer"].append(code)
+    made = producer(cluster)
+    with pytest.raises(MustReset) as caught:
+        made.send([batch(P0)])
+    assert (caught.value.code, caught.value.partitions) == (reason, (P0,))
 
 
 # ---- quotas
