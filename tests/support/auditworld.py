@@ -388,11 +388,12 @@ class World:
             self.stops[names.stop_key(self.kind.target, partition)] = _stop(self.positions[partition])
 
     def damage(self, partition: int, variant: int, *, target: bool) -> None:
-        """Damage a batch on a broker's disk."""
+        """Damage a batch on a broker's disk: its readers find out, or already the broker does."""
         log = self.there(partition) if target else self.here(partition)
         data = [each for each in log.batches if each.kind is None and each.records]
         if data:
-            data[variant % len(data)].damaged = True
+            batch = data[variant % len(data)]
+            batch.damaged, batch.refused = True, variant % 2 == 1
 
     # ---- what others do to the target
 

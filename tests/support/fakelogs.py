@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from uuid import UUID
@@ -26,12 +27,15 @@ T = TypeVar("T")
 _TOPIC = FetchResponse.FetchableTopicResponse
 _PLACE = struct.Struct(">iiqiqi")
 _BEHIND_PLACE = 5
-_OUT_OF_RANGE, _UNKNOWN_TOPIC_ID = 1, 100
+_OUT_OF_RANGE, _CORRUPT_MESSAGE, _UNKNOWN_TOPIC_ID = 1, 2, 100
 
 
 @dataclass
 class Stored:
-    """One batch of a log; ``kind`` of a marker, None of data."""
+    """One batch of a log; ``kind`` of a marker, None of data.
+
+    ``damaged``: its checksum does not match; ``refused``: the broker cannot read it itself, either.
+    """
 
     base: int
     last: int
@@ -39,6 +43,7 @@ class Stored:
     producer: int = -1
     kind: int | None = None
     damaged: bool = False
+    refused: bool = False
 
     def encode(self) -> bytes:
         """Return it as a broker stores it."""
@@ -127,12 +132,15 @@ class FakeLog:
                 if self.start <= offset < self.stable and not hidden:
                     yield offset, content
 
-    def fetch(self, offset: int) -> tuple[bytes, list[tuple[int, int]]]:
-        """Return the batches from an offset on, and the aborted transactions among them."""
+    def fetch(self, offset: int) -> tuple[int, bytes, list[tuple[int, int]]]:
+        """Return an error, the batches from an offset on, and the aborted transactions among them."""
         found = [each for each in self.batches if each.last >= offset and each.base < self.stable]
         found = [each for each in found if each.records or each.kind is not None]
+        if found and found[0].refused:
+            return _CORRUPT_MESSAGE, b"", []
+        found = list(takewhile(lambda each: not each.refused, found))
         aborted = [(producer, first) for producer, first, last in self.aborted if last >= offset]
-        return b"".join(each.encode() for each in found), aborted
+        return 0, b"".join(each.encode() for each in found), aborted
 
 
 @dataclass
@@ -243,7 +251,7 @@ class FakeCluster:
         else:
             log = topic.logs[partition]
             if log.start <= offset <= log.end:
-                records, aborted = log.fetch(offset)
+                error, records, aborted = log.fetch(offset)
             else:
                 error = _OUT_OF_RANGE
         transactions = [

@@ -29,6 +29,8 @@ _WAIT_MS: Final = 500
 # A broker may restart, a leader move.
 _PATIENCE_S: Final = 60.0
 _ABORT_MARKER: Final = 0
+# What a broker answers that stumbles over its own log: corrupt message, unknown server error.
+_CANNOT_READ: Final = frozenset({2, -1})
 
 
 class Gone(OnceoverError):
@@ -184,6 +186,9 @@ class _Pump:
                 raise Gone(f"{tp} on {alias} no longer begins at or before offset {self.offset}")
             case Action.MISSING:
                 raise Gone(f"{tp} is not on {alias} any more", Reason.DELETED)
+            case Action.OPERATOR | Action.FATAL if answer.error_code in _CANNOT_READ:
+                seen = f"error {answer.error_code} from {alias}"
+                raise unreadable(self.offset, "records that the broker can read itself", seen)
             case Action.RETRY | Action.REFRESH_AND_RETRY:
                 raise Retriable(f"{tp} cannot be read from {alias} at the moment (error {answer.error_code})")
             case action:
