@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 from hypothesis import given
@@ -12,6 +13,8 @@ from onceover.audit.batches import Batch
 from onceover.audit.compare import Cursor, compare
 from onceover.audit.model import Compared, Range, Side
 from onceover.audit.reader import Read
+from onceover.audit.rows import answer_of, answer_row
+from onceover.audit.work import Same
 from onceover.model import TopicPartition
 from tests.support.mutations import Content
 from tests.unit.audit.stored import batches, stored
@@ -116,3 +119,16 @@ def test_records_before_the_start_and_behind_the_end_belong_to_no_range() -> Non
     assert [compared.source.records, compared.source.side] == [2, Side.SOURCE]
     whole = Cursor(reads(log(records, [], 0)), 2), Cursor(reads(log(records, [], 0)), 0)
     assert not compare(span((2, 6), (0, 6)), *whole).same, "two records belong to another range"
+
+
+def test_a_record_that_differs_is_remembered_whatever_the_digests_say() -> None:
+    """They save time; against what was seen they are not believed."""
+    one, other = Content(b"k", b"1", (), 1), Content(b"k", b"2", (), 1)
+    whole = span((0, 1), (0, 1))
+    found = compare(whole, Cursor(reads(log([one], [], 0)), 0), Cursor(reads(log([other], [], 0)), 0))
+    assert found.parted and not found.same
+    alike = Same(whole, found.source, replace(found.source, side=Side.TARGET), found.parted)
+    assert alike.source.same_content(alike.target)
+    assert not alike.agrees
+    back = answer_of(answer_row(alike))
+    assert isinstance(back, Same) and not back.agrees

@@ -120,3 +120,19 @@ def test_an_unreadable_batch_survives_pickling() -> None:
     error = Unreadable("a record batch cannot be read", where="batch at offset 7")
     copy = pickle.loads(pickle.dumps(error))  # noqa: S301 - our own bytes
     assert isinstance(copy, OnceoverError) and str(copy) == str(error)
+
+
+def test_no_sum_of_chosen_records_makes_two_digests_alike() -> None:
+    """Digests of two stretches differ also where their hashes were chosen to have the same sum, and more."""
+    hashes = [7, 11, 13, 2]
+    here, there = (_digest([_hashed(number) for number in numbers]) for numbers in (hashes, [9, 9, 9, 6]))
+    assert (here.records, here.sum) == (there.records, there.sum)
+    assert here.chain != there.chain
+    # What an odd factor and sums made of the same numbers: a chain that somebody can solve for.
+    lower, upper = hashes[0] - 1, hashes[1] + 0x243F6A8885A308D313198A2E03707345
+    solved = _digest([_hashed(number % (1 << 128)) for number in (lower, upper, *hashes[2:])])
+    assert solved.chain != here.chain
+
+
+def _hashed(number: int) -> Rec:
+    return RECS[0]._replace(hash=number.to_bytes(16, "big"))
