@@ -373,6 +373,33 @@ def test_an_older_position_put_back_with_its_metadata_is_not_believed(scene: Sce
     replica.assert_same()
 
 
+def test_an_older_position_is_known_although_other_lanes_have_copied_since(
+    replica: Replica, capsys: Capture
+) -> None:
+    """Under other producer ids, in other lanes: the next one of the pair's own follows behind it."""
+    replica.configure(lanes=1)
+    scene, group = Scene(replica, partitions=3), names.progress_group(replica.name)
+    scene.feed(5)
+    scene.expect_copied(20)
+    older = committed(replica.target_client, group, scene.topic)
+    scene.feed(5)
+    scene.expect_copied(20)
+    for lanes in (3, 2, 3):
+        edit_lanes(replica, lanes)
+        scene.feed(5)
+        scene.expect_copied(20)
+    for number, (offset, beside) in older.items():
+        commit(replica.target_client, group, scene.topic, {number: offset}, metadata=beside)
+    scene.expect_copied(0)
+    for number in range(3):
+        scene.expect_stop(capsys, "PROGRESS_FOREIGN", "put back", partition=number)
+
+
+def edit_lanes(replica: Replica, lanes: int) -> None:
+    path = replica.flow.path
+    path.write_text(yaml.safe_dump({**yaml.safe_load(path.read_text()), "lanes": lanes}))
+
+
 def test_what_a_killed_run_left_behind_a_position_is_no_reason_for_doubt(
     scene: Scene, tmp_path: Path, capsys: Capture
 ) -> None:

@@ -42,6 +42,8 @@ class Account:
         waits: asked before a commit.
         stops: partitions that stop in the next transaction, by target partition.
         resumed: target partitions whose old stop record is removed in it.
+        own_writes: the producer id of now, where each partition's copies go into one target partition, in
+            transactions, and nothing else of that id does; None where it is not so.
     """
 
     me: LaneIdentity
@@ -49,6 +51,7 @@ class Account:
     waits: Waiting
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     resumed: set[TopicPartition] = field(default_factory=set)
+    own_writes: Callable[[], int | None] = lambda: None
 
     @property
     def pending(self) -> bool:
@@ -109,10 +112,10 @@ class Account:
 
     def offsets(self, partitions: Iterable[PartitionCopy]) -> dict[TopicPartition, OffsetToCommit]:
         """Return what is to be committed for these partitions as they are now."""
-        me = self.me
+        me, producer_id = self.me, self.own_writes()
         return {
             p.target: OffsetToCommit(
-                p.position, p.leader_epoch, p.metadata(me.generation, me.instance).encode()
+                p.position, p.leader_epoch, p.metadata(me.generation, me.instance, producer_id).encode()
             )
             for p in partitions
         }

@@ -4,12 +4,15 @@ A position and what stands beside it are committed with the data, so nothing of 
 does, the pair is an older one that somebody has put back (a tool that restores groups, an older copy of the
 offsets topic), and what follows would be copied twice.
 
-Only transactions of the lane's own producer id are looked for: others may write into the copy, and what a
-killed run left behind was aborted.
+Only transactions of the flow's own are looked for: others may write into the copy, and what a killed run left
+behind was aborted. They are known by their producer ids: that of the lane now, and that of the pair, under
+which the next transaction was written, too, whatever lane and id came later. Only the very last pair of an id
+(a change of the number of lanes; every 32,767 transactions) is known by the lane's id of now alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Final
 
 from onceover.engine.peek import PartitionReader
@@ -24,9 +27,9 @@ _MARKER: Final = 1
 
 
 def written_beyond(
-    target: Cluster, tp: TopicPartition, known_end: int, log_end: int, producer_id: int
+    target: Cluster, tp: TopicPartition, known_end: int, log_end: int, producer_ids: Collection[int]
 ) -> int | None:
-    """Return the target offset of a committed batch of ``producer_id`` behind ``known_end``, None without.
+    """Return the target offset of a committed batch of ``producer_ids`` behind ``known_end``, None without.
 
     Nearly always nothing is read: a transaction that ended well leaves its marker, and nothing else.
 
@@ -43,7 +46,7 @@ def written_beyond(
     left_bytes = _MOST_BYTES
     with PartitionReader(target, tp) as reader:
         for header in reader.headers(known_end, stable_end):
-            if header.producer_id == producer_id and header.is_transactional:
+            if header.producer_id in producer_ids and header.is_transactional:
                 return header.base_offset
             left_bytes -= header.size_bytes
             if left_bytes <= 0:

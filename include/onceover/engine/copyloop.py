@@ -117,6 +117,7 @@ class CopyLoop:
             asked before a commit, with those that move on in it.
         confirm: called before what was read at the start, or by ``review``, is committed again, when the
             coordinator has taken it; raises to begin anew.
+        own_writes: as the account's.
         ends: asked in which leader epoch a transaction came to lie.
         round_bytes: a round ends where so much of it was made anew; several are on their way at once. What
             passes as bytes lies in the receive buffer already.
@@ -142,6 +143,7 @@ class CopyLoop:
     after_stops: Callable[[Collection[TopicPartition]], None] = lambda _: None
     confirm: Callable[[], None] = lambda: None
     ends: Ends = field(default_factory=NoEnds)
+    own_writes: Callable[[], int | None] = lambda: None
     round_bytes: int = REQUEST_BYTES
     longest_open_s: float = 5.0
     involved: set[TopicPartition] = field(default_factory=set, init=False)
@@ -155,7 +157,7 @@ class CopyLoop:
     _handles: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self._account = Account(self.me, self.producer, self.waits, self.stops, self.resumed)
+        self._account = Account(self.me, self.producer, self.waits, self.stops, self.resumed, self.own_writes)
         self._look_at_partitions()
 
     def _look_at_partitions(self) -> None:

@@ -280,6 +280,7 @@ class LaneSession:
             longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,
             confirm=self._told.confirm,
             ends=self._ends,
+            own_writes=self._own_writes,
         )
 
     def _progress(self) -> Each[TopicPartition, CommittedOffset]:

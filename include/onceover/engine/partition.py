@@ -443,8 +443,10 @@ class PartitionCopy:
             )
         return [part for record in records for part in split(record)]
 
-    def metadata(self, generation: int, instance: tuple[int, int]) -> ProgressMeta:
-        """Return what is committed beside the position."""
+    def metadata(
+        self, generation: int, instance: tuple[int, int], producer_id: int | None = None
+    ) -> ProgressMeta:
+        """Return what is committed beside the position; ``producer_id`` where it writes this copy alone."""
         return ProgressMeta(
             source_topic_id=str(self.source_id),
             target_topic_id=str(self.target_id),
@@ -454,6 +456,7 @@ class PartitionCopy:
             instance=instance,
             position=self.position,
             target_epoch=self.target_epoch,
+            producer=producer_id,
         )
 
     def committed_now(self) -> None:

@@ -59,7 +59,7 @@ class TxnProducer(Protocol):
 
     @property
     def producer_id(self) -> int:
-        """The id under which ``init`` has begun; the same for all holders of the transactional.id."""
+        """The id of the next transaction: that of earlier holders, until its epochs are used up (32,767)."""
 
     @property
     def visible_at_commit(self) -> bool:

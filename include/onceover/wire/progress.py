@@ -29,7 +29,8 @@ class ProgressMeta:
     last record written; ``instance`` the lane's (Spark batch id, attempt); ``position`` the offset that it
     was committed with; ``target_epoch`` the leader epoch of the target's log when everything before
     ``target_end`` was in it. Either is None in text of a release that did not write it, the latter also where
-    the target did not say it.
+    the target did not say it. ``producer`` is the transaction's producer id, where all that it wrote into the
+    target partition are copies of this one source partition; None where that is not so.
     """
 
     source_topic_id: str
@@ -40,6 +41,7 @@ class ProgressMeta:
     instance: tuple[int, int]
     position: int | None = None
     target_epoch: int | None = None
+    producer: int | None = None
 
     def encode(self) -> str:
         """Return JSON of well under 1 KB; the broker refuses more than 4096 characters."""
@@ -56,6 +58,8 @@ class ProgressMeta:
             fields["at"] = self.position
         if self.target_epoch is not None:
             fields["target_epoch"] = self.target_epoch
+        if self.producer is not None:
+            fields["producer"] = self.producer
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -89,6 +93,7 @@ class ProgressMeta:
             instance=(batch, attempt),
             position=_number(fields, "at") if "at" in fields else None,
             target_epoch=_number(fields, "target_epoch") if "target_epoch" in fields else None,
+            producer=_number(fields, "producer") if "producer" in fields else None,
         )
 
 
