@@ -24,6 +24,7 @@ from onceover.engine.ownership import Flow
 from onceover.engine.rounds import OWN_BATCH_BYTES, pieces
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
+from onceover.engine.told import settle
 from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
@@ -119,6 +120,11 @@ class Leader:
         wanted = self._target.retry(lambda: self._announced(seized=True))
         self._fence(wanted.ids_to_fence)
         self.layout = wanted
+        # What is planned from now on reads the progress, and nobody asks a second time.
+        try:
+            settle(self._active(), self._flow.name)
+        except MustReset as error:
+            raise Retriable(str(error)) from error
         return wanted
 
     def _announced(self, *, seized: bool) -> Layout:

@@ -89,17 +89,8 @@ class Told:
         self._told = {**offsets, **self._told}
 
     def settle(self, producer: TxnProducer) -> None:
-        """Return when the coordinator has taken a write; nothing is left of it.
-
-        For those that were told of no progress: they have nothing to write before they judge.
-
-        Raises:
-            MustReset, Retriable: begin again.
-        """
-        nowhere = TopicPartition(names.state_topic(self._flow), names.STATE_OTHERS)
-        group = names.progress_group(self._flow)
-        producer.add_offsets(group, {nowhere: OffsetToCommit(0, NO_EPOCH, "")}, moving=False)
-        producer.abort()
+        """Return when the coordinator has taken a write, for who was told of no progress: as ``settle``."""
+        settle(producer, self._flow, moving=False)
 
     def confirm(self) -> None:
         """Ask again, once: for between the write of progress and the end of its transaction.
@@ -119,6 +110,23 @@ class Told:
                     " the group's coordinator had not read its log to the end"
                 )
         self._told = {}
+
+
+def settle(producer: TxnProducer, flow: str, *, moving: bool = True) -> None:
+    """Return when the progress group's coordinator has taken a write; nothing is left of it.
+
+    For those who have nothing to write before they judge.
+
+    Args:
+        moving: wait for a coordinator that is not ready.
+
+    Raises:
+        MustReset: begin again.
+    """
+    nowhere = TopicPartition(names.state_topic(flow), names.STATE_OTHERS)
+    offsets = {nowhere: OffsetToCommit(0, NO_EPOCH, "")}
+    producer.add_offsets(names.progress_group(flow), offsets, moving=moving)
+    producer.abort()
 
 
 def _pair(committed: CommittedOffset | None) -> OffsetToCommit | None:

@@ -102,6 +102,9 @@ class FakeProducer:
         self._world.values.update(self._records)
         self._records = {}
 
+    def abort(self) -> None:
+        self._world.note("abort")
+
     def close(self) -> None:
         self._world.note(f"drop {self._id}")
 

@@ -174,3 +174,12 @@ def test_seize_leaves_the_flow_not_ready(world: World) -> None:
     made = leader(world)
     made.seize()
     assert "commit ready" not in world.log and world.log.index("commit unready") < world.log.index("fence 0")
+
+
+def test_whoever_seizes_a_flow_plans_with_a_coordinator_that_has_read_its_log(world: World) -> None:
+    """It takes a write, of which nothing is left; where it does not, the command is run again."""
+    leader(world).seize()
+    assert told(world)[-2:] == ["offsets", "abort"]
+    world.wrong["offsets"] = [MustReset("not ready")]
+    with pytest.raises(Retriable, match="not ready"):
+        leader(world).seize()
