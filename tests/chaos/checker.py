@@ -124,7 +124,7 @@ class Facts:
         target: likewise, of every topic of the target that is not Kafka's or the flow's own.
         sent: what the clients know of the records, by identity; others are not theirs.
         progress: committed positions whenever somebody looked, oldest first; the last is the end's.
-        written: of each partition, what the offset map tells, in its order.
+        written: of each partition, what the offset map tells, in the source's order.
         groups: carried positions, looked at while nobody moved them.
         skipped: source ranges (first, behind the last) that a person has given up.
         repeats: delivery at least once: records may come again, and in between, but none may be missing.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -160,15 +160,24 @@ def gather(world: World) -> Facts:
 
 def written(world: World) -> dict[Place, list[Written]]:
     """Return what the offset map tells of each partition."""
-    found: dict[Place, list[Written]] = {}
     client = {"bootstrap.servers": world.target.inside}
-    for records in held(client, names.map_topic(FLOW), names.MAP_PARTITIONS).values():
-        for record in records:
-            decoded = decode_map_value(decode_map_key(record.key or b""), record.value or b"")
+    held_by_partition = held(client, names.map_topic(FLOW), names.MAP_PARTITIONS).values()
+    return ranges((record.key or b"", record.value) for records in held_by_partition for record in records)
+
+
+def ranges(records: Iterable[tuple[bytes, bytes | None]]) -> dict[Place, list[Written]]:
+    """Return the ranges of the map's records (key and value, oldest first) in the source's order.
+
+    Old ones are joined: the whole stands under the first one's key, the others are deleted.
+    """
+    found: dict[Place, list[Written]] = {}
+    for key, value in dict(records).items():
+        if value is not None:
+            decoded = decode_map_value(decode_map_key(key), value)
             place = Place(decoded.source.topic, decoded.source.partition)
-            told = Written(decoded.generation, decoded.source_start, decoded.source_end)
-            found.setdefault(place, []).append(told)
-    return found
+            one = Written(decoded.generation, decoded.source_start, decoded.source_end)
+            found.setdefault(place, []).append(one)
+    return {place: sorted(told, key=lambda one: one.first) for place, told in found.items()}
 
 
 def carried(world: World, source: Mapping[Place, list[Entry]]) -> list[GroupAt]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.chaos.checker import Fate, Place, Sent
+from tests.chaos.checker import Fate, Place, Sent, Written
 from tests.chaos.history import History, events, fates
+from tests.chaos.rounds import ranges
 from tests.chaos.table import merged, rows
+
+from onceover.model import TopicPartition
+from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
 
 P = Place("t", 1)
 
@@ -45,3 +49,28 @@ def test_runs_in_worlds_of_one_kind_are_added_up() -> None:
         "| kill copy | 3 |",
         "| start | 100 |",
     ]
+
+
+def told(first: int, behind: int, generation: int) -> MapRecord:
+    """A record of the offset map that holds no more than a range."""
+    tp = TopicPartition(P.topic, P.partition)
+    nothing = dict.fromkeys(("target_start", "bytes", "lane", "batch", "attempt", "begin_ms", "commit_ms"), 0)
+    return MapRecord(
+        source=tp,
+        target=tp,
+        source_start=first,
+        source_end=behind,
+        segments=(),
+        generation=generation,
+        **nothing,
+    )
+
+
+def test_a_map_is_read_as_it_stands_when_old_records_were_joined() -> None:
+    """The whole stands under the first one's key, behind later ones; the others are deleted."""
+    parts = [told(0, 4, 1), told(4, 6, 1), told(6, 9, 2)]
+    log = [(encode_map_key(part), encode_map_value(part)) for part in parts]
+    expected = {P: [Written(1, 0, 4), Written(1, 4, 6), Written(2, 6, 9)]}
+    assert ranges(log) == expected
+    joined = [(log[0][0], encode_map_value(told(0, 6, 1))), (log[1][0], None)]
+    assert ranges([*log, *joined]) == {P: [Written(1, 0, 6), Written(2, 6, 9)]}
