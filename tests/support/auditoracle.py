@@ -58,9 +58,14 @@ def _in_memory(world: World) -> Iterator[None]:
 
 
 def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> Answer:
-    """Return what an audit of the world says now."""
+    """Return what an audit of the world says now.
+
+    Args:
+        since: as people ask, or a time in ms since 1970.
+    """
     source, target = world.source, world.target
-    wish = Wish(settle_s=0.0, inside=lambda topic, _: topic == SOURCE)
+    begin_ms = None if since in (WATERMARK, START) else int(since)
+    wish = Wish(since_ms=begin_ms, settle_s=0.0, inside=lambda topic, _: topic == SOURCE)
     with _in_memory(world):
         seen = survey_of(FLOW, source, target, wish, world.state())  # type: ignore[arg-type]
         store = world.store()
@@ -123,9 +128,27 @@ class _Facts:
         self.anew = [topic.id for topic in topics] != [world.enrolment.source_id, world.enrolment.target_id]
         self.here = {(p, o) for p in range(2) for o in _readable(world.here(p))}
         self.there = {(t, o) for t in range(world.target_partitions) for o in _readable(world.there(t))}
-        self.strange = truth.strange & self.there
+        self.strange = {place for place in truth.strange & self.there if not self._among_gone(place)}
         self.lost = truth.lost & self.here
         self.passed = truth.skipped | truth.diverted
+        self.grown = [o for log in world.source.all_topics[SOURCE].logs[2:] for o in _readable(log)]
+
+    def _among_gone(self, place: Place) -> bool:
+        """Tell whether a place is among copies of what the source no longer holds: nobody can judge those."""
+        world = self.world
+        sources = range(2) if world.kind.handled else [p for p in range(2) if p == place[0]]
+        for partition in sources:
+            start = world.here(partition).start
+            held = [
+                home[1]
+                for (p, offset), homes in world.truth.homes.items()
+                for home in homes
+                if p == partition and offset >= start and home[0] == place[0]
+            ]
+            end = world.target_ends[partition] if place[0] == partition else place[1] + 1
+            if start and place[1] < min(held, default=end):
+                return True
+        return False
 
     def is_right(self, place: Place) -> bool:
         """Tell whether all copies of a source record stand where they should."""
@@ -147,13 +170,14 @@ def _readable(log: FakeLog) -> Iterator[int]:
 def check(world: World, answer: Answer) -> None:
     """Hold an answer against the truth, then keep it and hold what was kept against the truth."""
     facts = _Facts(world)
-    if answer.verdict is Verdict.PASS and answer.sample is None:
+    whole = answer.sample is None and answer.since in (WATERMARK, START)
+    if answer.verdict is Verdict.PASS and whole:
         _check_pass(facts, answer)
     if answer.verdict is Verdict.FAIL:
         assert world.truth.strange or world.truth.lost, _shown(answer)
         for finding in answer.result.findings:
             _check_finding(facts, finding)
-    if answer.sample is None and _pristine(facts):
+    if whole and _pristine(facts):
         wrong = facts.strange or facts.lost
         assert answer.verdict is (Verdict.FAIL if wrong else Verdict.PASS), _shown(answer)
     before = dict(world.watermarks)
@@ -164,6 +188,7 @@ def check(world: World, answer: Answer) -> None:
 
 def _check_pass(facts: _Facts, answer: Answer) -> None:
     assert not facts.anew, "PASS of topics that were made anew"
+    assert not facts.grown, f"PASS, and never taken in: {facts.grown}"
     assert not facts.strange, f"PASS, and strange on the target: {sorted(facts.strange)}"
     assert not facts.lost, f"PASS, and not as it should be on the target: {sorted(facts.lost)}"
     for partition in range(2):
@@ -201,7 +226,14 @@ def _check_finding(facts: _Facts, finding: Finding) -> None:
 def _pristine(facts: _Facts) -> bool:
     """Tell whether everything can be seen: nothing is gone, hidden, pending, stopped, passed or damaged."""
     world = facts.world
-    if facts.anew or facts.passed or world.truth.again or world.stops or not world.enrolment.active:
+    if (
+        facts.anew
+        or facts.grown
+        or facts.passed
+        or world.truth.again
+        or world.stops
+        or not world.enrolment.active
+    ):
         return False
     logs = [world.here(p) for p in range(2)] + [world.there(t) for t in range(world.target_partitions)]
     if any(log.start or log.pending or log.cleaned or any(b.damaged for b in log.batches) for log in logs):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from onceover.audit.since import START, WATERMARK
 from tests.support.auditoracle import audit, check
-from tests.support.auditworld import FAULTS, KINDS, World
+from tests.support.auditworld import EPOCH_MS, FAULTS, KINDS, World
 
 
 class Event(NamedTuple):
@@ -63,6 +63,11 @@ def _two_at_once(life: _Life, event: Event) -> None:
     check(life.world, first)
 
 
+def _since(life: _Life, event: Event) -> None:
+    at = str(EPOCH_MS + event.size * event.variant)
+    check(life.world, audit(life.world, at))
+
+
 def _fault(name: str) -> _Deed:
     return lambda life, event: life.world.copy(event.partition, event.size, name)
 
@@ -74,12 +79,14 @@ EVENTS: Final[dict[str, _Deed]] = {
     "audit fully": _audit(START),
     "audit a sample": _sample,
     "audit and be killed": _killed,
+    "audit since a time": _since,
     "two audits at once": _two_at_once,
     **{f"copy and {name}": _fault(name) for name in FAULTS},
     "foreign record": lambda life, e: life.world.foreign(e.partition, e.variant),
     "foreign transaction": lambda life, e: life.world.foreign_transaction(e.partition, e.variant),
     "leak": lambda life, e: life.world.leak(e.partition),
     "bad record": lambda life, e: life.world.bad(e.partition),
+    "source grows": lambda life, e: life.world.grow(),
     "open transaction": lambda life, e: life.world.hang(e.partition, e.variant),
     "sent ahead": lambda life, e: life.world.ahead(e.partition, e.size),
     "skip": lambda life, e: life.world.skip(e.partition, e.size),

@@ -36,6 +36,7 @@ LETTERS: Final = "letters"
 # Values that make the flow's handler fail, or a record that its target refuses.
 BAD: Final = b"bad"
 KEYS: Final = (b"a", b"b", b"c")
+EPOCH_MS: Final = 1_600_000_000_000
 _SHA: Final = "0" * 64
 
 Place = tuple[int, int]  # partition and offset
@@ -179,7 +180,7 @@ class World:
         """Return a record that is like no other; ``value`` empty makes one up."""
         number = next(self._numbers)
         made = b"%d" % number if value == b"" else value
-        return Content(KEYS[key % len(KEYS)], made, (), 1_600_000_000_000 + number)
+        return Content(KEYS[key % len(KEYS)], made, (), EPOCH_MS + number)
 
     def produce(self, partition: int, records: int, variant: int) -> None:
         """Append records to the source: plain, or a transaction that commits or aborts."""
@@ -200,6 +201,12 @@ class World:
     def bad(self, partition: int) -> None:
         """Append a record that is going to be diverted."""
         self.here(partition).append([self.content(0, value=BAD)])
+
+    def grow(self) -> None:
+        """Add a partition to the source, with a record, before the flow has noticed."""
+        log = FakeLog()
+        log.append([self.content(0)])
+        self.source.all_topics[SOURCE].logs.append(log)
 
     def hang(self, partition: int, variant: int) -> None:
         """Open a transaction on the source, or end the one that is open."""

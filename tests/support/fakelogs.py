@@ -27,6 +27,8 @@ T = TypeVar("T")
 _TOPIC = FetchResponse.FetchableTopicResponse
 _PLACE = struct.Struct(">iiqiqi")
 _BEHIND_PLACE = 5
+_HEADER_BYTES = 61
+_NOTHING = Content(None, None, (), 0)
 _OUT_OF_RANGE, _CORRUPT_MESSAGE, _UNKNOWN_TOPIC_ID = 1, 2, 100
 
 
@@ -49,15 +51,21 @@ class Stored:
         """Return it as a broker stores it."""
         if self.kind is not None:
             return marker(self.kind, base=self.base, producer=self.producer)
+        # A batch that lost its last record is kept, as an empty one.
+        records = self.records or {self.base: _NOTHING}
         data = bytearray(
             stored(
-                list(self.records.values()),
+                list(records.values()),
                 base=self.base,
                 producer=self.producer,
                 transactional=self.producer >= 0,
-                deltas=[offset - self.base for offset in self.records],
+                deltas=[offset - self.base for offset in records],
             )
         )
+        if not self.records:
+            del data[_HEADER_BYTES:]
+            struct.pack_into(">i", data, 8, _HEADER_BYTES - 12)
+            struct.pack_into(">i", data, 57, 0)
         # Cleaning keeps a batch's last offset, also where its record is gone.
         struct.pack_into(">i", data, 23, self.last - self.base)
         found = _checked(bytes(data))
@@ -135,7 +143,6 @@ class FakeLog:
     def fetch(self, offset: int) -> tuple[int, bytes, list[tuple[int, int]]]:
         """Return an error, the batches from an offset on, and the aborted transactions among them."""
         found = [each for each in self.batches if each.last >= offset and each.base < self.stable]
-        found = [each for each in found if each.records or each.kind is not None]
         if found and found[0].refused:
             return _CORRUPT_MESSAGE, b"", []
         found = list(takewhile(lambda each: not each.refused, found))

@@ -48,6 +48,7 @@ class Bounds:
         ids: topic ids of source and target: only these topics are meant.
         watermark: what was proven before, about these very topics; None for nothing.
         begin: first source offset of the copy: what is proven is proven from there on.
+        joins: False where only what came later was asked for, and its place on the target is not known.
     """
 
     source: TopicPartition
@@ -61,6 +62,7 @@ class Bounds:
     unverifiable: tuple[Unverifiable, ...] = ()
     watermark: Watermark | None = None
     begin: int = 0
+    joins: bool = True
 
     @property
     def empty(self) -> bool:
@@ -118,6 +120,7 @@ class _Bounding:
 
     def __post_init__(self) -> None:
         self._gaps: list[Unverifiable] = []
+        self._joins = True
         mark = self.seen.watermark
         self._mark = mark if mark is not None and mark.of(*self.seen.enrolled) else None
 
@@ -183,6 +186,7 @@ class _Bounding:
 
     def _uncovered(self, source_from: int, source_to: int, target_to: int) -> tuple[int, int]:
         """Begin where the map goes on; without such a place no target record is known to be meant."""
+        self._joins = self.seen.asked_from is None
         source, target = self.pair_map.first(source=source_from) or (source_to, target_to)
         oldest = self.pair_map.first()
         if oldest is not None and oldest[0] < source_from < source_to:
@@ -250,7 +254,7 @@ class _Bounding:
     def _made(self, mode: Mode, source: tuple[int, int], target: tuple[int, int]) -> Bounds:
         seen = self.seen
         pair = seen.source, seen.target, seen.enrolled
-        return Bounds(*pair, mode, *source, *target, tuple(self._gaps), self._mark, seen.start)
+        return Bounds(*pair, mode, *source, *target, tuple(self._gaps), self._mark, seen.start, self._joins)
 
     def _mode(self, here: Log, there: Log) -> Mode:
         if self.handled:

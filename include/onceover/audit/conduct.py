@@ -296,7 +296,7 @@ def _verified(plan: Plan, pieces: Sequence[First | Opened], findings: Sequence[F
     if mark is not None:
         best = _Verified(mark.offset, mark.target_offset, mark.timestamp_ms)
     # What nobody looked at, because only what came later was asked for, is not proven by what came later.
-    if not _accounted(bounds, bounds.begin if mark is None else mark.offset):
+    if not bounds.joins or not _accounted(bounds, bounds.begin if mark is None else mark.offset):
         return best
     # What a source record became is in several ranges: all of them, or nothing is known of it.
     whole = plan.complete and not findings and all(map(_right, pieces))

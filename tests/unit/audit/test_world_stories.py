@@ -121,6 +121,14 @@ def test_foreign_records_are_seen_where_the_target_has_lost_others(kind: str) ->
     assert told(kind, foreign, foreign, Event("target expires")).verdict is Verdict.FAIL
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_audit_since_a_time_proves_nothing_of_a_target_that_it_did_not_read(kind: str) -> None:
+    """No record is so young: nothing was asked for, and the next audit begins where it would have."""
+    told(kind, Event("foreign record", 0, 1, 1), Event("audit since a time", 0, 4, 5))
+    story = (Event("produce"), Event("foreign record", 0, 1, 1), Event("audit since a time", 0, 4, 5))
+    assert told(kind, *story, Event("copy", 0)).verdict is Verdict.FAIL
+
+
 # ---- no answer at all
 
 
