@@ -67,6 +67,8 @@ SILENT = Pace(600.0, 0.1, 5.0)
 UNKNOWN = Pace(10.0, 0.5, 5.0)
 # A high watermark trails the log for a moment after a change of leaders.
 TOO_SHORT = Pace(5.0, 0.2, 0.2)
+# Each try ends it, unless its partition is without a leader once more in that very moment.
+LEFT_OPEN = Pace(10.0, 0.2, 2.0, free=1)
 # The log has changed: what is there now is looked at without delay, and mostly says what to do.
 CHANGED = Pace(10.0, 0.5, 5.0, free=1)
 LEADERLESS = Pace(float("inf"), 0.1, 5.0)

@@ -13,7 +13,7 @@ which the next transaction was written, too, whatever lane and id came later. On
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from onceover.engine.peek import PartitionReader
 from onceover.kafka import calls
@@ -26,10 +26,22 @@ _MOST_BYTES: Final = 8 << 20
 _MARKER: Final = 1
 
 
-def written_beyond(
+class Behind(NamedTuple):
+    """What the log says about the end that stands beside a position.
+
+    Args:
+        found: target offset of a committed batch of the lane's own behind it, None without.
+        is_dropped: the record before it was aborted, although it was told committed (``engine.undecided``).
+    """
+
+    found: int | None = None
+    is_dropped: bool = False
+
+
+def behind(
     target: Cluster, tp: TopicPartition, known_end: int, log_end: int, producer_ids: Collection[int]
-) -> int | None:
-    """Return the target offset of a committed batch of ``producer_ids`` behind ``known_end``, None without.
+) -> Behind:
+    """Look for what ``producer_ids`` have written behind ``known_end``, and at the record before it.
 
     Nearly always nothing is read: a transaction that ended well leaves its marker, and nothing else.
 
@@ -41,14 +53,33 @@ def written_beyond(
         Retriable: the broker is away.
     """
     if log_end <= known_end + _MARKER:
-        return None
+        return Behind()
+    log_start = target.list_offsets([tp], calls.EARLIEST)[tp]
     stable_end = target.list_offsets([tp], calls.LATEST, calls.READ_COMMITTED)[tp]
-    left_bytes = _MOST_BYTES
     with PartitionReader(target, tp) as reader:
-        for header in reader.headers(known_end, stable_end):
-            if header.producer_id in producer_ids and header.is_transactional:
-                return header.base_offset
-            left_bytes -= header.size_bytes
-            if left_bytes <= 0:
-                return None
+        if log_start < known_end <= stable_end and reader.is_aborted(known_end - 1):
+            return Behind(is_dropped=True)
+        return Behind(_first_of(reader, max(known_end, log_start), stable_end, producer_ids))
+
+
+def written_behind(
+    target: Cluster, tp: TopicPartition, known_end: int, log_end: int, producer_id: int
+) -> int | None:
+    """Return the target offset of a batch of ``producer_id`` behind ``known_end``, decided or not.
+
+    Raises:
+        Retriable: the broker is away.
+    """
+    with PartitionReader(target, tp, calls.READ_UNCOMMITTED) as reader:
+        return _first_of(reader, known_end, log_end, [producer_id])
+
+
+def _first_of(reader: PartitionReader, start: int, end: int, producer_ids: Collection[int]) -> int | None:
+    left_bytes = _MOST_BYTES
+    for header in reader.headers(start, end):
+        if header.producer_id in producer_ids and header.is_transactional:
+            return header.base_offset
+        left_bytes -= header.size_bytes
+        if left_bytes <= 0:
+            return None
     return None

@@ -23,13 +23,14 @@ from onceover.engine.known import Known
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.engine.obstacles import Obstacle, TryOtherwise
-from onceover.engine.resume import check_instance, resting_progress
+from onceover.engine.resume import Writer, check_instance, resting_progress
 from onceover.engine.review import Reviewer
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, StopCode
 from onceover.engine.told import Told
 from onceover.engine.treatment import Treatment
+from onceover.engine.undecided import LeftOpen
 from onceover.engine.waits import Waits, slowed_note
 from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
@@ -120,6 +121,8 @@ class LaneTask:
             except Superseded as error:
                 log.info("lane %d ends: %s", self.me.lane, error)
                 return
+            except LeftOpen as error:
+                log.info("lane %d begins again: %s", self.me.lane, error)
             except EnrolmentsChanged:
                 log.info("lane %d begins again: its partitions have changed", self.me.lane)
             except TryOtherwise as error:
@@ -176,17 +179,18 @@ class LaneSession:
             task.known.troubles,
             Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // RECORD_SHARE),
             task.me.stamped,
-            self._own_writes,
+            self._writer,
             self._told,
         )
 
     def _own_writes(self) -> int | None:
-        """Return the producer id of every copy of this lane's partitions, None where there is no such id.
+        writer = self._writer()
+        return writer.producer_id if writer.alone else None
 
-        A handler gives records of several partitions to one; at least once they have an id of their own.
-        """
-        single = self._task.treatment.use is None and self._producer.visible_at_commit
-        return self._producer.producer_id if single else None
+    def _writer(self) -> Writer:
+        # A handler gives records of several partitions to one; at least once they have an id of their own.
+        mixed = self._task.treatment.use is not None
+        return Writer(self._producer.producer_id, not mixed and self._producer.visible_at_commit, mixed)
 
     def __enter__(self) -> LaneSession:
         return self
@@ -259,6 +263,7 @@ class LaneSession:
         for tp in staying:
             task.known.troubles.forget(tp)
         found = self._review.begin(self._enrolled, progress, staying, known)
+        self._end_left_open(found.left_open)
         return CopyLoop(
             me=me,
             partitions=found.going,
@@ -282,6 +287,29 @@ class LaneSession:
             ends=self._ends,
             own_writes=self._own_writes,
         )
+
+    def _end_left_open(self, left_open: Mapping[TopicPartition, bool]) -> None:
+        """End what transactions of this lane have left open on the target, as they were meant to end.
+
+        Raises:
+            LeftOpen: it is done; begin again.
+            MustReset, Retriable: it is not known whether it is.
+        """
+        for commit in (True, False):
+            targets = [tp for tp, committed in left_open.items() if committed is commit]
+            if targets:
+                log.warning(
+                    "lane %d ends what was left open (commit: %s): %s", self._me.lane, commit, targets
+                )
+                reached(Step.LANE_DECIDE)
+                # How they were meant to end, the progress says: as it is, not as it was told too early.
+                with self._writing_first():
+                    self._told.settle(self._producer)
+                    self._told.confirm()
+                self._producer.decide(targets, commit=commit)
+                raise LeftOpen(
+                    f"a transaction that was left open has been ended in {', '.join(map(str, targets))}"
+                )
 
     def _progress(self) -> Each[TopicPartition, CommittedOffset]:
         progress = self._told.read(self._task.target, self._enrolled)

@@ -81,7 +81,25 @@ class PartitionReader:
         """Yield the headers of the batches that begin in ``range(start, end)``; as ``read``."""
         yield from (header for header, _ in self._batches(start, end) if header.base_offset >= start)
 
+    def is_aborted(self, offset: int) -> bool:
+        """Tell whether the record at an offset below the LSO is one of an aborted transaction.
+
+        Raises:
+            Retriable, NeedsOperator: as ``read``.
+        """
+        for visible in self._all(offset, offset + 1):
+            header = visible.header
+            if header.base_offset <= offset:
+                return visible.batch is None and header.count > 0 and not header.is_control
+        # Compaction has removed it.
+        return False
+
     def _batches(self, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
+        for header, batch in self._all(start, end):
+            if batch is not None:
+                yield header, batch
+
+    def _all(self, start: int, end: int) -> Iterator[Visible]:
         if start >= end:
             return
         position = self._assign(start)
@@ -93,8 +111,7 @@ class PartitionReader:
                 for visible in self._absorb(answer, position):
                     if visible.header.base_offset >= end:
                         return
-                    if visible.batch is not None:
-                        yield visible.header, visible.batch
+                    yield visible
                 if position.offset > before:
                     deadline = Deadline(_STUCK_S)
             if deadline.passed:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from onceover.engine import names
 from onceover.engine.aside import Side
-from onceover.engine.beyond import written_beyond
+from onceover.engine.beyond import behind, written_behind
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.progress import beside, put_back
 from onceover.engine.stops import Evidence, TopicSeen, judge, needs_epoch
+from onceover.engine.undecided import OpenTransaction
 from onceover.errors import OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
@@ -30,6 +31,21 @@ class Problem:
 
     side: Side
     error: OnceoverError
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Under which producer id a lane writes.
+
+    Args:
+        producer_id: as its InitProducerId said.
+        alone: every copy of the lane's partitions is written under it, each partition's into one.
+        mixed: records of several partitions may come into one.
+    """
+
+    producer_id: int
+    alone: bool
+    mixed: bool
 
 
 @dataclass(frozen=True)
@@ -111,13 +127,12 @@ def gather(
     target: Cluster,
     owned: Mapping[TopicPartition, Enrolment],
     progress: Each[TopicPartition, CommittedOffset],
-    producer_id: int | None,
+    writer: Writer,
 ) -> Look:
     """Read both sides' logs for some owned partitions.
 
     Args:
-        producer_id: under which the lane alone writes its copies, each partition's into one; None where it
-            does not.
+        writer: the lane's own.
 
     Raises:
         Retriable: a cluster as a whole is away.
@@ -153,8 +168,9 @@ def gather(
         tp: e for tp, e in evidence.items() if judge(replace(e, log_end=1 << 62, target_end=1 << 62)) is None
     }
     _with_logs(source, target, readable, evidence, problems)
-    if producer_id is not None:
-        _with_what_follows(target, producer_id, evidence, problems)
+    _with_what_is_open(target, writer, evidence, problems)
+    if writer.alone:
+        _with_what_follows(target, writer.producer_id, evidence, problems)
     positions = {tp: committed.offset for tp, committed in progress.found.items()}
     return Look(evidence, problems, here.found, positions)
 
@@ -214,6 +230,32 @@ def _with_logs(
         )
 
 
+def _with_what_is_open(
+    target: Cluster,
+    writer: Writer,
+    evidence: dict[TopicPartition, Evidence],
+    problems: dict[TopicPartition, Problem],
+) -> None:
+    """Add what transactions of the lane's own have left open; take out what is not answered."""
+    going = {tp: (e, e.meta) for tp, e in evidence.items() if e.meta is not None and judge(e) is None}
+    now = writer.producer_id
+    ids = {e.target: {now} if m.producer is None else {now, m.producer} for e, m in going.values()}
+    opened = target.each_open(ids)
+    for tp, (e, meta) in going.items():
+        try:
+            if e.target in opened.failed:
+                raise opened.failed[e.target]
+            first, whose = opened.found[e.target]
+            if first >= 0:
+                start = max(first, meta.target_end)
+                later = written_behind(target, e.target, start, e.target_end, whose)
+                left_open = OpenTransaction(first, later, is_ours=whose == now)
+                evidence[tp] = replace(e, left_open=left_open, mixed=writer.mixed)
+        except OnceoverError as error:
+            problems[tp] = Problem(Side.TARGET, error)
+            del evidence[tp]
+
+
 def _with_what_follows(
     target: Cluster,
     producer_id: int,
@@ -222,20 +264,22 @@ def _with_what_follows(
 ) -> None:
     """Doubt positions behind which there are records of ours; take out what cannot be read."""
     for tp, e in list(evidence.items()):
-        if e.meta is None or e.doubt is not None or judge(e) is not None:
+        if e.meta is None or e.left_open is not None or judge(e) is not None:
             continue
         # A lane's without an id tells nothing: a handler of then may have written there for others.
         if e.meta.producer is None and e.meta.instance != NOBODY:
             continue
         try:
             ids = {producer_id} if e.meta.producer is None else {producer_id, e.meta.producer}
-            found = written_beyond(target, e.target, e.meta.target_end, e.target_end, ids)
+            found, is_dropped = behind(target, e.target, e.meta.target_end, e.target_end, ids)
         except OnceoverError as error:
             # Also a missing right: what one partition's copy does not show takes nothing from the others.
             problems[tp] = Problem(Side.TARGET, error)
             del evidence[tp]
             continue
-        if found is not None:
+        if is_dropped:
+            evidence[tp] = replace(e, is_dropped=True)
+        elif found is not None:
             evidence[tp] = replace(e, meta=None, doubt=put_back(e.meta.target_end, found))
 
 

@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
-from onceover.engine.aside import CHANGED, TOO_SHORT, Side, Troubles
+from onceover.engine.aside import CHANGED, LEFT_OPEN, TOO_SHORT, Side, Troubles
 from onceover.engine.barred import barred
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.obstacles import Obstacle
 from onceover.engine.partition import PartitionCopy
-from onceover.engine.resume import Look, gather
-from onceover.engine.stops import Evidence, Stop, StopCode, judge
+from onceover.engine.resume import Look, Writer, gather
+from onceover.engine.stops import Evidence, Stop, StopCode, judge, undecided
 from onceover.engine.told import Told
 from onceover.engine.treatment import Treatment
+from onceover.engine.undecided import LeftOpen, Verdict
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Deadline
@@ -53,11 +54,14 @@ class Reviewed:
         going: partitions that go on, by source partition; they are assigned to the fetcher.
         stops: why others stop, by *target* partition.
         resumed: *target* partitions that go on, and whose stop of before is on record.
+        left_open: *target* partitions in which a transaction of the lane was left open, and whether it was
+            committed. They are to be ended before anything else, and looked at again.
     """
 
     going: dict[TopicPartition, PartitionCopy] = field(default_factory=dict)
     stops: dict[TopicPartition, Stop] = field(default_factory=dict)
     resumed: set[TopicPartition] = field(default_factory=set)
+    left_open: dict[TopicPartition, bool] = field(default_factory=dict)
 
 
 class Reviewer:
@@ -72,7 +76,7 @@ class Reviewer:
         troubles: what did not answer before; kept by the lane's task.
         ceiling: how much of a batch may be taken apart at once.
         stamp: gives a stop its time and generation.
-        producer_id: under which the lane writes, once that is known.
+        writer: under which producer id the lane writes, once that is known.
         told: keeps what is read of the progress.
     """
 
@@ -87,7 +91,7 @@ class Reviewer:
         troubles: Troubles,
         ceiling: Ceiling,
         stamp: Callable[[Stop], Stop],
-        producer_id: Callable[[], int | None],
+        writer: Callable[[], Writer],
         told: Told,
     ) -> None:
         self._flow = flow
@@ -99,7 +103,7 @@ class Reviewer:
         self._troubles = troubles
         self._ceiling = ceiling
         self._stamp = stamp
-        self._producer_id = producer_id
+        self._writer = writer
         self._told = told
         self._aside: dict[TopicPartition, Enrolment] = {}
         self._enrolled: Mapping[TopicPartition, Enrolment] = {}
@@ -130,7 +134,7 @@ class Reviewer:
         waiting = {tp: enrolment for tp, enrolment in wanted.items() if not self._troubles.is_due(tp)}
         self._aside = dict(waiting)
         ready = {tp: enrolment for tp, enrolment in wanted.items() if tp not in waiting}
-        looked = gather(self._flow, self._source, self._target, ready, progress, self._producer_id())
+        looked = gather(self._flow, self._source, self._target, ready, progress, self._writer())
         found = self._decided(ready, looked, {})
         if self._aside:
             log.warning("left out for now: %s", ", ".join(map(str, sorted(self._aside))))
@@ -189,13 +193,17 @@ class Reviewer:
             return Reviewed()
         for tp in some:
             del self._aside[tp]
-        return self._decided(some, looked, copied)
+        found = self._decided(some, looked, copied)
+        if found.left_open:
+            # Only between InitProducerId and the first transaction nothing of ours can be on its way.
+            raise LeftOpen(f"a transaction is open in {', '.join(map(str, found.left_open))}")
+        return found
 
     def _looked(self, some: Mapping[TopicPartition, Enrolment]) -> Look:
         # Clusters of their own: on the lane's, a silent broker would be waited for while others could copy.
         with self._source.hasty(_LOOK_PATIENCE_S) as source, self._target.hasty(_LOOK_PATIENCE_S) as target:
             progress = target.retry(lambda: self._told.read(target, some), Deadline(_SETTLED_WITHIN_S))
-            return gather(self._flow, source, target, some, progress, self._producer_id())
+            return gather(self._flow, source, target, some, progress, self._writer())
 
     # ---- deciding
 
@@ -211,6 +219,11 @@ class Reviewer:
                 self._troubles.note(tp, problem.side, problem.error, in_use=False)
             stop = judge(e) if e else None
             if e and stop is None:
+                if e.left_open is not None:
+                    stop = self._left_open(found, e)
+                    if stop is None:
+                        self._aside[tp] = enrolment
+                        continue
                 self._troubles.looks_well(tp)
             stop = stop or self._lasting(tp, enrolment, position)
             if stop is not None and not self._may_pass(tp, stop):
@@ -222,6 +235,15 @@ class Reviewer:
         self._assign(found, copied)
         found.resumed = {p.target for p in found.going.values() if p.target in self._noted}
         return found
+
+    def _left_open(self, found: Reviewed, e: Evidence) -> Stop | None:
+        """Have a transaction that was left open ended; return the stop where that was tried in vain."""
+        text = f"a transaction of this lane was left open in {e.target}"
+        self._troubles.note(e.source, Side.TARGET, NotNow(text), LEFT_OPEN, in_use=False)
+        if self._troubles.lasting(e.source, Side.TARGET) is not None:
+            return undecided(e)
+        found.left_open[e.target] = e.verdict is Verdict.COMMITTED
+        return None
 
     def _may_pass(self, tp: TopicPartition, stop: Stop) -> bool:
         """Tell whether a stop is waited with, because a leader may just have changed."""

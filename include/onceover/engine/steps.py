@@ -35,6 +35,7 @@ class Step(Enum):
     LANE_INIT = "lane: InitProducerId"
     LANE_CHECK = "lane: second read of the layout"
     LANE_RESUME = "lane: OffsetFetch"
+    LANE_DECIDE = "lane: end what was left open"
     CLAIM_BEGIN = "lane: claim"
     CLAIM_COMMIT = "lane: EndTxn of the claim"
     DATA_SENT = "lane: batches sent"

@@ -16,6 +16,7 @@ from uuid import UUID
 
 from onceover.engine import commands
 from onceover.engine.statevalue import mapping, record
+from onceover.engine.undecided import OpenTransaction, Verdict
 from onceover.errors import OnceoverError
 from onceover.model import TopicPartition
 from onceover.wire.batch import BatchTooLarge, CorruptBatch
@@ -41,6 +42,8 @@ class StopCode(StrEnum):
     TARGET_RECREATED = auto()
     TARGET_SHRUNK = auto()
     TARGET_SHORTENED = auto()
+    TARGET_UNDECIDED = auto()
+    TARGET_DROPPED = auto()
     PROGRESS_MISSING = auto()
     PROGRESS_FOREIGN = auto()
     PROGRESS_UNREADABLE = auto()
@@ -119,6 +122,9 @@ class Evidence:
             it does not know such an epoch, None when none is stored.
         target_end: high watermark of the target partition now.
         target_epoch_end: what the target's leader answers for the epoch of its own that is stored; likewise.
+        left_open: what a transaction of the lane's own has left open there; None without.
+        mixed: what the lane writes there need not come from this source partition.
+        is_dropped: the target has aborted the last record that the progress knows of.
     """
 
     flow: str
@@ -136,6 +142,16 @@ class Evidence:
     target_end: int = 0
     target_epoch_end: tuple[int, int] | None = None
     doubt: OnceoverError | None = None
+    left_open: OpenTransaction | None = None
+    mixed: bool = False
+    is_dropped: bool = False
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """How the transaction that was left open ended; None without one."""
+        if self.left_open is None or self.meta is None:
+            return None
+        return self.left_open.verdict(self.meta, mixed=self.mixed)
 
 
 def judge(e: Evidence) -> Stop | None:
@@ -307,7 +323,47 @@ def _judge_target_log(e: Evidence) -> Stop | None:
             f"unless target topic {e.target.topic} is deleted before: then the same command creates it "
             "again, for all its partitions",
         )
-    return None
+    if e.verdict is Verdict.UNKNOWN:
+        return undecided(e)
+    return _dropped(e) if e.is_dropped else None
+
+
+def undecided(e: Evidence) -> Stop:
+    """Return the stop for a transaction of the lane that was left open, and that nobody here may end."""
+    first = e.left_open.first if e.left_open else 0
+    known_end = e.meta.target_end if e.meta else 0
+    tool = (
+        f"end it with Kafka's own tool (kafka-transactions.sh ... abort --topic {e.target.topic} "
+        f"--partition {e.target.partition} --start-offset {first})"
+    )
+    again = (
+        commands.resume(e.flow, e.source)
+        if first >= known_end and not e.mixed
+        else f"{commands.reseed(e.flow, e.source)}; what else the target holds of it will be there twice, "
+        f"unless target topic {e.target.topic} is deleted before"
+    )
+    return _stop(
+        e,
+        StopCode.TARGET_UNDECIDED,
+        f"a transaction of the flow ended while nobody led {e.target}, and was left open there",
+        "every transaction of the flow that is over to be over in the log, too",
+        f"one from offset {first} on, for which readers wait; copied are the offsets before {known_end}",
+        f"{tool}, then {again}",
+    )
+
+
+def _dropped(e: Evidence) -> Stop:
+    known_end = e.meta.target_end if e.meta else 0
+    return _stop(
+        e,
+        StopCode.TARGET_DROPPED,
+        "the target has dropped records whose transaction it said was committed",
+        f"the record before target offset {known_end} to be committed",
+        "it was aborted: its transaction ended while nobody led the partition, and a later one was aborted",
+        f"{commands.reseed(e.flow, e.source)}; what the target still holds of it will be there twice, "
+        f"unless target topic {e.target.topic} is deleted before: then the same command creates it "
+        "again, for all its partitions",
+    )
 
 
 def _stop(e: Evidence, code: StopCode, message: str, expected: str, seen: str, resolve: str) -> Stop:

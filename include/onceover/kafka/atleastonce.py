@@ -8,7 +8,7 @@ progress is copied again, and a run that was paused and wakes up can repeat what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from onceover.errors import OnceoverError, Retriable, Unanswered
@@ -214,6 +214,10 @@ class AtLeastOnceProducer:
         """
         self._data.check_settled(list(offsets))
         self._own.add_offsets(group, offsets, moving=moving)
+
+    def decide(self, partitions: Collection[TopicPartition], *, commit: bool) -> None:
+        """As its port says."""
+        self._own.decide(partitions, commit=commit)
 
     def commit(self) -> None:
         """End the transaction with commit.

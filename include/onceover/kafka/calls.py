@@ -16,6 +16,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
 
+from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResponse
 from kafka.protocol.consumer import (
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -241,6 +242,32 @@ def end_offsets_for_epochs(
     ]
     request = OffsetForLeaderEpochRequest(version=4, replica_id=-1, topics=topics)
     return connection.call(request, OffsetForLeaderEpochResponse, read)
+
+
+def open_transactions(
+    connection: Connection, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, tuple[int, Mapping[int, int]]]:
+    """DescribeProducers v0: (error code, first offset of each producer id's open transaction) (KIP-664).
+
+    What the leader's log holds, whatever the coordinators believe.
+    """
+
+    def read(answer: Any) -> dict[TopicPartition, tuple[int, Mapping[int, int]]]:
+        return {
+            _place(t.name, p.partition_index): (
+                p.error_code,
+                {
+                    one.producer_id: one.current_txn_start_offset
+                    for one in p.active_producers
+                    if one.current_txn_start_offset >= 0
+                },
+            )
+            for t in answer.topics
+            for p in t.partitions
+        }
+
+    request = DescribeProducersRequest(version=0, topics=_by_topic(partitions))
+    return connection.call(request, DescribeProducersResponse, read)
 
 
 def offset_fetch(

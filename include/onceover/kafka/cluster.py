@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 from uuid import UUID
@@ -352,6 +352,26 @@ class Cluster:
             ),
         )
         return Each({tp: (answer[1], answer[2]) for tp, answer in each.found.items()}, each.failed)
+
+    def each_open(
+        self, producer_ids: Mapping[TopicPartition, Collection[int]]
+    ) -> Each[TopicPartition, tuple[int, int]]:
+        """Return the first offset and the producer id of the oldest open transaction in each log.
+
+        Only those of the ids that are named with the partition; -1 and -1 without one.
+        """
+
+        def oldest(tp: TopicPartition, firsts: Mapping[int, int]) -> tuple[int, int]:
+            return min(((f, i) for i, f in firsts.items() if i in producer_ids[tp]), default=(-1, -1))
+
+        def ask(
+            connection: Connection, some: list[TopicPartition]
+        ) -> dict[TopicPartition, tuple[int, int, int]]:
+            found = calls.open_transactions(connection, some)
+            return {tp: (code, *oldest(tp, firsts)) for tp, (code, firsts) in found.items()}
+
+        each = self._each_leader(producer_ids, Api.DESCRIBE_PRODUCERS, ask)
+        return Each({tp: answer[1:] for tp, answer in each.found.items()}, each.failed)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
         """Return the same of all partitions.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from onceover.kafka.calls import OffsetToCommit
@@ -77,6 +77,15 @@ class TxnProducer(Protocol):
 
     def drain(self, keep: int = 0) -> list[Acknowledged]:
         """Wait until at most ``keep`` requests are unanswered, and return what was acknowledged."""
+
+    def decide(self, partitions: Collection[TopicPartition], *, commit: bool) -> None:
+        """End what transactions of this id, over for their coordinator, have left open in some partitions.
+
+        For between ``init`` and everything else; after it only ``init`` may follow.
+
+        Raises:
+            MustReset, Retriable: the outcome is unknown.
+        """
 
     def add_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit], *, moving: bool = True

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.errors import MustReset, OnceoverError, Retriable, Unanswered
@@ -18,6 +18,7 @@ from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.connection import Connection
+from onceover.kafka.leftopen import end_left_open
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.kafka.produce import BY_TOPIC_ID, FIRST_PAUSE_S, LONGEST_PAUSE_S, PATIENCE_S, ProduceLink
 from onceover.model import TopicPartition
@@ -231,6 +232,13 @@ class TransactionalProducer:
             if self._settled(Api.ADD_OFFSETS, {None: code}, self._id, calls.TRANSACTION):
                 return
             self._pause(backoff, deadline, _CLOSING)
+
+    def decide(self, partitions: Collection[TopicPartition], *, commit: bool) -> None:
+        """As its port says."""
+        # Used up also where it works: the other request set has gone on with this identity.
+        identity = self._producer
+        self._state.lost()
+        end_left_open(self._cluster, self._id, identity, partitions, commit=commit)
 
     # ---- end
 

@@ -30,6 +30,7 @@ class Api(Enum):
     FIND_COORDINATOR = auto()
     METADATA = auto()
     OFFSET_FOR_LEADER_EPOCH = auto()
+    DESCRIBE_PRODUCERS = auto()
     LIST_GROUPS = auto()
     OFFSET_COMMIT = auto()
     """OffsetCommit outside a transaction, for a group without members."""
@@ -203,6 +204,10 @@ _TABLE: Final[Mapping[Api, Mapping[int, Action]]] = {
     Api.FIND_COORDINATOR: {**_COORDINATOR, **_codes(Action.RETRY, _COORDINATOR_NOT_AVAILABLE)},
     Api.METADATA: {**_LEADER, **_MISSING, **_codes(Action.OPERATOR, _INVALID_TOPIC)},
     Api.OFFSET_FOR_LEADER_EPOCH: {
+        **_LEADER,
+        **_codes(Action.REFRESH_AND_RETRY, _UNKNOWN_TOPIC_OR_PARTITION),
+    },
+    Api.DESCRIBE_PRODUCERS: {
         **_LEADER,
         **_codes(Action.REFRESH_AND_RETRY, _UNKNOWN_TOPIC_OR_PARTITION),
     },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -185,6 +185,9 @@ class FakeProducer:
             self._ends[outgoing.target] = base + outgoing.header.count
             acks.append(Acknowledged(outgoing, base))
         return acks
+
+    def decide(self, partitions: Collection[TopicPartition], *, commit: bool) -> None:
+        raise AssertionError("not while copying")
 
     def add_offsets(
         self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit], *, moving: bool = True

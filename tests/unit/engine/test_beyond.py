@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from onceover.engine import resume
+from onceover.engine.beyond import Behind
 from onceover.engine.stops import Evidence
 from onceover.model import TopicPartition
 from onceover.wire.progress import NOBODY
@@ -23,11 +24,11 @@ def looked_for(
     """Return the producer ids that were looked for, and the evidence then."""
     asked = []
 
-    def written_beyond(_t: object, _tp: TopicPartition, _k: int, _e: int, ids: Collection[int]) -> int | None:
+    def behind(_t: object, _tp: TopicPartition, _k: int, _e: int, ids: Collection[int]) -> Behind:
         asked.append(set(ids))
-        return found
+        return Behind(found)
 
-    monkeypatch.setattr(resume, "written_beyond", written_beyond)
+    monkeypatch.setattr(resume, "behind", behind)
     all_evidence = {SOURCE: evidence}
     resume._with_what_follows(object(), 9, all_evidence, {})  # type: ignore[arg-type]
     return asked, all_evidence[SOURCE]

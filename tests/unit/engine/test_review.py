@@ -15,18 +15,20 @@ from onceover.engine import review as review_module
 from onceover.engine import told as told_module
 from onceover.engine.aside import Side, Troubles
 from onceover.engine.enrolment import Enrolment
-from onceover.engine.resume import Look, Problem
+from onceover.engine.resume import Look, Problem, Writer
 from onceover.engine.review import Reviewed, Reviewer
-from onceover.engine.stops import Evidence, TopicSeen
+from onceover.engine.stops import Evidence, StopCode, TopicSeen
 from onceover.engine.told import Told
 from onceover.engine.treatment import Treatment
+from onceover.engine.undecided import LeftOpen, OpenTransaction
 from onceover.engine.waits import Waits
 from onceover.errors import NotNow, Retriable, UsageError
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.cluster import NO_LEADER, PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.fetcher import Position
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import DivergingEpoch
+from onceover.wire.progress import ProgressMeta
 from onceover.wire.unpack import Ceiling
 from tests.unit.engine.batches import answer
 from tests.unit.engine.test_aside import Clock
@@ -90,7 +92,7 @@ class Scene:
             self.troubles,
             CEILING,
             lambda stop: stop,
-            lambda: None,
+            lambda: Writer(7, alone=True, mixed=False),
             Told("f", cluster),
         )
         monkeypatch.setattr(review_module, "gather", self._gather)
@@ -323,3 +325,43 @@ def test_a_look_does_not_clear_what_a_transaction_has_met(scene: Scene) -> None:
         scene.troubles.note(A, Side.TARGET, NotNow("error 19"))
     assert set(scene.begin().going) == {A, B}
     assert scene.troubles.of(A)[Side.TARGET].tries == 2
+
+
+def left_open(first: int, known_end: int = 9) -> Evidence:
+    """Return the same with a transaction of the lane open on the target."""
+    meta = ProgressMeta(str(SOURCE_ID), str(TARGET_ID), -1, known_end, 1, (1, 1))
+    return evidence(A, meta=meta, target_end=12, left_open=OpenTransaction(first, None))
+
+
+@pytest.mark.parametrize(("first", "committed"), [(3, True), (9, False)])
+def test_what_was_left_open_is_ended_before_the_partition_goes_on(
+    scene: Scene, first: int, committed: bool
+) -> None:
+    """As it was meant to end; its neighbour waits no longer than that takes."""
+    scene.seen[A] = left_open(first)
+    found = scene.begin()
+    assert found.left_open == {TopicPartition("copy", 0): committed}
+    assert set(found.going) == {B}
+    scene.seen[A] = evidence(A)
+    assert set(scene.begin().going) == {A, B}
+    assert not scene.troubles
+
+
+def test_what_was_left_open_is_never_ended_while_others_are_copied(scene: Scene) -> None:
+    """There the last transaction may still be on its way: only a new session can tell."""
+    scene.seen[A] = Problem(Side.TARGET, Retriable("away", code=NO_LEADER))
+    assert set(scene.begin().going) == {B}
+    scene.seen[A] = left_open(3)
+    with pytest.raises(LeftOpen):
+        scene.look(5.0)
+
+
+def test_what_is_ended_in_vain_stops_the_partition(scene: Scene) -> None:
+    """With the tool that ends it for good, and not before a broker had some seconds to do it."""
+    scene.seen[A] = left_open(3)
+    begun_s, found = scene.clock.now_s, scene.begin()
+    while not found.stops:
+        scene.clock.now_s += 0.5
+        found = scene.begin()
+    assert found.stops[TopicPartition("copy", 0)].code == StopCode.TARGET_UNDECIDED
+    assert 10.0 <= scene.clock.now_s - begun_s < 20.0
