@@ -62,7 +62,8 @@ class PartitionCopy:
     """One partition under copy.
 
     ``expanding`` while a batch of it comes in pieces, ``underway`` while ``position`` is not yet behind what
-    was taken of it.
+    was taken of it; ``alone`` unless a handler of before may have put copies of other partitions behind
+    ``target_end``.
     """
 
     source: TopicPartition
@@ -77,6 +78,7 @@ class PartitionCopy:
     dead_letter: DeadLetter | None = None
     ceiling: Ceiling = READERS
     target_epoch: int | None = None
+    alone: bool = True
     position: int = field(init=False)
     lso: int = -1
     stopped: bool = False
@@ -387,7 +389,7 @@ class PartitionCopy:
         for first, count in ack.outgoing.source_runs:
             self._segments.add(first, target, count)
             target += count
-        self.target_end = target
+        self.target_end, self.alone = target, True
         self.runs += len(ack.outgoing.source_runs)
         self.bytes += ack.outgoing.header.size_bytes
 
@@ -446,7 +448,12 @@ class PartitionCopy:
     def metadata(
         self, generation: int, instance: tuple[int, int], producer_id: int | None = None
     ) -> ProgressMeta:
-        """Return what is committed beside the position; ``producer_id`` where it writes this copy alone."""
+        """Return what is committed beside the position.
+
+        Args:
+            producer_id: of the lane, where it writes this copy alone. Without a record of its own behind what
+                others may have written, it stays out: what lies there would be taken for this partition's.
+        """
         return ProgressMeta(
             source_topic_id=str(self.source_id),
             target_topic_id=str(self.target_id),
@@ -456,7 +463,7 @@ class PartitionCopy:
             instance=instance,
             position=self.position,
             target_epoch=self.target_epoch,
-            producer=producer_id,
+            producer=producer_id if self.alone else None,
         )
 
     def committed_now(self) -> None:

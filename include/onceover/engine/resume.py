@@ -22,7 +22,6 @@ from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import NO_LEADER, Cluster, TopicInfo
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
-from onceover.wire.progress import NOBODY
 
 
 @dataclass(frozen=True)
@@ -250,7 +249,8 @@ def _with_what_is_open(
                 start = max(first, meta.target_end)
                 later = written_behind(target, e.target, start, e.target_end, whose)
                 left_open = OpenTransaction(first, later, is_ours=whose == now)
-                evidence[tp] = replace(e, left_open=left_open, mixed=writer.mixed)
+                # Also when it has no handler any more: what is open may be of the time when it had one.
+                evidence[tp] = replace(e, left_open=left_open, mixed=writer.mixed or not meta.is_alone)
         except OnceoverError as error:
             problems[tp] = Problem(Side.TARGET, error)
             del evidence[tp]
@@ -266,8 +266,8 @@ def _with_what_follows(
     for tp, e in list(evidence.items()):
         if e.meta is None or e.left_open is not None or judge(e) is not None:
             continue
-        # A lane's without an id tells nothing: a handler of then may have written there for others.
-        if e.meta.producer is None and e.meta.instance != NOBODY:
+        # Otherwise what follows tells nothing: a handler of then may have written there for others.
+        if not e.meta.is_alone:
             continue
         try:
             ids = {producer_id} if e.meta.producer is None else {producer_id, e.meta.producer}

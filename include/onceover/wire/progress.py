@@ -43,6 +43,11 @@ class ProgressMeta:
     target_epoch: int | None = None
     producer: int | None = None
 
+    @property
+    def is_alone(self) -> bool:
+        """False where the lane may have written copies of other partitions behind ``target_end``."""
+        return self.producer is not None or self.instance == NOBODY
+
     def encode(self) -> str:
         """Return JSON of well under 1 KB; the broker refuses more than 4096 characters."""
         fields: dict[str, Any] = {

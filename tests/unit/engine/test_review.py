@@ -26,11 +26,13 @@ from onceover.errors import NotNow, Retriable, UsageError
 from onceover.kafka.cluster import NO_LEADER, PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.fetcher import Position
+from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
+from onceover.wire.batch import parse_header
 from onceover.wire.hotpath import DivergingEpoch
-from onceover.wire.progress import ProgressMeta
+from onceover.wire.progress import NOBODY, ProgressMeta
 from onceover.wire.unpack import Ceiling
-from tests.unit.engine.batches import answer
+from tests.unit.engine.batches import answer, stored
 from tests.unit.engine.test_aside import Clock
 
 SOURCE_ID, TARGET_ID = UUID(int=1), UUID(int=2)
@@ -325,6 +327,25 @@ def test_a_look_does_not_clear_what_a_transaction_has_met(scene: Scene) -> None:
         scene.troubles.note(A, Side.TARGET, NotNow("error 19"))
     assert set(scene.begin().going) == {A, B}
     assert scene.troubles.of(A)[Side.TARGET].tries == 2
+
+
+@pytest.mark.parametrize(
+    ("producer", "instance", "at_once"),
+    [(None, (1, 1), None), (4, (1, 1), 9), (None, NOBODY, 9)],
+    ids=["of a handler's time", "of a lane that wrote alone", "of nobody"],
+)
+def test_the_id_stands_beside_a_position_behind_which_nobody_else_has_written(
+    scene: Scene, producer: int | None, instance: tuple[int, int], at_once: int | None
+) -> None:
+    """A handler of before may have given it records of others: no id until one of its own follows."""
+    meta = ProgressMeta(str(SOURCE_ID), str(TARGET_ID), -1, 40, 1, instance, producer=producer)
+    scene.seen[A] = evidence(A, meta=meta, target_end=44)
+    copy = scene.begin().going[A]
+    assert copy.metadata(2, (5, 3), 9).producer == at_once
+    data = bytearray(stored(7))
+    copy.acknowledged(Acknowledged(Outgoing(copy.target, parse_header(data), data, A, ((7, 1),)), 44))
+    assert copy.metadata(2, (5, 3), 9).producer == 9
+    assert copy.metadata(2, (5, 3), None).producer is None
 
 
 def left_open(first: int, known_end: int = 9) -> Evidence:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onceover.engine import resume
+from onceover.engine.resume import Writer
 from onceover.engine.stops import StopCode, judge
 from onceover.engine.undecided import OpenTransaction, Verdict
+from onceover.kafka.each import Each
 from onceover.wire.progress import NOBODY, ProgressMeta
 from tests.unit.engine.test_review import A, evidence
 
@@ -62,6 +69,22 @@ def test_what_cannot_be_told_stops_the_partition(opened: OpenTransaction, mixed:
     stop = judge(evidence(A, meta=meta(9), target_end=12, left_open=opened, mixed=mixed))
     assert stop is not None and stop.code == StopCode.TARGET_UNDECIDED
     assert f"--start-offset {opened.first}" in stop.resolve and f"partition {way}" in stop.resolve
+
+
+@pytest.mark.parametrize(
+    ("producer", "instance", "verdict"),
+    [(None, LANE, Verdict.UNKNOWN), (7, LANE, Verdict.ABORTED), (None, NOBODY, Verdict.ABORTED)],
+    ids=["of a handler's time", "of a lane that wrote alone", "of nobody"],
+)
+def test_what_a_handler_of_before_left_open_is_not_told_by_one_position(
+    monkeypatch: pytest.MonkeyPatch, producer: int | None, instance: tuple[int, int], verdict: Verdict
+) -> None:
+    """What is open may be records of another partition, whose position tells them committed."""
+    monkeypatch.setattr(resume, "written_behind", lambda *_: None)
+    target: Any = SimpleNamespace(each_open=lambda ids: Each(dict.fromkeys(ids, (9, 7))))
+    seen = {A: evidence(A, meta=replace(meta(9, instance), producer=producer), target_end=12)}
+    resume._with_what_is_open(target, Writer(7, alone=True, mixed=False), seen, {})
+    assert seen[A].verdict is verdict
 
 
 def test_what_can_be_told_is_no_stop() -> None:
