@@ -95,7 +95,7 @@ class Cluster:
     _control: dict[int, Connection] = field(default_factory=dict)
     _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
     _features: Features | None = None
-    # Brokers that left a request without an answer: whoever else there is, is asked first.
+    # Brokers that left a request without an answer, or refused us: whoever else there is, is asked first.
     _silent: set[Address] = field(default_factory=set)
 
     @property
@@ -113,14 +113,15 @@ class Cluster:
         """Open a new connection to ``node`` (None: any broker) and check the cluster id.
 
         Raises:
-            Retriable: nobody answers there.
+            Retriable: nobody answers there; or TLS or SASL refuses us at one broker of several.
             NeedsOperator: another cluster answers there.
-            UsageError: refused by TLS or SASL.
+            UsageError: refused by TLS or SASL, by whoever there is.
         """
         if node is not None and node not in self._brokers:
             self._refresh_brokers()
         addresses = self._bootstrap() if node is None else [self._address(node)]
         problem: Retriable | None = None
+        refusal: UsageError | None = None
         for address in addresses:
             try:
                 connection = Connection(address, self.config.properties, self.patience, self._silent.add)
@@ -131,11 +132,31 @@ class Cluster:
                 problem = error
                 if node is not None:
                     self._brokers.pop(node, None)  # it may have moved: look it up again next time
+            except UsageError as error:
+                # Its certificate has expired, say, or it cannot reach what checks logins.
+                self._silent.add(address)
+                refusal = refusal or error
+        if refusal is not None:
+            raise self._refused(refusal, node, others_away=problem is not None) from refusal
         raise Retriable(
             f"no broker of {self.alias} answers ({problem})",
             where=", ".join(map(str, addresses)),
             resolve=f"check that {self.alias} is up and that bootstrap.servers is right, then run again",
         ) from problem
+
+    def _refused(self, refusal: UsageError, node: int | None, *, others_away: bool) -> OnceoverError:
+        """Return what it means that TLS or SASL refuses us at a broker, or at those of any that answer.
+
+        Where others have told us of it, it is that broker's trouble, as if it did not answer.
+        """
+        is_one_of_many = others_away and self._brokers if node is None else len(self._brokers) > 1
+        if not is_one_of_many:
+            return refusal
+        return Retriable(
+            f"a broker of {self.alias} refuses us: {refusal.message}",
+            where=refusal.where,
+            resolve=refusal.resolve,
+        )
 
     def control(self, node: int | None = None) -> Connection:
         """Return the shared connection to ``node`` for requests without payload."""
