@@ -10,13 +10,14 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from onceover.engine.aside import FAILING, OUTAGE, Side, Troubles
+from onceover.engine.aside import FAILING, OUTAGE, Side, Troubles, pace_of
 from onceover.engine.names import RESUME_PREFIX
 from onceover.engine.quota import Quota
 from onceover.engine.reading import Throttle
 from onceover.engine.suspects import Suspects
 from onceover.engine.told import Rest
 from onceover.errors import OnceoverError, Unanswered
+from onceover.kafka.cluster import FEW_REPLICAS, NO_LEADER
 from onceover.model import TopicPartition
 
 
@@ -62,7 +63,12 @@ class Known:
         verdict = self.suspects.failed(involved, answered=not isinstance(error, Unanswered))
         if verdict.alone is None:
             return False
-        self.troubles.note(verdict.alone, Side.COPY, error, FAILING if verdict.compared else OUTAGE)
+        pace = OUTAGE
+        if verdict.compared:
+            # A partition of the offset map, say: why it fails is known then, and how long that may take.
+            known = error.code in (NO_LEADER, FEW_REPLICAS)
+            pace = pace_of(Side.COPY, error) if known else FAILING
+        self.troubles.note(verdict.alone, Side.COPY, error, pace)
         return verdict.compared
 
     def failed_at(self, involved: Collection[TopicPartition], error: OnceoverError) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
-from onceover.engine.resume import is_leaderless
+from onceover.engine.resume import is_leaderless, map_partition
 from onceover.engine.statelog import StateLog
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
@@ -153,15 +153,17 @@ class Planner:
         return (behind | left_out) - {targets[tp] for tp in stopped & targets.keys()}
 
     def _leaderless(self, partitions: Collection[TopicPartition]) -> set[TopicPartition]:
-        """Return those that nobody leads on one of the sides."""
+        """Return those that nobody leads on one of the sides, their part of the offset map included."""
         source, target = self._both()
         owners = {tp: e for e in self._read().values() for tp in e.sources() if tp in partitions}
         here = source.retry(lambda: source.each_topic(sorted({tp.topic for tp in owners}))).found
-        there = target.retry(lambda: target.each_topic(sorted({e.target for e in owners.values()}))).found
+        written = {tp: (e.target_of(tp), map_partition(self._flow, tp)) for tp, e in owners.items()}
+        topics = sorted({one.topic for pair in written.values() for one in pair})
+        there = target.retry(lambda: target.each_topic(topics)).found
         return {
             tp
-            for tp, enrolment in owners.items()
-            if is_leaderless(here, tp) or is_leaderless(there, enrolment.target_of(tp))
+            for tp, pair in written.items()
+            if is_leaderless(here, tp) or any(is_leaderless(there, one) for one in pair)
         }
 
     def _incomplete(self, waiting: Collection[TopicPartition]) -> Retriable:

@@ -21,7 +21,7 @@ from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import NO_LEADER, Cluster, TopicInfo
 from onceover.kafka.each import Each
-from onceover.model import TopicPartition
+from onceover.model import TopicPartition, lane_of
 
 
 @dataclass(frozen=True)
@@ -137,12 +137,14 @@ def gather(
         Retriable: a cluster as a whole is away.
     """
     here = source.each_topic(sorted({tp.topic for tp in owned}))
-    there = target.each_topic(sorted({e.target for e in owned.values()}))
+    there = target.each_topic(sorted({names.map_topic(flow), *(e.target for e in owned.values())}))
     evidence: dict[TopicPartition, Evidence] = {}
     problems: dict[TopicPartition, Problem] = {}
     for tp, enrolment in owned.items():
-        problem = _unanswered(tp, Side.SOURCE, here) or _unanswered(
-            enrolment.target_of(tp), Side.TARGET, there
+        problem = (
+            _unanswered(tp, Side.SOURCE, here)
+            or _unanswered(enrolment.target_of(tp), Side.TARGET, there)
+            or _unmapped(flow, tp, there.found)
         )
         if problem is None and tp in progress.failed:
             problem = Problem(Side.TARGET, progress.failed[tp])
@@ -174,6 +176,11 @@ def gather(
     return Look(evidence, problems, here.found, positions)
 
 
+def map_partition(flow: str, source: TopicPartition) -> TopicPartition:
+    """Return the partition of the flow's offset map that a source partition is written to."""
+    return TopicPartition(names.map_topic(flow), lane_of(source, names.MAP_PARTITIONS))
+
+
 def is_leaderless(topics: Mapping[str, TopicInfo], tp: TopicPartition) -> bool:
     """Tell whether the partition exists but nobody leads it at the moment."""
     partition = topics[tp.topic].partitions.get(tp.partition) if tp.topic in topics else None
@@ -184,9 +191,20 @@ def _unanswered(tp: TopicPartition, side: Side, topics: Each[str, TopicInfo]) ->
     """Return why a partition cannot be asked about: its topic may not be seen, or nobody leads it."""
     if tp.topic in topics.failed:
         return Problem(side, topics.failed[tp.topic])
-    if is_leaderless(topics.found, tp):
-        return Problem(side, Retriable(f"{tp} has no leader at the moment", code=NO_LEADER, where=str(tp)))
-    return None
+    return _unled(tp, side) if is_leaderless(topics.found, tp) else None
+
+
+def _unmapped(flow: str, source: TopicPartition, topics: Mapping[str, TopicInfo]) -> Problem | None:
+    """Return a problem where nobody leads the partition of the offset map that the copy has to write.
+
+    Noticed only by writing it, it would cost the others their open transaction at every try.
+    """
+    written = map_partition(flow, source)
+    return _unled(written, Side.TARGET) if is_leaderless(topics, written) else None
+
+
+def _unled(tp: TopicPartition, side: Side) -> Problem:
+    return Problem(side, Retriable(f"{tp} has no leader at the moment", code=NO_LEADER, where=str(tp)))
 
 
 def _with_logs(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.engine import names
-from onceover.engine.aside import SILENT, Side
+from onceover.engine.aside import SILENT, Side, Troubles
 from onceover.engine.known import Knowledge, Known
-from onceover.errors import Retriable
+from onceover.errors import Retriable, Unanswered
+from onceover.kafka.cluster import FEW_REPLICAS, NO_LEADER
 from onceover.model import TopicPartition
 from tests.unit.engine.test_aside import Clock
 
@@ -52,6 +54,24 @@ def test_runs_lanes_and_flows_know_nothing_of_each_other(tasks: list[tuple[str, 
         assert all(known is not other for key, other in model.items() if key != (flow, run, lane))
         assert known is model.setdefault((flow, run, lane), known)
         assert len(knowledge._lanes) == len(model) <= 4
+
+
+@pytest.mark.parametrize(("code", "after_s"), [(NO_LEADER, None), (FEW_REPLICAS, 600.0), (None, 120.0)])
+def test_a_failure_whose_reason_is_known_has_its_own_patience(
+    code: str | None, after_s: float | None
+) -> None:
+    """A broker of the offset map's is away, others write another part of it: no stop after two minutes."""
+    clock, b = Clock(), TopicPartition("t", 1)
+    begun_s = clock.now_s
+    known = Known(troubles=Troubles(clock=clock))
+    error = Unanswered("away", code=code).about(("map", 3))
+    known.failed([A, b], error)
+    while (waited_s := clock.now_s - begun_s) < 2000 and not known.troubles.lasting(A, Side.COPY):
+        known.passed([b])
+        clock.now_s += 1.0
+        if known.troubles.is_due(A):
+            known.failed([A], error)
+    assert waited_s == 2000 if after_s is None else after_s <= waited_s < after_s + 70
 
 
 def test_a_request_to_look_again_is_heeded_once() -> None:

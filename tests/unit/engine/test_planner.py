@@ -8,9 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from onceover.engine import names
 from onceover.engine import planner as module
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.planner import Planner
+from onceover.engine.resume import map_partition
 from onceover.errors import NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
@@ -19,6 +21,7 @@ from onceover.model import TopicPartition
 
 T = TypeVar("T")
 END = 100
+MAP = names.map_topic("f")
 
 
 def tp(number: int) -> TopicPartition:
@@ -32,6 +35,7 @@ class World:
         self.alias = "east"
         self.leaders = {0: 1, 1: 1, 2: 1}
         self.target_leaders = {0: 1, 1: 1, 2: 1}
+        self.map_leaders = dict.fromkeys(range(names.MAP_PARTITIONS), 1)
         self.positions = {0: 0, 1: 0, 2: 0}
         self.stopped: set[TopicPartition] = set()
         self.hidden: OnceoverError | None = None
@@ -63,11 +67,16 @@ class Side:
             self._world.later()
             return attempt()
 
-    def each_topic(self, names: Iterable[str]) -> Each[str, TopicInfo]:
+    def each_topic(self, wanted: Iterable[str]) -> Each[str, TopicInfo]:
         partitions = {number: PartitionInfo(leader, 0) for number, leader in self._leaders.items()}
         if self._world.hidden:
-            return Each({}, dict.fromkeys(names, self._world.hidden))
-        return Each({"t": TopicInfo("t", UUID(int=1), partitions, False)} if list(names) else {})
+            return Each({}, dict.fromkeys(wanted, self._world.hidden))
+        maps = {number: PartitionInfo(leader, 0) for number, leader in self._world.map_leaders.items()}
+        found = {
+            "t": TopicInfo("t", UUID(int=1), partitions, False),
+            MAP: TopicInfo(MAP, UUID(int=2), maps, False),
+        }
+        return Each({name: found[name] for name in wanted})
 
     def each_offset(self, partitions: Iterable[TopicPartition], _time: int) -> Each[TopicPartition, int]:
         wanted = list(partitions)
@@ -170,13 +179,19 @@ def test_leader_that_comes_back_is_copied_in_the_same_run(world: World, planner:
     assert planner.reached(ends)
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", ["source", "target", "map"])
 def test_leader_that_goes_while_the_run_copies_is_not_waited_for_without_an_end(
     world: World, planner: Planner, side: str
 ) -> None:
-    """On either side: the end is known, and nobody can get there."""
+    """On either side, or of the offset map: the end is known, and nobody can get there."""
     ends = planner.ends()
-    (world.leaders if side == "source" else world.target_leaders)[2] = -1
+    match side:
+        case "source":
+            world.leaders[2] = -1
+        case "target":
+            world.target_leaders[2] = -1
+        case _:
+            world.map_leaders[map_partition("f", tp(2)).partition] = -1
     assert not planner.reached(ends), "the others are not copied yet"
     copy(world, 0, 1)
     with pytest.raises(Retriable, match=r"hold: t:2; "):
