@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from onceover.engine.deadletter import DeadLetter
 from onceover.engine.handling import Handling
 from onceover.engine.stops import Stop, listener_failed
-from onceover.errors import Retriable
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 
@@ -54,25 +53,21 @@ class Treatment:
     source_alias: str = ""
     use: HandlerUse | None = None
     dead_letter: str | None = None
-    _dead_partitions: int = 0
+    _dead_partitions: int = 1
     _held: dict[TopicPartition, None] = field(default_factory=dict)
 
     def open(self, target: Cluster) -> None:
         """Look at the dead-letter topic; to be called before each session.
 
+        Where it is gone, or may not be seen, nobody is told yet: it is the trouble of whoever has a record
+        for it, to whom sending that record says so.
+
         Raises:
-            Retriable: it is not there (yet).
+            Retriable: the target is away.
         """
-        if self.dead_letter is None:
-            return
-        found = target.topics([self.dead_letter])
-        if self.dead_letter not in found:
-            raise Retriable(
-                f"dead-letter topic {self.dead_letter} does not exist on the target",
-                where=self.dead_letter,
-                resolve="start the flow again: a start creates it",
-            )
-        self._dead_partitions = len(found[self.dead_letter].partitions)
+        if self.dead_letter is not None:
+            found = target.each_topic([self.dead_letter]).found.get(self.dead_letter)
+            self._dead_partitions = len(found.partitions) if found else 1
 
     def handling(self, source: TopicPartition, target_partitions: int) -> Handling | None:
         """Return a partition's way through the handler."""
