@@ -117,6 +117,7 @@ class CopyLoop:
             asked before a commit, with those that move on in it.
         confirm: called before what was read at the start, or by ``review``, is committed again, when the
             coordinator has taken it; raises to begin anew.
+        settle: called before stops that no position is written with, for the same reason; raises likewise.
         own_writes: as the account's.
         ends: asked in which leader epoch a transaction came to lie.
         round_bytes: a round ends where so much of it was made anew; several are on their way at once. What
@@ -142,6 +143,7 @@ class CopyLoop:
     waits: Waiting = lambda _: {}
     after_stops: Callable[[Collection[TopicPartition]], None] = lambda _: None
     confirm: Callable[[], None] = lambda: None
+    settle: Callable[[], None] = lambda: None
     ends: Ends = field(default_factory=NoEnds)
     own_writes: Callable[[], int | None] = lambda: None
     round_bytes: int = REQUEST_BYTES
@@ -175,6 +177,9 @@ class CopyLoop:
     def _claim(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
         reached(Step.CLAIM_BEGIN)
         stopping = tuple(self.stops)
+        if stopping and not offsets:
+            # Nothing that its coordinator has to take would follow what it told about them.
+            self.settle()
         try:
             self._account.write_stops()
         except Refused as refused:

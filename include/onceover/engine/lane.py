@@ -284,6 +284,7 @@ class LaneSession:
             waits=self._wait_notes,
             longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,
             confirm=self._told.confirm,
+            settle=self._settle,
             ends=self._ends,
             own_writes=self._own_writes,
         )
@@ -303,13 +304,21 @@ class LaneSession:
                 )
                 reached(Step.LANE_DECIDE)
                 # How they were meant to end, the progress says: as it is, not as it was told too early.
-                with self._writing_first():
-                    self._told.settle(self._producer)
-                    self._told.confirm()
+                self._settle()
                 self._producer.decide(targets, commit=commit)
                 raise LeftOpen(
                     f"a transaction that was left open has been ended in {', '.join(map(str, targets))}"
                 )
+
+    def _settle(self) -> None:
+        """Have what was told of the progress confirmed where no position is written for now.
+
+        Raises:
+            MustReset, Retriable: begin again.
+        """
+        with self._writing_first():
+            self._told.settle(self._producer)
+            self._told.confirm()
 
     def _progress(self) -> Each[TopicPartition, CommittedOffset]:
         progress = self._told.read(self._task.target, self._enrolled)

@@ -506,6 +506,30 @@ def test_claim_that_is_not_confirmed_commits_nothing() -> None:
     assert "commit" not in setting.producer.log
 
 
+def test_stops_without_a_position_beside_them_are_confirmed_before() -> None:
+    """A coordinator that has not read its log may be why they stop, and nothing would be written to it."""
+    setting = Setting([])
+    setting.loop.settle = lambda: setting.producer.log.append("settle")
+    setting.review.waiting[A] = 1
+    setting.review.decided = [decided(stop=A)]
+    setting.run(seconds=0.1)
+    assert setting.producer.log == ["settle", "send state", "drain", "commit"]
+
+
+def test_stops_that_are_not_confirmed_are_not_written() -> None:
+    """Nor are they at the start, where all partitions of the lane stop."""
+    setting = Setting([], stops=decided(stop=A).stops)
+    setting.partitions.clear()
+
+    def refuse() -> None:
+        raise MustReset("told otherwise before")
+
+    setting.loop.settle = refuse
+    with pytest.raises(MustReset):
+        setting.loop.claim()
+    assert setting.producer.log == []
+
+
 def test_what_was_copied_is_not_held_while_the_next_answer_arrives() -> None:
     """It lies in a receive buffer, of which there would be two then, and one more for every broker."""
 
