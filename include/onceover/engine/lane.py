@@ -335,7 +335,7 @@ class LaneSession:
 
     @contextmanager
     def _writing_first(self) -> Iterator[None]:
-        """Note when the coordinator does not take the first write of the session."""
+        """Note when the coordinator does not take the first write of the session, or told two things."""
         try:
             yield
         except OnceoverError:
@@ -359,7 +359,8 @@ class LaneSession:
             and enrolment.target_of(tp) not in refused
         }
         offsets = target.retry(lambda: resting_progress(me.flow, target, resting))
-        self._told.keep(offsets)
+        with self._writing_first():
+            self._told.keep(offsets)
         return offsets
 
     def _owned(self) -> dict[TopicPartition, Enrolment]:

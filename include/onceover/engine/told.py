@@ -85,8 +85,15 @@ class Told:
         return each
 
     def keep(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
-        """Keep what was read besides, by target partition, to be committed again as it is."""
-        self._told = {**offsets, **self._told}
+        """Keep what was read besides, by target partition, to be committed again as it is.
+
+        Raises:
+            MustReset: it is not what ``read`` was told a moment ago.
+        """
+        for tp, pair in offsets.items():
+            if tp in self._told and self._told[tp] != pair:
+                raise _differs(tp, self._told[tp], pair)
+        self._told = {**self._told, **offsets}
 
     def settle(self, producer: TxnProducer) -> None:
         """Return when the coordinator has taken a write, for who was told of no progress: as ``settle``."""
@@ -105,10 +112,7 @@ class Told:
         now = self._target.each_committed(names.progress_group(self._flow), self._told, stable=False)
         for tp, before in self._told.items():
             if tp not in now.failed and (seen := _pair(now.found.get(tp))) != before:
-                raise MustReset(
-                    f"the progress of {tp} was told as {_place(before)} and is {_place(seen)}:"
-                    " the group's coordinator had not read its log to the end"
-                )
+                raise _differs(tp, before, seen)
         self._told = {}
 
 
@@ -133,6 +137,13 @@ def _pair(committed: CommittedOffset | None) -> OffsetToCommit | None:
     if committed is None:
         return None
     return OffsetToCommit(committed.offset, committed.leader_epoch, committed.metadata)
+
+
+def _differs(tp: TopicPartition, before: OffsetToCommit | None, seen: OffsetToCommit | None) -> MustReset:
+    return MustReset(
+        f"the progress of {tp} was told as {_place(before)} and is {_place(seen)}:"
+        " the group's coordinator had not read its log to the end"
+    )
 
 
 def _place(pair: OffsetToCommit | None) -> str:

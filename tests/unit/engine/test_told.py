@@ -116,6 +116,19 @@ def test_what_is_only_committed_again_is_asked_for_as_well(target: FakeTarget) -
         asked.confirm()
 
 
+@pytest.mark.parametrize("first", [at(7), None], ids=["another one", "none"])
+def test_what_is_committed_again_is_what_was_judged(
+    target: FakeTarget, first: CommittedOffset | None
+) -> None:
+    """A stopped partition is read twice: the older answer would be written, and the newer one confirmed."""
+    target.committed = {COPY_A: at(5)} if first is None else {COPY_A: at(5), COPY_B: first}
+    asked = told(target)
+    asked.keep({COPY_A: OffsetToCommit(5, 3, "{}")})
+    before = "none" if first is None else "7 with {} beside it"
+    with pytest.raises(MustReset, match=f"progress of copy:1 was told as {before} and is 2 with {{}} beside"):
+        asked.keep({COPY_B: OffsetToCommit(2, 3, "{}")})
+
+
 def test_what_was_confirmed_may_move(target: FakeTarget) -> None:
     """By the lane itself, from then on; another look asks about what it has read."""
     asked = told(target)
