@@ -16,6 +16,10 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 
 from onceover.engine import names
 from onceover.engine.steps import Step
+from onceover.kafka import calls
+from onceover.kafka.calls import OffsetToCommit
+from onceover.model import TopicPartition
+from onceover.wiring.flows import open_clusters
 from tests.support.clusters import SharedCluster
 from tests.support.flows import FlowProcess
 from tests.support.groups import commit, committed
@@ -60,12 +64,12 @@ class Lane:
         self._id = names.lane_id(replica.name, 0)
         self._state = self._connection.init_producer(self._id)
 
-    def leave_open(self, topic: str, records: Sequence[RawRecord]) -> int:
+    def leave_open(self, topic: str, records: Sequence[RawRecord], partition: int = 0) -> int:
         """Write records that stay open; return the offset of the first one."""
 
         def written() -> tuple[int] | None:
             try:
-                return (self._connection.produce(topic, 0, batch, self._id),)
+                return (self._connection.produce(topic, partition, batch, self._id),)
             except BrokerRefused:
                 # The configuration takes a moment until it is known.
                 return None
@@ -74,6 +78,21 @@ class Lane:
         (first,) = wait_until(written, _TIMEOUT_S, "the target takes an open transaction")
         self._state = self._state._replace(sequence=self._state.sequence + len(records))
         return first
+
+    def leave_pending(self, replica: Replica, topic: str) -> None:
+        """Write progress that stays pending."""
+        offsets = {TopicPartition(topic, 0): OffsetToCommit(1, -1, "")}
+        group = names.progress_group(replica.name)
+        _, target = open_clusters(replica.flow.watch.flow)
+        with target:
+            connection = target.retry(lambda: target.coordinator(group, calls.GROUP))
+            identity = self._state.producer_id, self._state.epoch
+
+            def written() -> bool:
+                codes = calls.txn_offset_commit(connection, self._id, identity, group, offsets, version=3)
+                return set(codes.values()) == {0}
+
+            wait_until(written, _TIMEOUT_S, "the target takes pending progress")
 
     def end(self, topic: str, *, commit: bool) -> None:
         """End whatever is open with a transaction that holds nothing."""
@@ -134,6 +153,34 @@ def test_what_was_told_committed_is_not_lost(scene: Scene, tmp_path: Path, capsy
     late.end(scene.topic, commit=False)
     scene.feed(4)
     scene.expect_copied(8)
+    scene.expect_clear(capsys)
+    scene.replica.assert_same()
+
+
+def test_what_is_left_open_in_the_flows_own_topic_keeps_nobody_from_reading_it(
+    scene: Scene, capsys: Capture
+) -> None:
+    """Stops and notes: a lane reads them to their end before it copies."""
+    lane = Lane(scene.replica)
+    note = RawRecord(b"note", b"{}")
+    lane.leave_open(names.state_topic(scene.replica.name), [note], names.STATE_OTHERS)
+    lane.close()
+    scene.feed(4)
+    scene.expect_copied(8)
+    scene.expect_clear(capsys)
+
+
+def test_progress_that_is_left_pending_is_not_waited_for_without_end(
+    scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the data that was left open beside it: neither counts, and it is copied again."""
+    monkeypatch.setattr("onceover.engine.lane._PENDING_S", 0.3)
+    with scene.replica.flow.running() as (lead, layout):
+        lane = Lane(scene.replica)
+        write_both(scene, lane, 5)
+        lane.leave_pending(scene.replica, scene.topic)
+        lane.close()
+        assert scene.replica.flow.finish(lead, layout).records == 5
     scene.expect_clear(capsys)
     scene.replica.assert_same()
 

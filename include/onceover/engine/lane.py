@@ -37,7 +37,7 @@ from onceover.kafka import calls
 from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import PENDING_OFFSETS, Cluster
 from onceover.kafka.each import Each
 from onceover.kafka.endepochs import EndEpochs
 from onceover.kafka.fetcher import Fetcher
@@ -62,6 +62,8 @@ _PIECE_SHARE = 16
 _ROUND_SHARE = 64
 RECORD_SHARE = 4
 _PARTITION_MAX_BYTES = 2 << 20
+# After InitProducerId nothing of the lane is under way: what is pending for so long has missed its marker.
+_PENDING_S = 5.0
 
 
 class EnrolmentsChanged(Retriable):
@@ -168,6 +170,7 @@ class LaneSession:
         self._waits = Waits(task.me.generation)
         self._next_look_s = 0.0
         self._told = Told(task.me.flow, task.target)
+        self._pending = Deadline(_PENDING_S)
         self._ends = EndEpochs(task.target)
         self._review = Reviewer(
             task.me.flow,
@@ -246,7 +249,8 @@ class LaneSession:
         self._enrolled = owned(read_enrolments(self._state.values).values(), me.lane, me.lanes)
         self._asked_again()
         reached(Step.LANE_RESUME)
-        # Pending offset commits (88) settle within milliseconds of the predecessor's abort.
+        # Pending offset commits settle within milliseconds of the predecessor's abort.
+        self._pending = Deadline(_PENDING_S)
         progress = task.target.retry(self._progress)
         check_instance(progress.found.values(), me.generation, me.instance, me.lane)
         task.treatment.open(task.target)
@@ -321,7 +325,15 @@ class LaneSession:
             self._told.confirm()
 
     def _progress(self) -> Each[TopicPartition, CommittedOffset]:
-        progress = self._told.read(self._task.target, self._enrolled)
+        try:
+            progress = self._told.read(self._task.target, self._enrolled)
+        except Retriable as error:
+            if error.code == PENDING_OFFSETS and self._pending.passed and self._writer().alone:
+                # Left open, too, and nobody else would end it. Aborted, it agrees with data that were; where
+                # the data were committed, they follow on a position that is doubted then.
+                log.warning("lane %d aborts progress that was left pending", self._me.lane)
+                self._told.settle(self._producer)
+            raise
         if rest_s := self._task.known.rest.owed_s():
             log.info("lane %d waits %.1f s for the progress group's coordinator", self._me.lane, rest_s)
             time.sleep(rest_s)
@@ -417,7 +429,11 @@ class LaneSession:
 
     def _known_stops(self) -> dict[TopicPartition, Stop]:
         """Return the committed stop records of this lane's partitions, by target partition."""
-        state = StateLog(self._task.target, names.state_topic(self._me.flow), names.STATE_OTHERS)
+        others = TopicPartition(names.state_topic(self._me.flow), names.STATE_OTHERS)
+        # Stops and notes are found out again; until it is ended nobody reads to the end of this log.
+        opened = self._task.target.each_open({others: {self._producer.producer_id}}).found
+        self._end_left_open({tp: False for tp, (first, _) in opened.items() if first >= 0})
+        state = StateLog(self._task.target, *others)
         try:
             values = state.catch_up()
         finally:

@@ -35,6 +35,9 @@ _NO_TRANSACTION_TIMEOUT_MS = 60_000
 _TRANSACTION_VERSION = "transaction.version"
 # Error code of ours: nobody leads the partition. It passes when its broker is back, whenever that is.
 NO_LEADER = "NO_LEADER"
+# Likewise: a transaction that writes the group's offsets has not ended for the coordinator of the group.
+PENDING_OFFSETS = "PENDING_OFFSETS"
+_UNSTABLE_OFFSET_COMMIT = 88
 # And: it has fewer replicas than its topic wants for a write.
 FEW_REPLICAS = "FEW_REPLICAS"
 
@@ -333,6 +336,8 @@ class Cluster:
             if action in (Action.OK, Action.MISSING):
                 continue
             problem = failure(self.alias, Api.OFFSET_FETCH, action, code, str(tp or group))
+            if code == _UNSTABLE_OFFSET_COMMIT:
+                problem.code = PENDING_OFFSETS
             if tp is None or isinstance(problem, Retriable):
                 raise problem
             each.failed[tp] = problem

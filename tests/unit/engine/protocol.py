@@ -16,6 +16,7 @@ from onceover.engine.identity import LaneIdentity
 from onceover.engine.layout import Layout
 from onceover.errors import Retriable
 from onceover.kafka.calls import CommittedOffset, InitResult, OffsetToCommit
+from onceover.kafka.each import Each
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.wire.records import decode
@@ -68,6 +69,7 @@ class FakeProducer:
 
     in_transaction = False
     visible_at_commit = True
+    producer_id = 7
 
     def __init__(self, world: World, transactional_id: str) -> None:
         self._world, self._id = world, transactional_id.rsplit(".", 1)[1]
@@ -136,6 +138,11 @@ class FakeCluster:
     def committed(self, group: str, partitions: object) -> dict[TopicPartition, CommittedOffset]:
         self._world.note("fetch progress")
         return {}
+
+    def each_open(
+        self, producer_ids: Mapping[TopicPartition, object]
+    ) -> Each[TopicPartition, tuple[int, int]]:
+        return Each(dict.fromkeys(producer_ids, (-1, -1)))
 
     def close(self) -> None:
         pass
