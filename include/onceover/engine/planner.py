@@ -139,7 +139,7 @@ class Planner:
         return found
 
     def _left(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
-        """Return the source partitions that are not copied up to their end, or have none yet."""
+        """Return the source partitions that are not known to be copied up to their end, or have none yet."""
         _, target = self._both()
         targets = {e.target_of(tp): tp for e in self._read().values() for tp in e.sources()}
         committed = target.each_committed(names.progress_group(self._flow), targets).found if targets else {}
@@ -147,7 +147,8 @@ class Planner:
         behind = {
             source
             for tp, source in targets.items()
-            if tp in committed and committed[tp].offset < ends.get(source, 0)
+            # What is not told may be anything; its lane stops it where that does not pass.
+            if tp not in committed or committed[tp].offset < ends.get(source, 0)
         }
         left_out = self._left_out & set(targets.values())
         return (behind | left_out) - {targets[tp] for tp in stopped & targets.keys()}

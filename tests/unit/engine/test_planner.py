@@ -148,6 +148,19 @@ def test_everything_led_is_done_when_it_is_copied(world: World, planner: Planner
     assert world.slept_s == 0
 
 
+def test_partition_whose_progress_is_not_told_is_not_done(world: World, planner: Planner) -> None:
+    """A coordinator that has not read its log tells of none, or it is gone: then its lane stops it."""
+    ends = planner.ends()
+    copy(world, 0, 1, 2)
+    told = world.positions.pop(1)
+    assert not planner.reached(ends) and world.slept_s == 0
+    world.stopped.add(tp(1))
+    assert planner.reached(ends)
+    world.stopped.clear()
+    world.positions[1] = told
+    assert planner.reached(ends)
+
+
 def test_partition_without_a_leader_keeps_none_of_the_others_from_being_copied(
     world: World, planner: Planner
 ) -> None:
