@@ -295,6 +295,8 @@ class CopyLoop:
             yield from self._produce(portion, until, current)
             if alone and self._pending():
                 yield self._commit()
+                # There may be a thousand of them: a stop, or a newer generation, is heard after each.
+                self.look_around()
             if until.over(self.partitions.values(), self.review.waiting):
                 return
 

@@ -485,6 +485,20 @@ def test_until_waits_for_what_was_set_aside_only_while_it_may_come_back() -> Non
     assert not until.over([copied], [B])
 
 
+def test_a_stop_is_heard_between_two_suspects() -> None:
+    """Each has a transaction of its own, and one answer may hold a thousand of them."""
+    setting = Setting([[(A, answer([stored(0)], lso=1)), (B, answer([stored(0)], partition=1, lso=1))]])
+    setting.loop.suspects.failed([A, B])
+    until = Until(time.monotonic() + 60)
+
+    def look_around() -> None:
+        until.stopped = bool(setting.producer.committed)
+
+    setting.look_around = look_around
+    list(setting.loop.run(until))
+    assert [set(offsets) for offsets in setting.producer.committed] == [{A}]
+
+
 def test_claim_is_confirmed_between_its_progress_and_its_end() -> None:
     """Only a coordinator that has read its log takes the write: then what it told is asked for again."""
     setting = Setting([])
