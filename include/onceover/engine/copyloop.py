@@ -153,6 +153,7 @@ class CopyLoop:
     _begun_ms: int = 0
     _sent_bytes: int = 0
     _slowed: bool = False
+    _over: bool = False
     _turn: Turn = field(default_factory=Turn)
     _account: Account = field(init=False)
     _shared_targets: bool = field(init=False)
@@ -197,7 +198,8 @@ class CopyLoop:
     def run(self, until: Until) -> Iterator[list[MapRecord]]:
         """Copy until ``until`` says so; yield what each committed transaction did."""
         current, settings_s = self.settings(), time.monotonic()
-        while not until.over(self.partitions.values(), self.review.waiting):
+        self._over = False
+        while not self._is_over(until):
             self.look_around()
             if self._begun_s is None and time.monotonic() - settings_s >= _SETTINGS_S:
                 # Also while nothing is fetched: a limit that is lifted meanwhile must not be waited for.
@@ -222,6 +224,14 @@ class CopyLoop:
                 yield self._commit()
         if self._pending():
             yield self._commit()
+
+    def _is_over(self, until: Until) -> bool:
+        """Tell whether the task is over, for good: what was read and not sent by then is dropped.
+
+        A partition that is waited for again a moment later must not have the loop read on behind that.
+        """
+        self._over = self._over or until.over(self.partitions.values(), self.review.waiting)
+        return self._over
 
     # ---- reading
 
@@ -297,7 +307,7 @@ class CopyLoop:
                 yield self._commit()
                 # There may be a thousand of them: a stop, or a newer generation, is heard after each.
                 self.look_around()
-            if until.over(self.partitions.values(), self.review.waiting):
+            if self._is_over(until):
                 return
 
     def _produce(self, taken: _Taken, until: Until, current: CopySettings) -> Iterator[list[MapRecord]]:
@@ -321,7 +331,7 @@ class CopyLoop:
                     self._send_rounds([batch])
                 yield self._commit()
                 self.look_around()
-                if until.over(self.partitions.values(), self.review.waiting) or not self._paused(until):
+                if self._is_over(until) or not self._paused(until):
                     return
                 if self._handles and turns and self._turn.is_over() and self.fetcher.answered():
                     self._turn.given_back(_size_bytes(taken))
@@ -339,7 +349,7 @@ class CopyLoop:
         """Wait until the target takes more data; False where the task is over before."""
         while (left_s := self.quota.wait_s) > 0.0:
             self.look_around()
-            if until.over(self.partitions.values(), self.review.waiting):
+            if self._is_over(until):
                 return False
             time.sleep(min(left_s, _LOOK_S))
         return True

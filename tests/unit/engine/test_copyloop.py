@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 import cramjam
 import pytest
@@ -497,6 +498,27 @@ def test_a_stop_is_heard_between_two_suspects() -> None:
     setting.look_around = look_around
     list(setting.loop.run(until))
     assert [set(offsets) for offsets in setting.producer.committed] == [{A}]
+
+
+def test_what_is_over_once_is_over() -> None:
+    """The rest of the answer is dropped then: read on behind it, those records would never be copied."""
+
+    class Wavering(Until):
+        told = 0
+
+        def over(self, *what: Any) -> bool:
+            # Somebody is waited for again right after the first time that there was nobody.
+            self.told += super().over(*what)
+            return self.told == 1 or not setting.source.script
+
+    batches = [stored(n * 20, 20) for n in range(6)]
+    script = [[(A, answer(batches[:4], lso=80))], [(A, answer(batches[4:], lso=120))], []]
+    setting = Setting(script, settings=CopySettings(60.0, 1, None))
+    done = [
+        r for records in setting.loop.run(Wavering(time.monotonic() + 60, {A: 20, B: 0})) for r in records
+    ]
+    assert [(r.source_start, r.source_end) for r in done] == [(0, 20)]
+    assert setting.partitions[A].committed == 20
 
 
 def test_claim_is_confirmed_between_its_progress_and_its_end() -> None:
