@@ -53,6 +53,9 @@ class Quota:
         self._times += now_s >= self._until_s
         self._until_s = now_s + pause_s
         self._longest_s = max(self._longest_s, pause_s)
+        if not sent_bytes:
+            # The flow's own small records were answered: how much data is too much, they do not say.
+            return
         wanted = max(1, int(sent_bytes * _AIM_S / pause_s))
         if self.most_bytes is not None:
             wanted = min(wanted, 2 * self.most_bytes)

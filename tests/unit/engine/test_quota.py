@@ -145,6 +145,16 @@ def test_as_much_is_sent_as_is_paid_for_in_some_seconds() -> None:
     assert quota.most_bytes is None
 
 
+def test_a_pause_in_a_transaction_without_data_says_nothing_about_how_much_to_send() -> None:
+    """It is made, and counts; but with one byte at a time the lane would begin anew."""
+    quota = Quota(clock=Clock())
+    quota.told(5.0, 0)
+    assert (quota.most_bytes, quota.wait_s, quota.slows) == (None, 5.0, True)
+    quota.told(50.0, 3_000_000)
+    quota.told(500.0, 0)
+    assert (quota.most_bytes, quota.wait_s) == (300_000, 500.0)
+
+
 def test_it_is_worth_a_note_when_it_is_long_or_comes_again() -> None:
     """One short burst is nobody's business, nor is what was a minute ago."""
     clock = Clock()
