@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onceover.engine.aside import FAILING, OUTAGE, Side, Troubles, pace_of
-from onceover.engine.names import RESUME_PREFIX
 from onceover.engine.quota import Quota
 from onceover.engine.reading import Throttle
+from onceover.engine.requests import asked_to_look_again
 from onceover.engine.suspects import Suspects
 from onceover.engine.told import Rest
 from onceover.errors import OnceoverError, Unanswered
@@ -47,9 +47,7 @@ class Known:
         Args:
             requests: what stands in the state now.
         """
-        now = frozenset(
-            (key, value["at_ms"]) for key, value in requests.items() if key.startswith(RESUME_PREFIX)
-        )
+        now = asked_to_look_again(requests)
         fresh, self._requests = now - self._requests, now
         return {key for key, _ in fresh}
 

@@ -23,6 +23,7 @@ from onceover.engine.known import Known
 from onceover.engine.layout import Layout, check_mine
 from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.engine.obstacles import Obstacle, TryOtherwise
+from onceover.engine.requests import asks_to_stop
 from onceover.engine.resume import Writer, check_instance, resting_progress
 from onceover.engine.review import Reviewer
 from onceover.engine.statelog import StateLog
@@ -480,8 +481,8 @@ class LaneSession:
             raise EnrolmentsChanged(f"asked to look again at {', '.join(map(str, again))}")
 
     def _check_stop(self) -> None:
-        stop = self._requests.values.get(names.REQUEST_STOP)
-        if stop is not None and stop["run"] == self._me.run and self._until is not None:
+        request = self._requests.values.get(names.REQUEST_STOP)
+        if self._until is not None and asks_to_stop(request, self._me.run):
             self._until.stopped = True
 
     def _asked_again(self) -> list[TopicPartition]:

@@ -17,6 +17,7 @@ from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.naming import Naming
 from onceover.engine.ownership import Claim, Flow, Rival, read_claims
 from onceover.engine.statelog import StateLog
+from onceover.engine.statevalue import mapping
 from onceover.engine.topicplan import Loop, Writer
 from onceover.errors import NotNow, OnceoverError
 from onceover.kafka import calls
@@ -143,7 +144,7 @@ class OtherFlows:
 
 def _described(flow: str, values: Mapping[str, Any]) -> OtherFlow:
     # Not read as a Layout: another version's flow is as real, and of its layout only this matters.
-    layout = values.get(names.LAYOUT, {})
+    layout = mapping(values.get(names.LAYOUT, {}), f"layout of flow {flow}")
     clusters = layout.get("source_cluster_id"), layout.get("target_cluster_id")
     enrolments, claims = read_enrolments(values).values(), read_claims(values).values()
     return OtherFlow(flow, clusters, tuple(enrolments), tuple(claims))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.requests import asks_to_stop
 from onceover.engine.resume import is_leaderless, map_partition
 from onceover.engine.statelog import StateLog
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
@@ -66,8 +67,7 @@ class Planner:
         if requests is None:
             return False
         target.retry(requests.catch_up, Deadline(_TIMEOUT_S))
-        request = requests.values.get(names.REQUEST_STOP)
-        return request is not None and request["run"] == self._run
+        return asks_to_stop(requests.values.get(names.REQUEST_STOP), self._run)
 
     def ends(self) -> dict[TopicPartition, int]:
         """Return the source's LSO of every enrolled partition that exists and whose leader tells it.

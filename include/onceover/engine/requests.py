@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Mapping
+from typing import Any
 
 from onceover.engine import commands, names
 from onceover.engine.layout import Layout
@@ -45,6 +47,22 @@ def stop_request(run: str) -> dict[str, object]:
     """Return the value of a request to stop ``run``; another run ignores it."""
     # The id tells two people's requests apart.
     return {"v": 1, "run": run, "at_ms": now_ms(), "id": secrets.token_hex(8)}
+
+
+def asks_to_stop(request: object, run: str) -> bool:
+    """Tell whether what stands in the state asks ``run`` to stop; what is no request asks for nothing."""
+    return isinstance(request, Mapping) and request.get("run") == run
+
+
+def asked_to_look_again(values: Mapping[str, Any]) -> frozenset[tuple[str, int]]:
+    """Return the requests to look again at partitions, each with the time that tells it from a later one.
+
+    Args:
+        values: of the state; whoever wrote what is no request ends nobody's work with it.
+    """
+    asked = {key: value for key, value in values.items() if key.startswith(names.RESUME_PREFIX)}
+    times = {key: value.get("at_ms") for key, value in asked.items() if isinstance(value, Mapping)}
+    return frozenset((key, at_ms) for key, at_ms in times.items() if type(at_ms) is int)
 
 
 def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, object]:
@@ -116,7 +134,7 @@ class _Asking:
                 now = self._layout()
                 if now.run != self._run.run or _is_over(now):
                     return now
-                if standing is None or standing["run"] != self._run.run:
+                if not asks_to_stop(standing, self._run.run):
                     self._notes.write(names.REQUEST_STOP, self._own)
                 time.sleep(_POLL_S)
             return None
@@ -131,9 +149,8 @@ class _Asking:
         self._requests.close()
         self._state.close()
 
-    def _standing(self) -> dict[str, object] | None:
-        found: dict[str, object] | None = self._target.retry(self._requests.catch_up).get(names.REQUEST_STOP)
-        return found
+    def _standing(self) -> object:
+        return self._target.retry(self._requests.catch_up).get(names.REQUEST_STOP)
 
     def _layout(self) -> Layout:
         return Layout.from_json(self._target.retry(lambda: self._state.catch_up(wait=False))[names.LAYOUT])

@@ -92,9 +92,9 @@ class Stop:
         the clocks of workers and of people differ."""
         return {"generation": self.generation, "at_ms": self.at_ms, "position": self.position}
 
-    def is_meant_by(self, request: Mapping[str, Any] | None) -> bool:
+    def is_meant_by(self, request: object) -> bool:
         """Tell whether a request to look again speaks of this very stop."""
-        return request is not None and request.get("stop") == self.name
+        return isinstance(request, Mapping) and request.get("stop") == self.name
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from onceover.engine.mapmerge import MapMerger, MapUpkeep, MergeRules
 from onceover.engine.mirroroutput import MirrorOutput
 from onceover.engine.naming import Naming
 from onceover.engine.plan import Change, Refusal
-from onceover.engine.requests import read_layout, stop_request
+from onceover.engine.requests import asked_to_look_again, asks_to_stop, read_layout, stop_request
 from onceover.engine.scope import Rules
 from onceover.engine.statelog import StateLog
 from onceover.engine.topicapply import TopicApply
@@ -180,8 +180,7 @@ class Supervisor:
 
     def stop_requested(self) -> bool:
         """Tell whether somebody has asked this run to stop (``onceover stop``)."""
-        request = self._requests.values.get(names.REQUEST_STOP)
-        return request is not None and request["run"] == self._layout().run
+        return asks_to_stop(self._requests.values.get(names.REQUEST_STOP), self._layout().run)
 
     def was_asked_to_stop(self) -> bool:
         """Tell the same, from all that has been written up to now.
@@ -310,11 +309,8 @@ class Supervisor:
     def _take_back(self) -> None:
         """Take back requests that have been there for long enough, by this driver's clock alone."""
         now_s = time.monotonic()
-        self._asked = {
-            (key, request["at_ms"]): self._asked.get((key, request["at_ms"]), now_s)
-            for key, request in self._requests.values.items()
-            if key.startswith(names.RESUME_PREFIX)
-        }
+        asked = asked_to_look_again(self._requests.values)
+        self._asked = {request: self._asked.get(request, now_s) for request in asked}
         for (key, _), seen_s in self._asked.items():
             if now_s - seen_s > _REQUEST_LIFE_S:
                 self._notes.write(key, None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from onceover.engine import names
 from onceover.engine.aside import SILENT, Side, Troubles
 from onceover.engine.known import Knowledge, Known
+from onceover.engine.requests import asks_to_stop
+from onceover.engine.stops import Stop
 from onceover.errors import Retriable, Unanswered
 from onceover.kafka.cluster import FEW_REPLICAS, NO_LEADER
 from onceover.model import TopicPartition
@@ -17,6 +21,13 @@ from tests.unit.engine.test_aside import Clock
 A = TopicPartition("t", 0)
 SILENCE = Retriable("silent")
 KEY = names.resume_key("t", 0)
+
+
+def _nested(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    # Not the names that a request has, but with others' values beside them.
+    keys = st.sampled_from(["v", "id", "x"])
+    wrong = st.fixed_dictionaries({}, optional={"at_ms": st.lists(inner), "run": st.lists(inner)})
+    return st.lists(inner) | st.dictionaries(keys, inner) | wrong
 
 
 def test_the_next_task_of_a_lane_knows_what_the_last_one_did() -> None:
@@ -84,3 +95,13 @@ def test_a_request_to_look_again_is_heeded_once() -> None:
     assert known.asked({**other, KEY: {"at_ms": 2}}) == {KEY}
     assert known.asked(other) == set()
     assert known.asked({KEY: {"at_ms": 3}}) == {KEY}
+
+
+@given(st.recursive(st.none() | st.booleans() | st.integers() | st.text(), _nested, max_leaves=5))
+def test_what_is_no_request_asks_for_nothing(value: Any) -> None:
+    """A hand, or another release, wrote it; it used to end lanes and driver, again at each start."""
+    known, stop = Known(), Stop("RECORD_REFUSED", "m", "e", "s", "r", 5)
+    assert known.asked({KEY: value}) == set()
+    assert not asks_to_stop(value, "run") and not stop.is_meant_by(value)
+    assert known.asked({KEY: {"at_ms": 3, "more": value}}) == {KEY}
+    assert asks_to_stop({"run": "run", "more": value}, "run") and not asks_to_stop({"run": "other"}, "run")

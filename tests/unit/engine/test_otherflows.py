@@ -164,6 +164,19 @@ def test_states_are_read_again_only_where_something_was_added(monkeypatch: pytes
     others.close()
 
 
+@pytest.mark.parametrize("layout", [None, [], 7, "north"])
+def test_a_layout_that_is_none_is_that_flows_trouble(monkeypatch: pytest.MonkeyPatch, layout: object) -> None:
+    """Whoever wrote it: unreadable like one of another version."""
+    monkeypatch.setattr("onceover.engine.otherflows.StateLog", FakeState)
+    odd, two = names.state_topic("odd"), names.state_topic("two")
+    monkeypatch.setattr(FakeState, "values", {odd: {names.LAYOUT: layout}, two: {}})
+    others = OtherFlows(FakeCluster(), without="mine")
+    found = others.read({name: topic(name, 2, source_id(name)) for name in (odd, two)})
+    assert [flow.name for flow in found] == ["two"]
+    assert [error.code for error in others.unreadable.values()] == ["STATE_UNREADABLE"]
+    others.close()
+
+
 def test_a_state_that_was_created_a_moment_ago_is_waited_for_and_no_broker_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
