@@ -173,6 +173,7 @@ class CopyLoop:
 
         It also renews the committed offsets, which would otherwise expire when idle (7 days).
         """
+        self.ends.prepare([p.target for p in self.partitions.values()])
         self._claim({**self.resting, **self._account.offsets(self.partitions.values())})
 
     def _claim(self, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
@@ -289,6 +290,7 @@ class CopyLoop:
         self.stops.update(found.stops)
         self.resumed.update(found.resumed)
         self._look_at_partitions()
+        self.ends.prepare([p.target for p in found.going.values()])
         self._claim(self._account.offsets(found.going.values()))
 
     def _positions(self) -> dict[TopicPartition, int]:
@@ -365,6 +367,8 @@ class CopyLoop:
 
     def _involve(self, turns: Turns) -> None:
         if turns:
+            if self._begun_s is None:
+                self.ends.prepare([p.target for p in turns.partitions])
             self._begin()
             self.involved.update(p.source for p in turns.partitions)
 

@@ -63,6 +63,9 @@ class Review(Protocol):
 class Ends(Protocol):
     """What the loop needs to know in which leader epoch its transaction is on the target (KIP-320)."""
 
+    def prepare(self, targets: Collection[TopicPartition]) -> None:
+        """Get ready to ask about them; called while no transaction is open."""
+
     def ask(self, targets: Collection[TopicPartition]) -> None:
         """Ask for partitions everything of which is acknowledged, without waiting."""
 
@@ -72,6 +75,9 @@ class Ends(Protocol):
 
 class NoEnds:
     """Nobody to ask."""
+
+    def prepare(self, targets: Collection[TopicPartition]) -> None:
+        """Need nothing."""
 
     def ask(self, targets: Collection[TopicPartition]) -> None:
         """Ask nobody."""

@@ -1,6 +1,7 @@
 """In which leader epoch the logs end that a transaction has written: asked beside it, never waited for alone.
 
-Evidence, and nothing more: what is not answered is left out, and no transaction fails for it.
+Evidence, and nothing more: what is not answered is left out, and no transaction fails for it, nor
+does one wait for a connection: they are opened between transactions.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ log = logging.getLogger(__name__)
 
 # A transaction waits for it: far below its time-out, far above what a healthy broker needs.
 _ANSWER_S: Final = 1.0
+# Of the copy's time, to find the leaders and to reach them.
+_PATIENCE_S: Final = 1.0
 # While brokers do not answer, transactions are not held up by them.
-_PAUSE_AFTER_FAILURE_S: Final = 10.0
+_PAUSE_AFTER_FAILURE_S: Final = 30.0
 
 
 class EndEpochs:
@@ -38,20 +41,28 @@ class EndEpochs:
         self._asked: list[Connection] = []
         self._next_s = 0.0
 
-    def ask(self, targets: Collection[TopicPartition]) -> None:
-        """Send the question for partitions everything of which is acknowledged."""
+    def prepare(self, targets: Collection[TopicPartition]) -> None:
+        """Find the leaders and reach them, and those that have hung up: between transactions."""
         if not targets or time.monotonic() < self._next_s:
             return
         try:
-            self._look_up({tp.topic for tp in targets if tp not in self._partitions})
-            by_node: dict[int, list[TopicPartition]] = {}
-            for tp in targets:
-                if tp in self._partitions and self._partitions[tp].leader >= 0:
-                    by_node.setdefault(self._partitions[tp].leader, []).append(tp)
-            for node, some in by_node.items():
-                connection = self._connection(node)
-                connection.send(*calls.list_offsets_request(some, calls.LATEST, calls.READ_UNCOMMITTED))
-                self._asked.append(connection)
+            with self._cluster.hasty(_PATIENCE_S) as cluster:
+                self._look_up(cluster, {tp.topic for tp in targets if tp not in self._partitions})
+                for node in self._by_leader(targets).keys() | self._connections.keys():
+                    self._connect(cluster, node)
+        except OnceoverError as error:
+            self._failed(error)
+
+    def ask(self, targets: Collection[TopicPartition]) -> None:
+        """Send the question for partitions everything of which is acknowledged, where that is prepared."""
+        if time.monotonic() < self._next_s:
+            return
+        try:
+            for node, some in self._by_leader(targets).items():
+                connection = self._connections.get(node)
+                if connection is not None and connection.usable:
+                    connection.send(*calls.list_offsets_request(some, calls.LATEST, calls.READ_UNCOMMITTED))
+                    self._asked.append(connection)
         except OnceoverError as error:
             self._failed(error)
 
@@ -85,18 +96,26 @@ class EndEpochs:
                 # Another one leads it by now.
                 self._partitions.pop(tp, None)
 
-    def _look_up(self, topics: Collection[str]) -> None:
-        for topic in self._cluster.each_topic(sorted(topics)).found.values() if topics else ():
-            for number, partition in topic.partitions.items():
-                self._partitions[TopicPartition(topic.name, number)] = partition
+    def _by_leader(self, targets: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
+        by_node: dict[int, list[TopicPartition]] = {}
+        for tp in targets:
+            if tp in self._partitions:
+                by_node.setdefault(self._partitions[tp].leader, []).append(tp)
+        return by_node
 
-    def _connection(self, node: int) -> Connection:
+    def _look_up(self, cluster: Cluster, topics: Collection[str]) -> None:
+        for topic in cluster.each_topic(sorted(topics)).found.values() if topics else ():
+            for number, partition in topic.partitions.items():
+                if partition.leader >= 0:
+                    self._partitions[TopicPartition(topic.name, number)] = partition
+
+    def _connect(self, cluster: Cluster, node: int) -> None:
         connection = self._connections.get(node)
-        if connection is None or not connection.usable:
-            if connection is not None:
-                connection.close()
-            connection = self._connections[node] = self._cluster.open(node)
-        return connection
+        if connection is not None:
+            if connection.usable:
+                return
+            connection.close()
+        self._connections[node] = cluster.open(node)
 
     def _failed(self, error: OnceoverError) -> None:
         log.debug("leader epochs of %s are not known for now: %s", self._cluster.alias, error)

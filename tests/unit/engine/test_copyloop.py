@@ -548,7 +548,8 @@ def test_stops_without_a_position_beside_them_are_confirmed_before() -> None:
     setting.loop.settle = lambda: setting.producer.log.append("settle")
     setting.review.waiting[A] = 1
     setting.review.decided = [decided(stop=A)]
-    setting.run(seconds=0.1)
+    setting.partitions[A].aside = True
+    setting.run({A: 1, B: 0})
     assert setting.producer.log == ["settle", "send state", "drain", "commit"]
 
 
@@ -590,9 +591,14 @@ class FakeEnds:
     """Says in which epoch a log ends, where it is asked after everything was acknowledged."""
 
     def __init__(self, setting: Setting) -> None:
+        self.prepared: list[list[TopicPartition]] = []
         self.asked: list[list[TopicPartition]] = []
         self.epochs: dict[TopicPartition, int] = {}
         self._setting = setting
+
+    def prepare(self, targets: Collection[TopicPartition]) -> None:
+        assert not self._setting.producer.in_transaction, "readers wait meanwhile"
+        self.prepared.append(list(targets))
 
     def ask(self, targets: Collection[TopicPartition]) -> None:
         assert self._setting.producer.log[-1] == "drain"
@@ -601,6 +607,23 @@ class FakeEnds:
     def answers(self) -> Mapping[TopicPartition, int]:
         assert self._setting.producer.log[-2:] == ["send map", "drain"], "answered meanwhile"
         return self.epochs
+
+
+def test_leaders_are_reached_before_a_transaction_begins() -> None:
+    """At the start, when a partition comes back, and before each one that writes."""
+    setting = Setting(
+        [
+            [(A, answer([stored(0)], lso=9))],
+            [(B, answer([stored(0)], lso=1))],
+            [(A, answer([stored(1)], lso=2))],
+        ]
+    )
+    setting.loop.ends = ends = FakeEnds(setting)
+    setting.loop.claim()
+    setting.review.waiting[A] = 1
+    setting.review.decided = [decided(B)]
+    setting.run({A: 2, B: 1})
+    assert ends.prepared == [[A, B], [B], [A]]
 
 
 def test_the_targets_epoch_stands_beside_what_was_written_in_it() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -10,11 +12,13 @@ from uuid import UUID
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 
+from onceover.config.clients import ClientConfig
 from onceover.errors import Retriable
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.endepochs import EndEpochs
 from onceover.model import TopicPartition
+from tests.unit.kafka.test_lag import Clock
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -22,10 +26,9 @@ A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 class FakeConnection:
     """Answers for each partition what the cluster says."""
 
-    usable = True
-
     def __init__(self, cluster: FakeCluster) -> None:
         self.closed = False
+        self.usable = True
         self._cluster = cluster
         self._asked: list[list[TopicPartition]] = []
 
@@ -71,6 +74,12 @@ class FakeCluster:
         self.away: Retriable | None = None
         self.looked_up = 0
         self.connections: list[FakeConnection] = []
+        self.patience_s: list[float] = []
+
+    @contextmanager
+    def hasty(self, patience_s: float) -> Iterator[FakeCluster]:
+        self.patience_s.append(patience_s)
+        yield self
 
     def each_topic(self, names: Sequence[str]) -> Each[str, TopicInfo]:
         self.looked_up += 1
@@ -95,6 +104,7 @@ def ends(cluster: FakeCluster) -> EndEpochs:
 
 
 def told(ends: EndEpochs, *targets: TopicPartition) -> dict[TopicPartition, int]:
+    ends.prepare(targets)
     ends.ask(targets)
     return ends.answers()
 
@@ -131,7 +141,9 @@ def test_a_silent_broker_holds_transactions_up_once_in_a_while(
     assert cluster.connections[0].closed
     cluster.silent = False
     assert told(ends, A) == {} and len(cluster.connections) == 1
-    now_s[0] += 11
+    now_s[0] += 29
+    assert told(ends, A) == {} and len(cluster.connections) == 1
+    now_s[0] += 2
     assert told(ends, A) == {A: 5}
 
 
@@ -139,3 +151,44 @@ def test_a_cluster_that_is_away_fails_nothing(cluster: FakeCluster, ends: EndEpo
     """The transaction itself will find out."""
     cluster.away = Retriable("connection refused")
     assert told(ends, A) == {}
+
+
+def test_who_asks_waits_for_no_connection(cluster: FakeCluster, ends: EndEpochs) -> None:
+    """A transaction is open: what was not prepared is not known."""
+    ends.ask([A])
+    assert (ends.answers(), cluster.looked_up, cluster.connections) == ({}, 0, [])
+    ends.prepare([A, B])
+    cluster.connections[0].usable = cluster.connections[1].usable = False
+    ends.ask([A, B])
+    assert (ends.answers(), len(cluster.connections)) == ({}, 2)
+
+
+def test_who_has_hung_up_meanwhile_is_reached_again_between_transactions(
+    cluster: FakeCluster, ends: EndEpochs
+) -> None:
+    """Brokers close what is idle for ten minutes; also those that the next transaction may write to later."""
+    ends.prepare([A, B])
+    for connection in cluster.connections:
+        connection.usable = False
+    ends.prepare([A])
+    ends.ask([A, B])
+    assert ends.answers() == {A: 5, B: 5}
+    assert [connection.closed for connection in cluster.connections] == [True, True, False, False]
+
+
+def test_brokers_that_are_away_take_a_second_of_every_half_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those whose listeners have no room for another connection; none of it inside a transaction."""
+    clock = Clock()
+    monkeypatch.setattr(socket, "create_connection", clock.connect)
+    for name in ("onceover.kafka.connection.time", "onceover.kafka.endepochs.time"):
+        monkeypatch.setattr(name, clock)
+    servers = {"bootstrap.servers": "127.0.0.1:1,127.0.0.1:2"}
+    made = EndEpochs(Cluster(ClientConfig("west", servers)))
+    for _ in range(300):
+        made.prepare([A])
+        waited_s = clock.waited_s
+        made.ask([A])
+        assert made.answers() == {} and clock.waited_s == waited_s
+        clock.now_s += 1.0
+    assert clock.tried >= 2
+    assert clock.waited_s < 20.0
