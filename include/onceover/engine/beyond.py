@@ -70,8 +70,10 @@ def written_behind(
     Raises:
         Retriable: the broker is away.
     """
+    # What is open can be deleted, too, and is open still.
+    log_start = target.list_offsets([tp], calls.EARLIEST)[tp]
     with PartitionReader(target, tp, calls.READ_UNCOMMITTED) as reader:
-        return _first_of(reader, known_end, log_end, [producer_id])
+        return _first_of(reader, max(known_end, log_start), log_end, [producer_id])
 
 
 def _first_of(reader: PartitionReader, start: int, end: int, producer_ids: Collection[int]) -> int | None:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from onceover.engine import resume
+from onceover.engine import beyond, resume
 from onceover.engine.beyond import Behind
 from onceover.engine.stops import Evidence
+from onceover.errors import Retriable
 from onceover.model import TopicPartition
+from onceover.wire.batch import BatchHeader
 from onceover.wire.progress import NOBODY
 from tests.unit.engine.test_stops import GOOD, META, SOURCE
 
@@ -55,3 +58,31 @@ def test_a_pair_that_no_lane_has_written_is_followed_by_nothing_of_ours(
     first = replace(OWN, meta=replace(META, instance=NOBODY))
     asked, then = looked_for(monkeypatch, first, 60)
     assert asked == [{9}] and then.doubt is not None
+
+
+class EmptyLog:
+    """Nothing is left of it but its end; what lay before cannot be read."""
+
+    END = 150
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def __enter__(self) -> EmptyLog:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def headers(self, start: int, end: int) -> list[BatchHeader]:
+        if start < self.END:
+            raise Retriable("error 1")
+        return []
+
+
+def test_what_the_targets_retention_has_deleted_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was aborted behind the known end, for one: nothing of it comes back, and nobody waits for it."""
+    monkeypatch.setattr(beyond, "PartitionReader", EmptyLog)
+    target: Any = SimpleNamespace(list_offsets=lambda tps, *_: dict.fromkeys(tps, EmptyLog.END))
+    assert beyond.behind(target, SOURCE, 100, EmptyLog.END, {7}) == Behind()
+    assert beyond.written_behind(target, SOURCE, 100, EmptyLog.END, 7) is None
