@@ -259,11 +259,7 @@ class Cleaned:
         gap = self._gap(index, 1)
         if gap.missing(self.target.offsets) < self._crowd(0, index):
             return False
-        key = parse_mark(finding.source_mark or "").key
-        latest = self.target.latest.get(key)
-        if latest is None:
-            return self._deleted(0, key)
-        return latest > gap.low
+        return self._superseded(0, self.target, finding.source_mark, gap)
 
     def _from_source(self, finding: Finding, offset: int) -> bool:
         """Tell whether the source's cleaner can have taken the record of a target offset."""
@@ -274,10 +270,14 @@ class Cleaned:
             return True
         if gap.missing(self.source.offsets) < self._crowd(1, int(np.searchsorted(self._pairs[1], offset))):
             return False
-        key = parse_mark(finding.target_mark or "").key
-        latest = self.source.latest.get(key)
+        return self._superseded(1, self.source, finding.target_mark, gap)
+
+    def _superseded(self, side: int, held: Held, mark: str | None, gap: _Gap) -> bool:
+        """Tell whether a later record of the same key is what a cleaner kept in ``held``."""
+        key = parse_mark(mark or "").key
+        latest = held.latest.get(key)
         if latest is None:
-            return self._deleted(1, key)
+            return self._deleted(side, key)
         return latest > gap.low
 
     def _source_gap(self, offset: int) -> _Gap:
