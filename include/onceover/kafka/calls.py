@@ -11,7 +11,7 @@ protocol promises is damaged, and ends the connection (``kafka.connection``).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -189,10 +189,17 @@ def _topic(topic: Any) -> TopicMetadata:
     )
 
 
-def find_coordinator(connection: Connection, key: str, key_type: int) -> tuple[int, int]:
-    """FindCoordinator v3 for a group (0) or a transactional.id (1): error code, and the broker."""
-    request = FindCoordinatorRequest(version=3, key=key, key_type=key_type)
-    return connection.call(request, FindCoordinatorResponse, lambda a: (a.error_code, a.node_id))
+def find_coordinators(
+    connection: Connection, keys: Collection[str], key_type: int
+) -> dict[str, tuple[int, int]]:
+    """FindCoordinator v4 for groups (0) or transactional.ids (1): error code, and the broker, of each."""
+
+    def read(answer: Any) -> dict[str, tuple[int, int]]:
+        found = {text(one.key): (one.error_code, one.node_id) for one in answer.coordinators}
+        return {key: found[key] for key in keys}
+
+    request = FindCoordinatorRequest(version=4, coordinator_keys=list(keys), key_type=key_type)
+    return connection.call(request, FindCoordinatorResponse, read)
 
 
 def list_offsets(
@@ -271,26 +278,30 @@ def open_transactions(
 
 
 def offset_fetch(
-    connection: Connection, group: str, partitions: Iterable[TopicPartition] | None, *, stable: bool
-) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
-    """OffsetFetch v8: the group's error code, and what is committed (None: for all partitions).
+    connection: Connection, asked: Mapping[str, Iterable[TopicPartition] | None], *, stable: bool
+) -> dict[str, tuple[int, dict[TopicPartition, CommittedOffset]]]:
+    """OffsetFetch v8: each group's error code, and what it has committed (None: for all partitions).
 
     ``stable`` waits for pending transactions instead of answering the value before them (KIP-447).
     """
 
-    def read(answer: Any) -> tuple[int, dict[TopicPartition, CommittedOffset]]:
-        [one] = answer.groups
-        return one.error_code, {
-            _place(t.name, p.partition_index): CommittedOffset(
-                p.error_code, p.committed_offset, p.committed_leader_epoch, p.metadata or ""
-            )
-            for t in one.topics or ()
-            for p in t.partitions
-        }
+    def read(answer: Any) -> dict[str, tuple[int, dict[TopicPartition, CommittedOffset]]]:
+        found = {text(one.group_id): (one.error_code, _committed(one)) for one in answer.groups}
+        return {group: found[group] for group in asked}
 
-    topics = None if partitions is None else _by_topic(partitions)
-    request = OffsetFetchRequest(version=8, groups=[(group, topics)], require_stable=stable)
+    groups = [(group, None if tps is None else _by_topic(tps)) for group, tps in asked.items()]
+    request = OffsetFetchRequest(version=8, groups=groups, require_stable=stable)
     return connection.call(request, OffsetFetchResponse, read)
+
+
+def _committed(group: Any) -> dict[TopicPartition, CommittedOffset]:
+    return {
+        _place(t.name, p.partition_index): CommittedOffset(
+            p.error_code, p.committed_offset, p.committed_leader_epoch, p.metadata or ""
+        )
+        for t in group.topics or ()
+        for p in t.partitions
+    }
 
 
 def _commit_topics(offsets: Mapping[TopicPartition, OffsetToCommit]) -> list[tuple[Any, ...]]:

@@ -30,6 +30,8 @@ DEFAULT_TIMEOUT_S = 30.0
 # Longer than an election; whoever waits at a terminal wonders by then.
 _SILENT_S = 5.0
 _API_PRODUCE = 0
+# A few dozen kilobytes a request.
+_KEYS_AT_ONCE = 1000
 # Brokers look at the timeout of an InitProducerId with a transactional.id only.
 _NO_TRANSACTION_TIMEOUT_MS = 60_000
 _TRANSACTION_VERSION = "transaction.version"
@@ -282,14 +284,22 @@ class Cluster:
 
     def coordinator_node(self, key: str, key_type: int) -> int:
         """Return the broker that coordinates a group or transactional.id, asking when it is not known."""
-        node = self._coordinators.get((key, key_type))
-        if node is None:
-            error_code, node = calls.find_coordinator(self.control(), key, key_type)
-            action = classify(Api.FIND_COORDINATOR, error_code)
-            if action is not Action.OK:
-                raise failure(self.alias, Api.FIND_COORDINATOR, action, error_code, key)
-            self._coordinators[key, key_type] = node
-        return node
+        return self.coordinator_nodes([key], key_type).whole()[key]
+
+    def coordinator_nodes(self, keys: Sequence[str], key_type: int) -> Each[str, int]:
+        """Return the same of many, asking for all that are not known together."""
+        known = {key: self._coordinators.get((key, key_type)) for key in keys}
+        each: Each[str, int] = Each({key: node for key, node in known.items() if node is not None})
+        unknown = [key for key, node in known.items() if node is None]
+        for begin in range(0, len(unknown), _KEYS_AT_ONCE):
+            some = unknown[begin : begin + _KEYS_AT_ONCE]
+            for key, (code, node) in calls.find_coordinators(self.control(), some, key_type).items():
+                action = classify(Api.FIND_COORDINATOR, code)
+                if action is Action.OK:
+                    each.found[key] = self._coordinators[key, key_type] = node
+                else:
+                    each.failed[key] = failure(self.alias, Api.FIND_COORDINATOR, action, code, key)
+        return each
 
     def forget_coordinator(self, key: str, key_type: int) -> None:
         """Look the coordinator up again next time."""
@@ -327,7 +337,17 @@ class Cluster:
             As ``committed``, where the group as a whole is not answered.
         """
         connection = self.coordinator(group, calls.GROUP)
-        error, offsets = calls.offset_fetch(connection, group, partitions, stable=stable)
+        error, offsets = calls.offset_fetch(connection, {group: partitions}, stable=stable)[group]
+        return self.answered_offsets(group, error, offsets)
+
+    def answered_offsets(
+        self, group: str, error: int, offsets: Mapping[TopicPartition, calls.CommittedOffset]
+    ) -> Each[TopicPartition, calls.CommittedOffset]:
+        """Return what an answer about one group means.
+
+        Raises:
+            As ``committed``, where the group as a whole is not answered.
+        """
         each: Each[TopicPartition, calls.CommittedOffset] = Each()
         for tp, code in [(None, error), *((tp, o.error_code) for tp, o in offsets.items())]:
             action = classify(Api.OFFSET_FETCH, code)

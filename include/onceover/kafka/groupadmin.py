@@ -15,7 +15,9 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls, groupcalls
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.each import Each
 from onceover.kafka.groupcalls import ListedGroup
+from onceover.kafka.groupoffsets import Asked, Committed, fetch_committed
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 
@@ -86,7 +88,11 @@ class GroupAdmin:
             Retriable: the coordinator is away, or a transaction of the group stays open.
             UsageError: not authorized.
         """
-        return self._retry(lambda: self.cluster.committed(group, None))
+        return self.each_committed({group: None}).whole()[group]
+
+    def each_committed(self, asked: Asked) -> Each[str, Committed]:
+        """Return the same of many groups (``fetch_committed``): by group all partitions, or those named."""
+        return fetch_committed(self.cluster, asked, self._retry_s)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]) -> None:
         """Commit offsets for a group without members, which is created where it is missing.

@@ -106,10 +106,10 @@ class Case(NamedTuple):
 CASES = {
     "api_versions": Case(calls.api_versions, ApiVersionsResponse, 3),
     "metadata": Case(lambda c: calls.metadata(c, None), MetadataResponse, 12),
-    "find_coordinator": Case(lambda c: calls.find_coordinator(c, "k", 1), FindCoordinatorResponse, 3),
+    "find_coordinators": Case(lambda c: calls.find_coordinators(c, ["t"], 1), FindCoordinatorResponse, 4),
     "list_offsets": Case(lambda c: calls.list_offsets(c, [TP], -1, 1), ListOffsetsResponse, 6),
     "epochs": Case(lambda c: calls.end_offsets_for_epochs(c, {TP: 1}), OffsetForLeaderEpochResponse, 4),
-    "offset_fetch": Case(lambda c: calls.offset_fetch(c, "g", [TP], stable=True), OffsetFetchResponse, 8),
+    "offset_fetch": Case(lambda c: calls.offset_fetch(c, {"t": [TP]}, stable=True), OffsetFetchResponse, 8),
     "init_producer_id": Case(lambda c: calls.init_producer_id(c, "t", 1), InitProducerIdResponse, 4),
     "add_partitions": Case(
         lambda c: calls.add_partitions_to_txn(c, "t", (1, 0), [TP]), AddPartitionsToTxnResponse, 3
