@@ -57,11 +57,11 @@ def scene(replica: Replica, unverified: None) -> Scene:
 
 
 class Lane:
-    """The lane's own producer id, in hands that know no transaction."""
+    """The lane's own producer id, or another one of the flow, in hands that know no transaction."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, transactional_id: str = "") -> None:
         self._connection = RawConnection(replica.target.bootstrap)
-        self._id = names.lane_id(replica.name, 0)
+        self._id = transactional_id or names.lane_id(replica.name, 0)
         self._state = self._connection.init_producer(self._id)
 
     def leave_open(self, topic: str, records: Sequence[RawRecord], partition: int = 0) -> int:
@@ -165,6 +165,20 @@ def test_what_is_left_open_in_the_flows_own_topic_keeps_nobody_from_reading_it(
     note = RawRecord(b"note", b"{}")
     lane.leave_open(names.state_topic(scene.replica.name), [note], names.STATE_OTHERS)
     lane.close()
+    scene.feed(4)
+    scene.expect_copied(8)
+    scene.expect_clear(capsys)
+
+
+@pytest.mark.parametrize("partition", [names.STATE_LEADER, names.STATE_OTHERS])
+def test_what_a_leader_left_open_keeps_nobody_from_starting(
+    scene: Scene, capsys: Capture, partition: int
+) -> None:
+    """Nobody can have read it, so it is aborted, whatever its writer was told."""
+    leader = Lane(scene.replica, names.leader_id(scene.replica.name))
+    record = RawRecord(names.LAYOUT.encode(), b"{}")
+    leader.leave_open(names.state_topic(scene.replica.name), [record], partition)
+    leader.close()
     scene.feed(4)
     scene.expect_copied(8)
     scene.expect_clear(capsys)

@@ -111,10 +111,9 @@ def is_copied(replica: Replica, topic: str, partition: int) -> bool:
     )
 
 
-def test_progress_that_is_there_is_never_written_anew(replica: Replica, capsys: Capture) -> None:
-    """However a record came to lack a partition: what was copied is not copied again."""
-    scene = Scene(replica, partitions=2)
-    old = enrolment_of(replica, scene.topic)
+def forget_partition(replica: Replica, topic: str) -> None:
+    """Enrol the topic as if it had its first partition only; the other's progress stays."""
+    old = enrolment_of(replica, topic)
     flow = replica.flow.watch.flow
     source, target = open_clusters(flow)
     with source, target:
@@ -122,6 +121,12 @@ def test_progress_that_is_there_is_never_written_anew(replica: Replica, capsys: 
         leader.seize()
         leader.enrol([changed(old, start={0: old.start[0]})], {})
         leader.close()
+
+
+def test_progress_that_is_there_is_never_written_anew(replica: Replica, capsys: Capture) -> None:
+    """However a record came to lack a partition: what was copied is not copied again."""
+    scene = Scene(replica, partitions=2)
+    forget_partition(replica, scene.topic)
     assert replica.copy().records == 0
     assert sorted(enrolment_of(replica, scene.topic).start) == [0, 1]
     assert len(replica.target_records(scene.topic, 1)) == 10

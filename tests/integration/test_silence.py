@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from onceover.config.clients import ClientConfig
 from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.kafka import admin, connection
+from onceover.kafka import admin, calls, connection
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.connection import ConnectionLost
 from tests.support.busy import BusyProducer
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.proxy import Proxy, Temper
@@ -83,6 +86,27 @@ def test_a_host_that_died_without_a_word_is_left_for_its_successor(
         lines[side == "target"].proxy.treat(Temper.SWALLOW)
         copied(replica, live, topic, 5)
     replica.assert_same()
+
+
+def test_who_has_waited_for_a_dead_host_once_does_not_wait_on_every_older_connection(
+    lines: tuple[Line, Line], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A driver has several: met one after the other, they took it 100 s."""
+    monkeypatch.setattr(connection, "REQUEST_TIMEOUT_MS", _PATIENCE_MS)
+    line = lines[0]
+    config = ClientConfig(
+        "source", {k: v for k, v in line.cluster.client.items() if k.startswith("bootstrap")}
+    )
+    with Cluster(config) as cluster:
+        anybody = cluster.control()
+        (node,) = (broker.node_id for broker in calls.metadata(anybody, []).brokers)
+        by_name = cluster.control(node)
+        assert by_name is not anybody
+        line.proxy.treat(Temper.SWALLOW)
+        with pytest.raises(ConnectionLost):
+            calls.metadata(anybody, [])
+        assert by_name.closed
+        assert calls.metadata(cluster.control(node), []).brokers
 
 
 @pytest.mark.soak

@@ -13,6 +13,7 @@ from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
+from tests.integration.test_repair_races import forget_partition
 from tests.support.replica import Replica
 from tests.support.scene import Capture, Scene
 
@@ -75,3 +76,16 @@ def test_what_is_told_too_early_repeats_and_stops_nothing(
     assert early.told
     scene.expect_clear(capsys)
     replica.assert_same()
+
+
+def test_progress_that_is_not_told_yet_is_not_written_anew(
+    replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However a record came to lack a partition: who enrols it asks behind a write, too."""
+    early = Early(monkeypatch, replica.name, nothing=True)
+    scene = Scene(replica, partitions=2)
+    forget_partition(replica, scene.topic)
+    early.begin()
+    assert replica.copy().records == 0
+    assert len(replica.target_records(scene.topic, 1)) == 10
+    scene.expect_clear(capsys)

@@ -161,6 +161,8 @@ class Enroller:
         """Return the target partitions that have progress already."""
         if not targets:
             return set()
+        # One that is told too early has none, and the start would be committed over it.
+        self.leader.settle()
         group = names.progress_group(flow)
         return set(self.target.retry(lambda: self.target.committed(group, targets)))
 

@@ -190,6 +190,19 @@ class Leader:
 
     # ---- while running
 
+    def settle(self) -> None:
+        """Return when what the progress group's coordinator tells is all that it has (``told.settle``).
+
+        Raises:
+            Fenced: a newer generation runs.
+            Retriable: interrupted; begin again.
+        """
+        try:
+            settle(self._active(), self._flow.name)
+        except (MustReset, Retriable) as error:
+            self._regain(error)
+            raise Retriable("the progress could not be asked for; it will be again") from error
+
     def enrol(
         self,
         enrolments: Iterable[Enrolment],
@@ -331,9 +344,25 @@ class Leader:
         self._producer = TransactionalProducer(
             self._target, names.leader_id(self._flow.name), timeout_ms=LEADER_TIMEOUT_MS
         )
-        backoff, deadline = Backoff(), Deadline(START_DEADLINE_S)
-        while not self._target.retry(self._producer.init, deadline):
+        deadline = Deadline(START_DEADLINE_S)
+        self._take_id(self._producer, deadline)
+        while left := self._left_open(self._producer.producer_id):
+            # Whoever wrote it was told that it is over, but nobody can have read it.
+            log.warning("leader of %s aborts what was left open in %s", self._flow.name, left)
+            self._producer.decide(left, commit=False)
+            self._take_id(self._producer, deadline)
+
+    def _take_id(self, producer: TxnProducer, deadline: Deadline) -> None:
+        backoff = Backoff()
+        while not self._target.retry(producer.init, deadline):
             backoff.pause(deadline, Retriable("the leader's previous transaction is still being ended"))
+
+    def _left_open(self, producer_id: int) -> list[TopicPartition]:
+        """Return where a transaction of this id is open, while none is under way: see ``undecided``."""
+        topic = self._state_partition.topic
+        written = [TopicPartition(topic, p) for p in (names.STATE_LEADER, names.STATE_OTHERS)]
+        opened = self._target.retry(lambda: self._target.each_open({tp: {producer_id} for tp in written}))
+        return [tp for tp, (first, _) in opened.found.items() if first >= 0]
 
     def _read_layout(self) -> Layout | None:
         return _layout_in(self.state.catch_up())

@@ -79,6 +79,10 @@ class StateLog:
                     f"{self._tp} cannot be read to its end: a transaction is open",
                     expected=f"LSO at {end} or later",
                     seen=f"readable up to {self._offset}",
+                    resolve="if it lasts, nobody ends it any more: `kafka-transactions.sh describe-producers"
+                    f" --topic {self._tp.topic} --partition {self._tp.partition}` tells whose it is,"
+                    f" `kafka-transactions.sh abort --topic {self._tp.topic} --partition {self._tp.partition}"
+                    f" --start-offset {self._offset}` ends it",
                 )
         return self.values
 

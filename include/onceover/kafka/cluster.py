@@ -129,7 +129,7 @@ class Cluster:
         refusal: UsageError | None = None
         for address in addresses:
             try:
-                connection = Connection(address, self.config.properties, self.patience, self._silent.add)
+                connection = Connection(address, self.config.properties, self.patience, self._unanswered)
                 self._learn(connection, calls.metadata(connection, []))
                 self._silent.discard(address)
                 return connection
@@ -148,6 +148,16 @@ class Cluster:
             where=", ".join(map(str, addresses)),
             resolve=f"check that {self.alias} is up and that bootstrap.servers is right, then run again",
         ) from problem
+
+    def _unanswered(self, address: Address) -> None:
+        """Ask others first, and ask this broker by a new connection: a dead host answers on none of them.
+
+        Each of the older ones would be waited for on its own.
+        """
+        self._silent.add(address)
+        for connection in self._control.values():
+            if connection.address == address and not connection.in_flight:
+                connection.close()
 
     def _refused(self, refusal: UsageError, node: int | None, *, others_away: bool) -> OnceoverError:
         """Return what it means that TLS or SASL refuses us at a broker, or at those of any that answer.
