@@ -1,21 +1,22 @@
 """Writing what a plan for groups says, and doing so again and again.
 
 Invariant: a group is written only as it was when the decision was made. Right before each write its offsets
-on the receiving side are read again, somebody else's moved commit leaves it alone, and the coordinator itself
-refuses the write when members have joined meanwhile. What is about to be written is remembered before it is
-written, so an interrupted run is simply run again (G8).
+on the receiving side are read again, from a coordinator that has taken a write meanwhile and so has read its
+log to the end (``engine.told``); somebody else's moved or pending commit leaves it alone, and the coordinator
+itself refuses the write when members have joined meanwhile. What is about to be written is remembered before
+it is written, so an interrupted run is simply run again (G8).
 """
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.engine.groupplan import Approves, GroupPlan, GroupSteps, Row, exit_code, plan_groups, summary
-from onceover.engine.groups import Allowed, Kind, remembered
+from onceover.engine.groups import PENDING, Allowed, Kind, remembered
 from onceover.engine.groupview import GroupReader
 from onceover.engine.journal import Journal
 from onceover.engine.plan import Change, Refusal
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 # Longer than the 5 s at which consumers commit by default: whoever commits with assign() while its group is
 # empty is seen to move between two looks so far apart.
 WATCH_S: Final = 6.0
+# Groups whose coordinators are settled at once: little passes until the last of them is written.
+_AT_ONCE: Final = 20
+# What we have aborted is pending for milliseconds.
+_PENDING_S: Final = 5.0
 
 Announce = Callable[[GroupPlan], None]
 # Waits so many seconds; True when it was asked to stop meanwhile.
@@ -138,8 +143,11 @@ class GroupSync:
         try:
             self._prepare()
             self._remember(applied.plan)
-            for steps in applied.plan.steps:
-                self._write(steps, applied)
+            every = applied.plan.steps
+            for several in (every[at : at + _AT_ONCE] for at in range(0, len(every), _AT_ONCE)):
+                failed = self._settled(several)
+                for steps in several:
+                    self._write(steps, applied, failed.get(steps.group))
         except OnceoverError as error:
             self._journal.failed(error)
             raise
@@ -163,10 +171,19 @@ class GroupSync:
 
     # ---- one group
 
-    def _write(self, steps: GroupSteps, applied: Applied) -> None:
+    def _settled(self, several: Iterable[GroupSteps]) -> dict[str, OnceoverError]:
+        """Return why coordinators are not believed, by group, once all others have taken a write."""
+        asked = {steps.group: steps.writes[0].facts.receiving for steps in several if steps.writes}
+        return self._reader.settler.settle(asked) if asked else {}
+
+    def _write(self, steps: GroupSteps, applied: Applied, failed: OnceoverError | None) -> None:
         try:
+            if failed is not None:
+                raise failed
             writes = self._unmoved(steps, applied)
             self._commit(steps.group, writes)
+            self._done(steps, writes, applied)
+            self._look_behind(steps.group, writes, applied)
         except HasMembers as error:
             resolve = error.resolve or ""
             applied.refused.append(Refusal(steps.group, "HAS_MEMBERS", error.message, resolve, False))
@@ -175,21 +192,35 @@ class GroupSync:
                 Refusal(steps.group, error.code, error.message, error.resolve or "run again")
             )
             applied.temporary |= isinstance(error, Retriable)
-        else:
-            self._done(steps, writes, applied)
 
     def _unmoved(self, steps: GroupSteps, applied: Applied) -> list[Row]:
         """Return the writes whose partition still holds what the decision was made for."""
         if not steps.writes:
             return []
-        now = self._reader.receiving.committed(steps.group)
+        wanted = [row.facts.receiving for row in steps.writes]
+        now, pending = self._reader.receiving.named(steps.group, wanted, _PENDING_S)
         kept = []
         for row in steps.writes:
-            if _offset(now, row.facts.receiving) == row.facts.current:
+            if row.facts.receiving in pending:
+                applied.refused.append(_pending(row, "a transaction commits there"))
+                applied.temporary = True
+            elif _offset(now, row.facts.receiving) == row.facts.current:
                 kept.append(row)
             else:
                 applied.refused.append(_moving(row, now))
         return kept
+
+    def _look_behind(self, group: str, writes: list[Row], applied: Applied) -> None:
+        """Name who began to commit in a transaction in the moment of the write: one of both is not seen."""
+        _, pending = self._reader.receiving.named(group, [row.facts.receiving for row in writes], 0.0)
+        for row in writes:
+            if row.facts.receiving in pending:
+                applied.refused.append(
+                    _pending(
+                        row, f"a transaction began to commit there beside our write of {row.decision.to}"
+                    )
+                )
+                applied.temporary = True
 
     def _commit(self, group: str, writes: list[Row]) -> None:
         commits = {
@@ -222,6 +253,11 @@ class GroupSync:
 def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartition) -> int | None:
     found = committed.get(tp)
     return None if found is None else found.offset
+
+
+def _pending(row: Row, text: str) -> Refusal:
+    resolve = "look whether its reader goes on behind what it has read, and run again once it is decided"
+    return Refusal(row.object, PENDING, text, resolve)
 
 
 def _moving(row: Row, now: Mapping[TopicPartition, CommittedOffset]) -> Refusal:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.engine.approval import Item, Standing, items_of
-from onceover.engine.groups import UNREADABLE, Allowed, Decision, Direction, Facts, Kind, decide
+from onceover.engine.groups import PASSING, Allowed, Decision, Direction, Facts, Kind, decide
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.wire.offsetlookup import Translated
@@ -255,7 +255,7 @@ def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = N
         rows=tuple(rows),
         steps=tuple(steps),
         temporary=any(isinstance(error, Retriable) for error in errors)
-        or any(row.decision.code == UNREADABLE for row in rows),
+        or any(row.decision.code in PASSING for row in rows),
     )
 
 

@@ -20,8 +20,10 @@ from onceover.wire.offsetlookup import NotCovered, Translation
 # Brokers forget a group's offset after 7 days without a commit (offsets.retention.minutes); a group that
 # stands still on a cluster where nobody consumes would be lost there.
 RENEW_AFTER_MS: Final = 24 * 3600 * 1000
-# Code of a partition that could not be read, and may be the next time.
+# Codes of a partition that could not be read, and may be the next time: it, or what is committed there.
 UNREADABLE: Final = "UNREADABLE"
+PENDING: Final = "COMMIT_PENDING"
+PASSING: Final = frozenset({UNREADABLE, PENDING})
 _DAYS_TOLD: Final = "so that it does not expire"
 
 
@@ -178,8 +180,7 @@ def decide(facts: Facts, allowed: Allowed, now_ms: int) -> Decision | None:
     """Return the decision about one partition; None when it does not concern us (any more)."""
     if facts.problem is not None:
         code, text = facts.problem
-        unreadable = code == UNREADABLE
-        resolve = "run again" if unreadable else "see `onceover status`: the partition needs an operator"
+        resolve = "run again" if code in PASSING else "see `onceover status`: the partition needs an operator"
         return _left(code, text, resolve, blocks=True)
     if facts.committed is None:
         return _decide_deleted(facts, allowed)

@@ -17,7 +17,8 @@ from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groupplan import GroupFacts, GroupView
-from onceover.engine.groups import UNREADABLE, Direction, Facts, Remembered
+from onceover.engine.groups import PENDING, UNREADABLE, Direction, Facts, Remembered
+from onceover.engine.groupsettle import GroupSettler
 from onceover.engine.layout import Layout, check_clusters, check_distinct
 from onceover.engine.progress import beside
 from onceover.engine.statelog import StateLog
@@ -26,7 +27,7 @@ from onceover.kafka import calls
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.kafka.groupadmin import GroupAdmin, Listing
+from onceover.kafka.groupadmin import GroupAdmin, Listing, Named
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 
@@ -36,6 +37,8 @@ Problems = dict[TopicPartition, tuple[str, str]]
 _CLASSIC: Final = "classic"
 # A partition without a leader must not keep the groups of all others waiting.
 _LOGS_S: Final = 5.0
+# A reader that commits in transactions has one pending now and then, for a moment.
+_PENDING_S: Final = 0.25
 
 
 class Translates(Protocol):
@@ -69,7 +72,7 @@ class _Raw:
 
     facts: GroupFacts
     committed: Committed
-    current: Committed
+    current: Named
     last: Mapping[TopicPartition, Remembered]
     opposite: Mapping[TopicPartition, Remembered]
 
@@ -112,12 +115,14 @@ class GroupReader:
         self._selects = selects
         sides = (source, target) if direction is Direction.FAILOVER else (target, source)
         self.giving, self.receiving = (GroupAdmin(cluster) for cluster in sides)
+        self.settler = GroupSettler(self.receiving.cluster, names.groups_id(flow))
         self._state = StateLog(target, names.state_topic(flow), names.STATE_LEADER)
 
     def close(self) -> None:
         """Close all connections of its own."""
         self._state.close()
         self.memory.close()
+        self.settler.close()
 
     def read(self) -> GroupView:
         """Return both clusters as they are now.
@@ -130,7 +135,9 @@ class GroupReader:
         pairs = self._target.retry(self._pairs)
         self._target.retry(self.memory.read)
         here, there = self.giving.groups(), self.receiving.groups()
-        raw = [self._read(name, here, there, pairs) for name in self._names(here)]
+        there_of = {giving: self._sides(pair)[1] for giving, pair in pairs.items()}
+        here_of = {receiving: giving for giving, receiving in there_of.items()}
+        raw = [self._read(name, here, there, there_of, here_of) for name in self._names(here)]
         touched = {tp for group in raw for tp in group.committed.keys() | group.last.keys()}
         used = {tp: pairs[tp] for tp in sorted(touched)}
         # Before the map and the ends of the logs: what the progress stands for is in both.
@@ -210,7 +217,14 @@ class GroupReader:
         known = here.groups.keys() | self.memory.groups(self.direction)
         return sorted(name for name in known if self._selects(name))
 
-    def _read(self, name: str, here: Listing, there: Listing, pairs: Mapping[TopicPartition, Pair]) -> _Raw:
+    def _read(
+        self,
+        name: str,
+        here: Listing,
+        there: Listing,
+        there_of: Mapping[TopicPartition, TopicPartition],
+        here_of: Mapping[TopicPartition, TopicPartition],
+    ) -> _Raw:
         listed, other = here.groups.get(name), there.groups.get(name)
         facts = GroupFacts(
             name=name,
@@ -221,16 +235,17 @@ class GroupReader:
         )
         last = self.memory.of(self.direction, name)
         opposite = self.memory.of(self.direction.opposite, name)
+        mine = {here_of[tp]: entry for tp, entry in last.items() if tp in here_of}
         try:
-            committed = {tp: c for tp, c in self.giving.committed(name).items() if tp in pairs}
-            current = self.receiving.committed(name) if committed or last else {}
-            if other is None and there.unheard and current:
+            committed = {tp: c for tp, c in self.giving.committed(name).items() if tp in there_of}
+            # By name: of all partitions, those with nothing but a pending commit would be left out.
+            wanted = [there_of[tp] for tp in sorted(committed.keys() | mine.keys())]
+            current = self.receiving.named(name, wanted, _PENDING_S)
+            if other is None and there.unheard and any(current):
                 # Its coordinator is back, but did not say whether it has members.
                 raise there.unheard[0]
         except OnceoverError as error:
-            return _Raw(replace(facts, error=error), {}, {}, {}, {})
-        by_giving = {self._sides(p)[0]: self._sides(p)[1] for p in pairs.values()}
-        mine = {giving: last[receiving] for giving, receiving in by_giving.items() if receiving in last}
+            return _Raw(replace(facts, error=error), {}, Named({}, frozenset()), {}, {})
         return _Raw(facts, committed, current, mine, opposite)
 
     def _facts(
@@ -242,7 +257,7 @@ class GroupReader:
     ) -> Iterator[Facts]:
         for giving in sorted(group.committed.keys() | group.last.keys()):
             receiving = self._sides(pairs[giving])[1]
-            committed, current = group.committed.get(giving), group.current.get(receiving)
+            committed, current = group.committed.get(giving), group.current.committed.get(receiving)
             facts = Facts(
                 giving=giving,
                 receiving=receiving,
@@ -252,7 +267,9 @@ class GroupReader:
                 current_metadata=current.metadata if current else "",
                 last=group.last.get(giving),
                 opposite=group.opposite.get(giving),
-                problem=problems.get(giving) or self._not_one_to_one(pairs[giving]),
+                problem=problems.get(giving)
+                or (_pending(receiving) if receiving in group.current.pending else None)
+                or self._not_one_to_one(pairs[giving]),
             )
             yield facts if facts.problem else self._translated(facts, pairs[giving], logs)
 
@@ -318,6 +335,10 @@ class GroupReader:
             if meta is not None:
                 return Translated(meta.target_end)
         return answer
+
+
+def _pending(receiving: TopicPartition) -> tuple[str, str]:
+    return PENDING, f"a transaction commits for {receiving} there, and is not decided"
 
 
 def _copied_ids(pair: Pair, progress: CommittedOffset | None) -> tuple[str, str]:

@@ -68,6 +68,11 @@ def map_id(flow: str) -> str:
     return f"onceover.{flow}.map"
 
 
+def groups_id(flow: str) -> str:
+    """transactional.id of the moving of groups, on whichever side receives them."""
+    return f"onceover.{flow}.groups"
+
+
 def audit_id(flow: str) -> str:
     """transactional.id of the audit, which keeps the verified watermark."""
     return f"onceover.{flow}.audit"

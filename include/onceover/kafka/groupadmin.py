@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls, groupcalls
-from onceover.kafka.backoff import Deadline
+from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.cluster import Cluster, failure
 from onceover.kafka.each import Each
 from onceover.kafka.groupcalls import ListedGroup
@@ -28,6 +28,8 @@ T = TypeVar("T")
 # member epoch (KIP-848).
 _HAS_MEMBERS: Final = frozenset({22, 25, 27, 68, 86, 113})
 _NO_GROUP: Final = frozenset({69})
+# A transaction has written there and is not decided.
+_PENDING: Final = 88
 # A coordinator that moves is there again within seconds; one that is away holds up only its own groups.
 _RETRY_S: Final = 5.0
 
@@ -47,6 +49,16 @@ class Listing:
 
     groups: Mapping[str, ListedGroup]
     unheard: tuple[OnceoverError, ...] = ()
+
+
+class Named(NamedTuple):
+    """What a group has committed for partitions that were asked for by name.
+
+    ``pending``: those that an open transaction commits, or has just committed, of which nothing is known.
+    """
+
+    committed: Mapping[TopicPartition, calls.CommittedOffset]
+    pending: frozenset[TopicPartition]
 
 
 class GroupAdmin:
@@ -84,6 +96,9 @@ class GroupAdmin:
     def committed(self, group: str) -> dict[TopicPartition, calls.CommittedOffset]:
         """Return everything that the group has committed; nothing for a group that does not exist.
 
+        A partition for which nothing but a first commit is pending is not among it: only who names the
+        partition is told of that.
+
         Raises:
             Retriable: the coordinator is away, or a transaction of the group stays open.
             UsageError: not authorized.
@@ -93,6 +108,26 @@ class GroupAdmin:
     def each_committed(self, asked: Asked) -> Each[str, Committed]:
         """Return the same of many groups (``fetch_committed``): by group all partitions, or those named."""
         return fetch_committed(self.cluster, asked, self._retry_s)
+
+    def named(self, group: str, partitions: Iterable[TopicPartition], patience_s: float) -> Named:
+        """Return what the group has committed for some partitions; those without a commit are left out.
+
+        Args:
+            patience_s: how long to wait for transactions that are being decided.
+
+        Raises:
+            Retriable: the coordinator is away.
+            UsageError: not authorized.
+        """
+        wanted = list(partitions)
+        if not wanted:
+            return Named({}, frozenset())
+        backoff, deadline = Backoff(), Deadline(patience_s)
+        while True:
+            found = self._retry(lambda: self._named(group, wanted))
+            if not found.pending or deadline.passed:
+                return found
+            backoff.pause(deadline, Retriable(f"commits of {group} are pending"))
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]) -> None:
         """Commit offsets for a group without members, which is created where it is missing.
@@ -128,6 +163,17 @@ class GroupAdmin:
             raise failure(self.cluster.alias, Api.LIST_GROUPS, action, code, f"broker {node}")
         return groups
 
+    def _named(self, group: str, partitions: list[TopicPartition]) -> Named:
+        connection = self.cluster.coordinator(group, calls.GROUP)
+        error, offsets = calls.offset_fetch(connection, {group: partitions}, stable=True)[group]
+        self._check(Api.OFFSET_FETCH, error, group, f"group {group}")
+        pending = frozenset(tp for tp, found in offsets.items() if found.error_code == _PENDING)
+        for tp, found in offsets.items():
+            if tp not in pending:
+                self._check(Api.OFFSET_FETCH, found.error_code, group, f"group {group}, {tp}")
+        known = {tp: o for tp, o in offsets.items() if o.error_code == 0 and o.offset >= 0}
+        return Named(known, pending)
+
     def _commit(self, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]) -> None:
         connection = self.cluster.coordinator(group, calls.GROUP)
         answer = groupcalls.offset_commit(connection, group, offsets)
@@ -153,6 +199,8 @@ class GroupAdmin:
         action = classify(api, code)
         if action is Action.REFRESH_AND_RETRY:
             self.cluster.forget_coordinator(group, calls.GROUP)
+        if api is Api.OFFSET_FETCH and action is Action.MISSING:
+            return
         if action is not Action.OK:
             raise failure(self.cluster.alias, api, action, code, subject)
 

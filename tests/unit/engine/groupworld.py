@@ -11,7 +11,7 @@ from onceover.engine.groupplan import GroupFacts, GroupView
 from onceover.engine.groups import Direction, Facts, Remembered
 from onceover.errors import OnceoverError
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
-from onceover.kafka.groupadmin import HasMembers
+from onceover.kafka.groupadmin import HasMembers, Named
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import Translated
 
@@ -28,6 +28,9 @@ class World:
         here: what groups have committed on the giving side; ``there`` likewise, of the receiving one.
         members: groups with members there.
         broken: what reading a group's offsets raises there.
+        pending: groups for which a transaction commits there.
+        unsettled: why coordinators take no write.
+        settled: called when a group's coordinator has taken a write.
         before_commit: called right before a commit reaches the coordinator.
         log: what was written, in its order.
     """
@@ -38,6 +41,9 @@ class World:
     broken: dict[str, OnceoverError] = field(default_factory=dict)
     errors: tuple[OnceoverError, ...] = ()
     types: dict[str, str] = field(default_factory=dict)
+    pending: set[str] = field(default_factory=set)
+    unsettled: dict[str, OnceoverError] = field(default_factory=dict)
+    settled: Callable[[str], None] = lambda _: None
     before_commit: Callable[[str], None] = lambda _: None
     log: list[tuple[str, str]] = field(default_factory=list)
     remembered: dict[str, Remembered] = field(default_factory=dict)
@@ -52,6 +58,18 @@ class World:
     @property
     def receiving(self) -> World:
         return self
+
+    @property
+    def settler(self) -> World:
+        return self
+
+    # ---- GroupSettler
+
+    def settle(self, groups: Mapping[str, TopicPartition]) -> dict[str, OnceoverError]:
+        assert set(groups.values()) == {THERE}
+        for group in groups.keys() - self.unsettled.keys():
+            self.settled(group)
+        return {group: self.unsettled[group] for group in groups.keys() & self.unsettled.keys()}
 
     # ---- GroupReader
 
@@ -110,11 +128,16 @@ class World:
 
     # ---- GroupAdmin of the receiving side
 
-    def committed(self, group: str) -> dict[TopicPartition, CommittedOffset]:
+    def named(self, group: str, partitions: Iterable[TopicPartition], patience_s: float) -> Named:
         if group in self.broken:
             raise self.broken[group]
+        wanted = list(partitions)
+        if group in self.pending:
+            return Named({}, frozenset(wanted))
         offset = self.there.get(group)
-        return {} if offset is None else {THERE: CommittedOffset(0, offset, -1, "")}
+        return Named(
+            {tp: CommittedOffset(0, offset, -1, "") for tp in wanted if offset is not None}, frozenset()
+        )
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
         self.before_commit(group)

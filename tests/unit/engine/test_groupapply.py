@@ -116,6 +116,49 @@ def test_a_list_that_is_not_complete_says_so() -> None:
     assert applied.exit_code == TEMPORARY
 
 
+def test_what_a_coordinator_tells_too_early_moves_no_group_back() -> None:
+    """True offset 140; told 110 until the coordinator has taken a write; the source's 30 stands at 130."""
+    world = World(here={"a": 30}, there={"a": 110})
+    world.settled = lambda group: world.there.update({group: 140})
+    applied = Sync(world).apply()
+    assert world.there == {"a": 140}
+    assert codes(applied) == {"a": "COMMITS_MOVE"}
+
+
+def test_without_a_write_a_coordinator_is_not_believed() -> None:
+    world = World(here={"a": 4, "b": 7}, unsettled={"a": Retriable("reads its log", code="LOADING")})
+    applied = Sync(world).apply()
+    assert world.there == {"b": 7 + SHIFT}
+    assert (codes(applied), applied.exit_code) == ({"a": "LOADING"}, TEMPORARY)
+
+
+def test_where_nothing_is_written_no_coordinator_is_written_to() -> None:
+    world = World(here={"a": 4})
+    Sync(world).apply()
+    world.settled = world.members.add
+    assert Sync(world).apply().done == []
+    assert world.members == set()
+
+
+def test_more_groups_than_are_settled_at_once_are_all_written() -> None:
+    world = World(here={f"g{number}": number for number in range(50)})
+    seen: list[str] = []
+    world.settled = seen.append
+    assert len(Sync(world).apply().done) == 50
+    assert sorted(seen) == sorted(world.here)
+
+
+def test_a_transaction_that_begins_to_commit_meanwhile_is_left_alone_and_one_beside_the_write_named() -> None:
+    """The latter's commit may have been overtaken: that is not passed over."""
+    world = World(here={"before": 4, "beside": 7})
+    world.settled = lambda group: world.pending.update({group} & {"before"})
+    world.before_commit = world.pending.add
+    applied = Sync(world).apply()
+    assert world.there == {"beside": 7 + SHIFT}
+    assert codes(applied) == {"before": "COMMIT_PENDING", "beside": "COMMIT_PENDING"}
+    assert applied.exit_code == TEMPORARY
+
+
 def test_a_coordinator_that_goes_away_concerns_its_group_only() -> None:
     world = World(here={"a": 4, "b": 7})
 
