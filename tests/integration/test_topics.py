@@ -227,8 +227,8 @@ def test_a_key_that_the_target_refuses_is_left_out(replica: Replica, monkeypatch
     replica.source.plain(topic, 0, replica.source.records(3))
     original = Admin.topic_configs
 
-    def with_odd_key(admin: Admin, topics: Any) -> Any:
-        found = original(admin, topics)
+    def with_odd_key(admin: Admin, topics: Any, **asked: Any) -> Any:
+        found = original(admin, topics, **asked)
         for own in found.overrides.values():
             if "retention.ms" in own and isinstance(own, dict):
                 own["odd.key"] = "1"

@@ -78,6 +78,8 @@ class View:
         keys: configuration keys that the target knows; empty when that is not known.
         unread: source topics in scope whose configuration could not be read, and why; ``target_unread`` those
             of the target by its topics' names.
+        standing: of the keys that are only ever widened what holds for target topics; ``defaults`` for new
+            ones.
         restamped: target topics that give records the time at which they are copied.
         sync_configs: whether configuration is copied.
         adopt: whether target topics that are not managed are taken over (``topics apply``).
@@ -98,6 +100,8 @@ class View:
     keys: frozenset[str] = frozenset()
     unread: Mapping[str, OnceoverError] = field(default_factory=dict)
     target_unread: Mapping[str, OnceoverError] = field(default_factory=dict)
+    standing: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
     restamped: frozenset[str] = frozenset()
     sync_configs: bool = True
     adopt: bool = False
@@ -357,7 +361,7 @@ class _Planning:
     def _wanted(self, verdict: Verdict) -> dict[str, str]:
         """Return the configuration that the copy gets."""
         own = self._view.overrides.get(verdict.topic, {}) if self._view.sync_configs else {}
-        return config_to_copy(own)
+        return config_to_copy(own, self._view.standing.get(verdict.target_topic, self._view.defaults))
 
     def _understood(self, verdict: Verdict, key: str, value: str) -> bool:
         """Tell whether the target can take a key; say so where it cannot."""

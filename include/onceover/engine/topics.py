@@ -39,6 +39,17 @@ APPEND_TIME: Final = "LogAppendTime"
 # without an error (FACTS: target defaults matter).
 OF_EVERY_COPY: Final[Mapping[str, str]] = {TIMESTAMP_TYPE: "CreateTime"}
 
+# What a topic takes. The source's log holds what it took under wider limits, too: narrowed on the copy, the
+# target would refuse that. So these are widened and never narrowed, nor left to a default that may be less.
+# With Kafka's own default, for a target that does not tell its own.
+ONLY_WIDENED: Final[Mapping[str, int]] = {
+    "max.message.bytes": 1_048_588,
+    "message.timestamp.after.max.ms": 3_600_000,
+}
+_BATCH_LIMIT: Final = "max.message.bytes"
+# A broker refuses a batch that does not fit into a segment.
+_SEGMENT: Final = "segment.bytes"
+
 
 def not_copied(key: str) -> str | None:
     """Return why a configuration key is never copied, None when it is."""
@@ -48,6 +59,19 @@ def not_copied(key: str) -> str | None:
     return None
 
 
-def config_to_copy(overrides: Mapping[str, str]) -> dict[str, str]:
-    """Return the part of a source topic's own configuration that its copy gets."""
-    return {key: value for key, value in sorted(overrides.items()) if not_copied(key) is None}
+def config_to_copy(overrides: Mapping[str, str], standing: Mapping[str, str]) -> dict[str, str]:
+    """Return the part of a source topic's own configuration that is set on its copy.
+
+    Args:
+        overrides: of the source topic.
+        standing: what holds for the copy as it is, or for a new topic, of the keys of ``ONLY_WIDENED``.
+    """
+    wanted = {key: value for key, value in sorted(overrides.items()) if not_copied(key) is None}
+    holds = {key: int(standing.get(key, default)) for key, default in ONLY_WIDENED.items()}
+    for key, value in holds.items():
+        holds[key] = max(value, int(wanted.get(key, value)))
+        if holds[key] == value:
+            wanted.pop(key, None)
+    if _SEGMENT in wanted:
+        wanted[_SEGMENT] = str(max(int(wanted[_SEGMENT]), holds[_BATCH_LIMIT]))
+    return wanted

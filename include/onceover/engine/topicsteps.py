@@ -8,12 +8,18 @@ from typing import Final
 
 from onceover.engine.managed import Managed
 from onceover.engine.plan import Change
-from onceover.engine.topics import TIMESTAMP_TYPE, not_copied
+from onceover.engine.topics import ONLY_WIDENED, TIMESTAMP_TYPE, not_copied
 from onceover.kafka.admin import TopicSpec
 
 # Lowered, or left to the broker's default, these let the target delete records.
 _RETENTION: Final = ("retention.ms", "retention.bytes")
 _POLICY: Final = "cleanup.policy"
+# The sooner a cleaner may come, the sooner tombstones and older values are gone; with Kafka's defaults.
+_COMPACTION: Final = {
+    "delete.retention.ms": 86_400_000,
+    "min.compaction.lag.ms": 0,
+    "max.compaction.lag.ms": (1 << 63) - 1,
+}
 _UNLIMITED: Final = -1
 
 
@@ -106,11 +112,12 @@ TopicStep = CreateTopic | AddPartitions | Adopt | SetConfig
 def diff(wanted: Mapping[str, str], seen: Mapping[str, str], managed: Managed) -> list[ConfigDiff]:
     """Return what has to change so that ``seen`` becomes ``wanted``.
 
-    Removed are only keys that the flow has set itself: what an operator has set on the target beside them,
-    a larger max.message.bytes for instance, is left alone.
+    Removed are only keys that the flow has set itself: what an operator has set on the target beside them is
+    left alone. Limits that are only ever widened stay as they are.
     """
     found = [ConfigDiff(k, seen.get(k), v) for k, v in sorted(wanted.items()) if seen.get(k) != v]
-    stale = sorted(k for k in managed.keys & seen.keys() if k not in wanted and not_copied(k) is None)
+    ours = managed.keys & seen.keys() - ONLY_WIDENED.keys()
+    stale = sorted(key for key in ours if key not in wanted and not_copied(key) is None)
     return found + [ConfigDiff(key, seen[key], None) for key in stale]
 
 
@@ -118,6 +125,9 @@ def may_delete(one: ConfigDiff) -> bool:
     """Tell whether a change lets the target delete records that it would keep as it is."""
     if one.key == _POLICY:
         return True
+    if one.key in _COMPACTION:
+        default = _COMPACTION[one.key]
+        return int(one.to or default) < int(one.from_ or default)
     if one.key not in _RETENTION:
         return False
     old, new = _limit(one.from_), _limit(one.to)

@@ -18,6 +18,7 @@ from onceover.engine.otherflows import OtherFlows, loops, rivals_here, rivals_th
 from onceover.engine.ownership import Rival
 from onceover.engine.scope import Rules, Verdict
 from onceover.engine.topicplan import Loop, View
+from onceover.engine.topics import ONLY_WIDENED
 from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin, TopicConfigs
@@ -154,6 +155,8 @@ class TopicReader:
             keys=there.keys,
             unread=here.failures,
             target_unread=there.failures,
+            standing=there.standing,
+            defaults=there.defaults,
             restamped=there.append_time,
         )
 
@@ -162,11 +165,14 @@ class TopicReader:
     ) -> tuple[TopicConfigs, TopicConfigs]:
         began_s = time.monotonic()
         copies = [v.target_topic for v in wanted if v.target_topic in view.target]
-        # Any topic tells which keys the target knows; the flow's own is there from the first start on.
-        own = [name for name in (names.state_topic(self.flow),) if name in view.target]
+        # Any topic tells which keys the target knows, and its defaults; the flow's own is there from the
+        # first start on.
+        own = names.state_topic(self.flow)
+        others = view.target.keys() - set(copies)
+        asked = [own] if own in others else sorted(others)[:1]
         # Of the source's only what is copied; of the target also how it stamps records.
         here = self._source_admin.topic_configs(v.topic for v in wanted if view.sync_configs)
-        there = _without(own, self._target_admin.topic_configs(own + copies))
+        there = _without(asked, self._target_admin.topic_configs(asked + copies, standing=ONLY_WIDENED))
         if not everything:
             here, there = (_merged(old, new) for old, new in zip(self._configs, (here, there), strict=True))
         else:
@@ -192,10 +198,12 @@ def _merged(old: TopicConfigs, new: TopicConfigs) -> TopicConfigs:
         new.keys or old.keys,
         {**failed, **new.failures},
         (old.append_time - new.overrides.keys()) | new.append_time,
+        {**old.standing, **new.standing},
+        {**old.defaults, **new.defaults},
     )
 
 
-def _without(own: Collection[str], configs: TopicConfigs) -> TopicConfigs:
-    """Leave out the flow's own topics: they were asked for the sake of the keys, where that is allowed."""
-    failures = {topic: error for topic, error in configs.failures.items() if topic not in own}
+def _without(asked: Collection[str], configs: TopicConfigs) -> TopicConfigs:
+    """Leave out topics that are no copies: asked for the sake of the keys, where that is allowed."""
+    failures = {topic: error for topic, error in configs.failures.items() if topic not in asked}
     return replace(configs, failures=failures)

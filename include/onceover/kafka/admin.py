@@ -6,7 +6,7 @@ what concerns them all. Used on the driver and the command line only: its thread
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -108,12 +108,16 @@ class TopicConfigs:
         keys: every key that the cluster knows; empty when no topic was described.
         failures: topics that could not be described.
         append_time: topics whose records get the broker's clock, by their own configuration or its default.
+        standing: of the keys that were asked for what holds for each topic, its own or the broker's default.
+        defaults: of the same keys what a topic inherits that does not set them.
     """
 
     overrides: Mapping[str, Mapping[str, str]]
     keys: frozenset[str]
     failures: Mapping[str, OnceoverError]
     append_time: frozenset[str] = frozenset()
+    standing: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 def open_admin(settings: ClientSettings) -> AdminClient:
@@ -161,12 +165,19 @@ class Admin:
                 if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
                     raise self._translated(error, f"add partitions to topic {name}") from error
 
-    def topic_configs(self, names: Iterable[str]) -> TopicConfigs:
-        """Return the topics' configuration, in one request."""
+    def topic_configs(self, names: Iterable[str], *, standing: Collection[str] = ()) -> TopicConfigs:
+        """Return the topics' configuration, in one request.
+
+        Args:
+            names: of the topics.
+            standing: keys whose value is wanted also where a topic inherits it.
+        """
         resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
         found: dict[str, dict[str, str]] = {}
         keys: set[str] = set()
         append_time: set[str] = set()
+        held: dict[str, dict[str, str]] = {}
+        defaults: dict[str, str] = {}
         futures = self._client.describe_configs(resources, request_timeout=_TIMEOUT_S) if resources else {}
         by_name = {resource.name: future for resource, future in futures.items()}
         failures = self._failures(by_name, "describe the configuration of topic {}")
@@ -181,9 +192,11 @@ class Admin:
                 for key, entry in entries.items()
                 if entry.source == _SET_ON_TOPIC and entry.value is not None
             }
+            held[name] = {key: entries[key].value for key in standing if key in entries}
+            defaults |= {key: value for key, value in held[name].items() if key not in found[name]}
         gone = {name for name, error in failures.items() if error.code == TOPIC_MISSING}
         kept = {name: error for name, error in failures.items() if name not in gone}
-        return TopicConfigs(found, frozenset(keys), kept, frozenset(append_time))
+        return TopicConfigs(found, frozenset(keys), kept, frozenset(append_time), held, defaults)
 
     def alter_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> Failures:
         """Set topics' own configuration, None removes a key; return what failed, by topic.

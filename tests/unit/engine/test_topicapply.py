@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from onceover.engine.managed import Managed
 from onceover.engine.naming import IDENTITY, PREFIX
 from onceover.engine.topicapply import TopicApply
-from onceover.engine.topics import OF_EVERY_COPY, not_copied
+from onceover.engine.topics import OF_EVERY_COPY, ONLY_WIDENED, not_copied
 from tests.unit.engine.topicworld import Killed, World
 
 KEYS = ("retention.ms", "max.message.bytes", "compression.type", "min.insync.replicas", "vendor.thing")
@@ -33,6 +33,7 @@ def worlds(draw: st.DrawFn) -> World:
         target_config={prefix + name: draw(configs) for name in sorted(existing)},
         ends={prefix + name: draw(st.integers(0, 1)) for name in sorted(existing)},
         unknown=draw(st.sampled_from([frozenset(), frozenset({"vendor.thing"})])),
+        defaults={"max.message.bytes": draw(st.sampled_from(["0", "1", "2"]))},
         naming=naming,
         adopt=draw(st.booleans()),
     )
@@ -110,8 +111,25 @@ def test_managed_copies_have_what_their_source_has(world: World) -> None:
         if world.target[name] > world.source[verdict.topic] and name not in world.enrolled:
             continue  # refused: it has too many partitions
         for key, value in world.config.get(verdict.topic, {}).items():
-            if not_copied(key) is None and key not in world.unknown:
+            if key in ONLY_WIDENED:
+                assert held(world, name, key) >= int(value)
+            elif not_copied(key) is None and key not in world.unknown:
                 assert world.target_config[name][key] == value
+
+
+def held(world: World, name: str, key: str) -> int:
+    """Return which limit a target topic has."""
+    return int(world.target_config.get(name, {}).get(key, world.defaults[key]))
+
+
+@given(worlds())
+def test_limits_of_copies_are_never_narrowed(world: World) -> None:
+    """Neither by a lower one of the source nor by a default; a new copy has the default at least."""
+    key = "max.message.bytes"
+    before = copy.deepcopy(world)
+    world.apply()
+    for name in world.target:
+        assert held(world, name, key) >= held(before, name, key)
 
 
 def test_removed_override_is_removed() -> None:
@@ -180,6 +198,13 @@ def test_topic_that_somebody_else_created_meanwhile_is_not_ours() -> None:
 @pytest.mark.parametrize(
     ("key", "old", "new", "risk"),
     [
+        ("delete.retention.ms", "10", "5", "destructive"),
+        ("delete.retention.ms", "5", "10", "none"),
+        ("delete.retention.ms", None, "86400000", "none"),
+        ("delete.retention.ms", None, "5", "destructive"),
+        ("min.compaction.lag.ms", "5", None, "destructive"),
+        ("min.compaction.lag.ms", None, "5", "none"),
+        ("max.compaction.lag.ms", None, "5", "destructive"),
         ("retention.ms", "10", "5", "destructive"),
         ("retention.ms", "-1", "5", "destructive"),
         ("retention.ms", None, "5", "destructive"),

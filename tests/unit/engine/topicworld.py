@@ -49,6 +49,7 @@ class World:
         ends: offsets that target topics hold already, in every partition.
         unread: source topics whose configuration cannot be read.
         unknown: configuration keys that the target refuses; ``undescribed`` when it does not tell its keys.
+        defaults: of the target's brokers.
         kill_after: effects until the process is killed, None for never.
     """
 
@@ -63,6 +64,7 @@ class World:
     loops: dict[str, Loop] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
     keys: frozenset[str] = frozenset()
+    defaults: dict[str, str] = field(default_factory=dict)
     restamped: frozenset[str] = frozenset()
     unread: frozenset[str] = frozenset()
     naming: str = IDENTITY
@@ -98,6 +100,8 @@ class World:
             unread={n: UsageError("no right", resolve="grant it") for n in unread},
             target_overrides={n: self.target_config.get(n, {}) for n in self.target},
             keys=self.keys,
+            standing={n: {**self.defaults, **self.target_config.get(n, {})} for n in self.target},
+            defaults=self.defaults,
             restamped=self.restamped,
             sync_configs=self.sync_configs,
             adopt=self.adopt,
