@@ -188,7 +188,7 @@ def test_progress_that_is_left_pending_is_not_waited_for_without_end(
     scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the data that was left open beside it: neither counts, and it is copied again."""
-    monkeypatch.setattr("onceover.engine.lane._PENDING_S", 0.3)
+    monkeypatch.setattr("onceover.engine.standing._PENDING_S", 0.3)
     with scene.replica.flow.running() as (lead, layout):
         lane = Lane(scene.replica)
         write_both(scene, lane, 5)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,10 +26,10 @@ from onceover.engine.obstacles import Obstacle, TryOtherwise
 from onceover.engine.requests import asks_to_stop
 from onceover.engine.resume import Writer, check_instance, resting_progress
 from onceover.engine.review import Reviewer
+from onceover.engine.standing import Standing
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop, StopCode
-from onceover.engine.told import Told
 from onceover.engine.treatment import Treatment
 from onceover.engine.undecided import LeftOpen
 from onceover.engine.waits import Waits, slowed_note
@@ -37,9 +37,8 @@ from onceover.errors import MustReset, OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.backoff import Backoff, Deadline
-from onceover.kafka.calls import CommittedOffset, OffsetToCommit
-from onceover.kafka.cluster import PENDING_OFFSETS, Cluster
-from onceover.kafka.each import Each
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.cluster import Cluster
 from onceover.kafka.endepochs import EndEpochs
 from onceover.kafka.fetcher import Fetcher
 from onceover.kafka.lag import LagReporter
@@ -63,8 +62,6 @@ _PIECE_SHARE = 16
 _ROUND_SHARE = 64
 RECORD_SHARE = 4
 _PARTITION_MAX_BYTES = 2 << 20
-# After InitProducerId nothing of the lane is under way: what is pending for so long has missed its marker.
-_PENDING_S = 5.0
 
 
 class EnrolmentsChanged(Retriable):
@@ -170,8 +167,7 @@ class LaneSession:
         self._loop: CopyLoop | None = None
         self._waits = Waits(task.me.generation)
         self._next_look_s = 0.0
-        self._told = Told(task.me.flow, task.target)
-        self._pending = Deadline(_PENDING_S)
+        self._standing = Standing(task.me, task.target, self._producer, task.known.rest)
         self._ends = EndEpochs(task.target)
         self._review = Reviewer(
             task.me.flow,
@@ -184,7 +180,7 @@ class LaneSession:
             Ceiling(memory_bytes // _PIECE_SHARE, memory_bytes // RECORD_SHARE),
             task.me.stamped,
             self._writer,
-            self._told,
+            self._standing.told,
         )
 
     def _own_writes(self) -> int | None:
@@ -216,7 +212,7 @@ class LaneSession:
         self._requests.catch_up()
         self._check_stop()
         loop = self._resume()
-        with self._writing_first():
+        with self._standing.writing_first():
             loop.claim()
         # From here on a transaction that fails does so although one of ours has just been committed.
         self._loop = loop
@@ -250,9 +246,7 @@ class LaneSession:
         self._enrolled = owned(read_enrolments(self._state.values).values(), me.lane, me.lanes)
         self._asked_again()
         reached(Step.LANE_RESUME)
-        # Pending offset commits settle within milliseconds of the predecessor's abort.
-        self._pending = Deadline(_PENDING_S)
-        progress = task.target.retry(self._progress)
+        progress = self._standing.progress(self._enrolled, alone=self._writer().alone)
         check_instance(progress.found.values(), me.generation, me.instance, me.lane)
         task.treatment.open(task.target)
         known = self._known_stops()
@@ -268,7 +262,7 @@ class LaneSession:
         for tp in staying:
             task.known.troubles.forget(tp)
         found = self._review.begin(self._enrolled, progress, staying, known)
-        self._end_left_open(found.left_open)
+        self._standing.end_left_open(found.left_open)
         return CopyLoop(
             me=me,
             partitions=found.going,
@@ -288,72 +282,11 @@ class LaneSession:
             suspects=task.known.suspects,
             waits=self._wait_notes,
             longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,
-            confirm=self._told.confirm,
-            settle=self._settle,
+            confirm=self._standing.told.confirm,
+            settle=self._standing.settle,
             ends=self._ends,
             own_writes=self._own_writes,
         )
-
-    def _end_left_open(self, left_open: Mapping[TopicPartition, bool]) -> None:
-        """End what transactions of this lane have left open on the target, as they were meant to end.
-
-        Raises:
-            LeftOpen: it is done; begin again.
-            MustReset, Retriable: it is not known whether it is.
-        """
-        for commit in (True, False):
-            targets = [tp for tp, committed in left_open.items() if committed is commit]
-            if targets:
-                log.warning(
-                    "lane %d ends what was left open (commit: %s): %s", self._me.lane, commit, targets
-                )
-                reached(Step.LANE_DECIDE)
-                # How they were meant to end, the progress says: as it is, not as it was told too early.
-                self._settle()
-                self._producer.decide(targets, commit=commit)
-                raise LeftOpen(
-                    f"a transaction that was left open has been ended in {', '.join(map(str, targets))}"
-                )
-
-    def _settle(self) -> None:
-        """Have what was told of the progress confirmed where no position is written for now.
-
-        Raises:
-            MustReset, Retriable: begin again.
-        """
-        with self._writing_first():
-            self._told.settle(self._producer)
-            self._told.confirm()
-
-    def _progress(self) -> Each[TopicPartition, CommittedOffset]:
-        try:
-            progress = self._told.read(self._task.target, self._enrolled)
-        except Retriable as error:
-            if error.code == PENDING_OFFSETS and self._pending.passed and self._writer().alone:
-                # Left open, too, and nobody else would end it. Aborted, it agrees with data that were; where
-                # the data were committed, they follow on a position that is doubted then.
-                log.warning("lane %d aborts progress that was left pending", self._me.lane)
-                self._told.settle(self._producer)
-            raise
-        if rest_s := self._task.known.rest.owed_s():
-            log.info("lane %d waits %.1f s for the progress group's coordinator", self._me.lane, rest_s)
-            time.sleep(rest_s)
-            progress = self._told.read(self._task.target, self._enrolled)
-        if self._enrolled.keys() <= progress.found.keys() | progress.failed.keys():
-            return progress
-        # It is gone, or its coordinator has not read it yet.
-        with self._writing_first():
-            self._told.settle(self._producer)
-        return self._told.read(self._task.target, self._enrolled)
-
-    @contextmanager
-    def _writing_first(self) -> Iterator[None]:
-        """Note when the coordinator does not take the first write of the session, or told two things."""
-        try:
-            yield
-        except OnceoverError:
-            self._task.known.rest.refused()
-            raise
 
     def _resting(
         self, copied: Collection[TopicPartition], known: Mapping[TopicPartition, Stop]
@@ -372,8 +305,8 @@ class LaneSession:
             and enrolment.target_of(tp) not in refused
         }
         offsets = target.retry(lambda: resting_progress(me.flow, target, resting))
-        with self._writing_first():
-            self._told.keep(offsets)
+        with self._standing.writing_first():
+            self._standing.told.keep(offsets)
         return offsets
 
     def _owned(self) -> dict[TopicPartition, Enrolment]:
@@ -433,7 +366,7 @@ class LaneSession:
         others = TopicPartition(names.state_topic(self._me.flow), names.STATE_OTHERS)
         # Stops and notes are found out again; until it is ended nobody reads to the end of this log.
         opened = self._task.target.each_open({others: {self._producer.producer_id}}).found
-        self._end_left_open({tp: False for tp, (first, _) in opened.items() if first >= 0})
+        self._standing.end_left_open({tp: False for tp, (first, _) in opened.items() if first >= 0})
         state = StateLog(self._task.target, *others)
         try:
             values = state.catch_up()

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
 from onceover.engine.enrolment import Enrolment
-from onceover.engine.known import Known
-from onceover.engine.lane import LaneSession
+from onceover.engine.identity import LaneIdentity
+from onceover.engine.standing import Standing
 from onceover.engine.told import Rest, Told
 from onceover.errors import MustReset, NotNow
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
@@ -161,14 +160,15 @@ def test_a_coordinator_that_refuses_is_left_alone_for_as_long_as_it_reads() -> N
     assert rest.owed_s() == 30
 
 
-def test_the_first_write_that_is_refused_is_noted(target: FakeTarget) -> None:
+def test_the_first_write_that_is_refused_is_noted() -> None:
     """By whichever kind of write, and only then."""
-    known = Known()
-    session: Any = object.__new__(LaneSession)
-    session._task = SimpleNamespace(known=known)
-    with session._writing_first():
+    rest = Rest()
+    me = LaneIdentity("f", 1, "run", 0, 1, (0, 0))
+    anything: Any = None
+    standing = Standing(me, anything, anything, rest)
+    with standing.writing_first():
         pass
-    assert known.rest.owed_s() == 0
-    with pytest.raises(MustReset), session._writing_first():
+    assert rest.owed_s() == 0
+    with pytest.raises(MustReset), standing.writing_first():
         raise MustReset("not ready")
-    assert known.rest.owed_s() > 0
+    assert rest.owed_s() > 0
