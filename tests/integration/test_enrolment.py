@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 
 import pytest
@@ -13,18 +14,24 @@ from onceover.model import TopicPartition
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import EPOCH_MS, Traffic
 from tests.support.rawkafka import Codec
-from tests.support.replica import Replica, topic_config
+from tests.support.replica import Replica, delete_topics, topic_config
 from tests.support.wait import wait_until
+from tests.support.waysout import APPLY, commands
 
 _TIMEOUT_S = 30.0
 # `status` opens both clusters anew each time.
 _POLL_S = 0.2
 
 
+def add_partitions(client: Mapping[str, str], topic: str, partitions: int) -> None:
+    """Add partitions to a topic of either cluster."""
+    admin = AdminClient(dict(client))
+    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_TIMEOUT_S)
+
+
 def grow(replica: Replica, topic: str, partitions: int) -> None:
     """Add partitions to a source topic."""
-    admin = AdminClient(replica.source_client)
-    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_TIMEOUT_S)
+    add_partitions(replica.source_client, topic, partitions)
     replica.source.reconnect(topic)
 
 
@@ -149,6 +156,37 @@ def test_growth_leaves_the_other_partitions_progress_alone(replica: Replica) -> 
     new = TopicPartition(topic, 2)
     assert after.pop(new).offset == 0
     assert after == before
+
+
+def test_partitions_that_are_added_are_not_mixed_with_what_others_wrote(
+    replica: Replica, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The target was grown before, and written to: as refused as a new topic, and as easily settled."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(5))
+    assert replica.copy().records == 5
+    add_partitions(replica.target_client, topic, 3)
+    replica.target.reconnect(topic)
+    replica.target.plain(topic, 1, replica.target.records(7))
+    grow(replica, topic, 3)
+    for partition in range(3):
+        replica.source.plain(topic, partition, replica.source.records(4))
+    assert replica.copy().records == 4
+
+    code, document = replica.command(capsys, "status", str(replica.flow.path))
+    refused = [p for p in document["flows"][0]["partitions"] if p["state"] == "not_enrolled"]
+    assert code == 3
+    assert {(p["topic"], p["stop"]["code"]) for p in refused if p["stop"]} == {(topic, "TARGET_NOT_EMPTY")}, (
+        refused
+    )
+    assert [len(replica.target_records(topic, p)) for p in range(3)] == [9, 7, 0]
+    delete_topics(replica.target_client, [topic])
+    replica.copy()
+    (way,) = commands(replica.stop_of(topic)["resolve"])
+    way.run(capsys, APPLY)
+    assert replica.copy().records == 17
+    replica.assert_same()
+    assert replica.command(capsys, "status", str(replica.flow.path))[0] == 0
 
 
 def test_internal_topics_are_never_copied(replica: Replica) -> None:

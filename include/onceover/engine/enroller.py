@@ -17,7 +17,7 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.leader import Leader, first_progress, now_ms
 from onceover.engine.plan import Refusal
 from onceover.engine.topicplan import TopicPlan, View
-from onceover.engine.topicrefusals import not_enrolled
+from onceover.engine.topicrefusals import grown_into, not_enrolled
 from onceover.errors import MustReset, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Backoff, Deadline
@@ -70,6 +70,9 @@ class Enroller:
         created = self._wait_created(view, targets)
         held = self._held([created[target] for topic, target in targets.items() if topic not in known])
         enrol = [topic for topic, target in targets.items() if target not in held]
+        if view.rules.one_to_one:
+            refused += self._grown_into_others(view, [t for t in enrol if t in known], known)
+            enrol = [topic for topic in enrol if topic not in {r.object for r in refused}]
         starts = self._added(view, enrol, known, start)
         records = [e for e in plan.turn if e.source not in wanted]
         for topic in enrol:
@@ -119,6 +122,17 @@ class Enroller:
             log.error("not taken in, somebody writes there: %s", ", ".join(sorted(held)))
         return held
 
+    def _grown_into_others(
+        self, view: View, topics: Sequence[str], known: Mapping[str, Enrolment]
+    ) -> list[Refusal]:
+        """Return grown topics where an added partition's copy holds what the flow has not written."""
+        added = [TopicPartition(known[t].target, p) for t in topics for p in _missing(view, known[t])]
+        ends = self.target.list_offsets(added, calls.LATEST, calls.READ_UNCOMMITTED)
+        written = [tp for tp, end in ends.items() if end]
+        foreign = sorted(set(written) - self._progress_of(view.flow, written))
+        first = {tp.topic: tp for tp in reversed(foreign)}
+        return [grown_into(t, first[known[t].target], view.flow) for t in topics if known[t].target in first]
+
     def _added(
         self, view: View, topics: Sequence[str], known: Mapping[str, Enrolment], start: str | int
     ) -> dict[str, dict[int, int]]:
@@ -127,13 +141,7 @@ class Enroller:
         Asked for all at once: a request for each of a thousand topics would take seconds.
         """
         new = [TopicPartition(t, p) for t in topics if t not in known for p in view.source[t].partitions]
-        added = [
-            TopicPartition(t, p)
-            for t in topics
-            if t in known
-            for p in view.source[t].partitions
-            if p not in known[t].start
-        ]
+        added = [TopicPartition(t, p) for t in topics if t in known for p in _missing(view, known[t])]
         found: dict[str, dict[int, int]] = {}
         for tp, offset in {**self._starts(new, start), **self._starts(added, "earliest")}.items():
             found.setdefault(tp.topic, {})[tp.partition] = offset
@@ -218,6 +226,11 @@ def _record(source: TopicInfo, target: TopicInfo, old: Enrolment | None, added: 
     if old is not None:
         return replace(old, start={**old.start, **added})
     return Enrolment(source.name, target.name, source.topic_id, target.topic_id, added, now_ms())
+
+
+def _missing(view: View, enrolment: Enrolment) -> list[int]:
+    """Return the partitions of the source that the topic's record lacks."""
+    return [p for p in view.source[enrolment.source].partitions if p not in enrolment.start]
 
 
 def _is_ready(topic: TopicInfo | None, partitions: int) -> bool:

@@ -35,12 +35,14 @@ class Rules:
         naming: names on the target, and hop detection.
         target_partitions: partitions of a copy for so many of its source; more than those only where a
             handler wants it. Raises ``UsageError`` for fewer.
+        one_to_one: whether records stay in their partition; a handler may give them to any other.
     """
 
     include: tuple[str, ...]
     exclude: tuple[str, ...]
     naming: Naming
     target_partitions: Callable[[int], int] = field(default=_same_count, compare=False)
+    one_to_one: bool = True
 
 
 @dataclass(frozen=True)

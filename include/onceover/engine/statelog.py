@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from typing import Any
+from uuid import UUID
 
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
@@ -52,6 +53,7 @@ class StateLog:
         self._isolation = isolation
         self._offset = 0
         self._fetcher: Fetcher | None = None
+        self._topic_id: UUID | None = None
 
     def close(self) -> None:
         """Close the connection; what was read stays."""
@@ -118,12 +120,8 @@ class StateLog:
             info = self._cluster.topics([self._tp.topic]).get(self._tp.topic)
             leader = info.partitions.get(self._tp.partition) if info else None
             if info is None or leader is None:
-                raise NeedsOperator(
-                    f"the state topic {self._tp.topic} does not exist",
-                    code="STATE_MISSING",
-                    where=self._cluster.alias,
-                    resolve="start the flow with `onceover replicate`; if deleted, see docs/operations.md",
-                )
+                raise self._missing()
+            self._topic_id = info.topic_id
             self._fetcher = Fetcher(
                 self._cluster, isolation=self._isolation, max_bytes=_MAX_BYTES, partition_max_bytes=_MAX_BYTES
             )
@@ -137,10 +135,25 @@ class StateLog:
             self._read(answer)
         elif action is Action.OUT_OF_RANGE:
             self._offset = self._cluster.list_offsets([self._tp], calls.EARLIEST)[self._tp]
-        elif action in (Action.REFRESH_AND_RETRY, Action.RETRY):
+        elif action is Action.MISSING and self._is_gone():
+            raise self._missing()
+        elif action in (Action.REFRESH_AND_RETRY, Action.RETRY, Action.MISSING):
             raise Retriable(f"{self._tp} cannot be read at the moment (error {answer.error_code})")
         else:
             raise failure(self._cluster.alias, Api.FETCH, action, answer.error_code, str(self._tp))
+
+    def _is_gone(self) -> bool:
+        """Tell a topic that was deleted, or made anew, from one that a broker does not know yet."""
+        info = self._cluster.topics([self._tp.topic]).get(self._tp.topic)
+        return info is None or info.topic_id != self._topic_id
+
+    def _missing(self) -> NeedsOperator:
+        return NeedsOperator(
+            f"the state topic {self._tp.topic} does not exist",
+            code="STATE_MISSING",
+            where=self._cluster.alias,
+            resolve="start the flow with `onceover replicate`; if deleted, see docs/operations.md",
+        )
 
     def _read(self, answer: FetchedPartition) -> None:
         for visible in visible_batches(answer.records, answer.aborted, self._offset, control_type):

@@ -11,6 +11,7 @@ from onceover.engine.plan import Refusal
 from onceover.engine.scope import Verdict
 from onceover.engine.stops import StopCode
 from onceover.errors import OnceoverError
+from onceover.model import TopicPartition
 
 
 class RefusalCode(StrEnum):
@@ -134,6 +135,18 @@ def not_empty(verdict: Verdict, flow: str) -> Refusal:
         f"target topic {verdict.target_topic} holds records already, and what they are is not known",
         f"delete target topic {verdict.target_topic} if it may go, or add {verdict.topic} to topics.exclude "
         f"of flow {flow}; where its records are known to be copies: docs/seeding.md",
+    )
+
+
+def grown_into(topic: str, target: TopicPartition, flow: str) -> Refusal:
+    """Return the refusal of partitions that were added to a topic: ``target`` holds others' records."""
+    return Refusal(
+        topic,
+        RefusalCode.TARGET_NOT_EMPTY,
+        f"{topic} has grown, and {target} holds records already that the flow has not written; its added"
+        " partitions are not copied, the others are",
+        f"delete target topic {target.topic} if those may go, and do what `onceover status {flow}` then says"
+        f" of its partitions; or add {topic} to topics.exclude of flow {flow}",
     )
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from onceover.config.clients import resolve_clients
@@ -109,9 +110,8 @@ def rules(
     """
     begun = run or flow
     naming = Naming(begun.topics.naming, begun.source.alias, begun.target.alias)
-    if target_partitions is None:
-        return Rules(flow.topics.include, flow.topics.exclude, naming)
-    return Rules(flow.topics.include, flow.topics.exclude, naming, target_partitions)
+    found = Rules(flow.topics.include, flow.topics.exclude, naming, one_to_one=begun.handler is None)
+    return found if target_partitions is None else replace(found, target_partitions=target_partitions)
 
 
 def supervisor(watch: FlowWatch, source: Cluster, target: Cluster, *, home: Path | None = None) -> Supervisor:

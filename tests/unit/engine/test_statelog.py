@@ -41,12 +41,12 @@ class FakeTarget:
     def __init__(self, answers: list[FetchedPartition | Exception], *, high_watermark: int, lso: int) -> None:
         self.answers = answers
         self.high_watermark, self.lso = high_watermark, lso
-        self.exists = True
+        self.exists, self.topic_id = True, UUID(int=7)
         self.fetchers: list[FakeFetcher] = []
         self.fetched_from: list[int] = []
 
     def topics(self, names: list[str]) -> dict[str, TopicInfo]:
-        info = TopicInfo(TOPIC, UUID(int=7), {0: PartitionInfo(1, 0)}, False)
+        info = TopicInfo(TOPIC, self.topic_id, {0: PartitionInfo(1, 0)}, False)
         return {TOPIC: info} if self.exists else {}
 
     def list_offsets(
@@ -165,7 +165,9 @@ def test_log_start_that_moved_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [ConnectionLost("gone"), answer(error=6)], ids=["connection", "leader moved"]
+    "trouble",
+    [ConnectionLost("gone"), answer(error=6), answer(error=100)],
+    ids=["connection", "leader moved", "a broker that does not know the topic yet"],
 )
 def test_lost_broker_is_retriable_and_the_next_call_connects_anew(
     trouble: Exception | FetchedPartition,
@@ -192,6 +194,18 @@ def test_missing_topic_needs_an_operator() -> None:
     target.exists = False
     with pytest.raises(NeedsOperator, match="does not exist") as refusal:
         log_of(target).catch_up()
+    assert refusal.value.code == "STATE_MISSING"
+
+
+@pytest.mark.parametrize("made_anew", [False, True])
+def test_a_topic_that_was_deleted_meanwhile_needs_an_operator(*, made_anew: bool) -> None:
+    """What was read of it may not be followed up in another one of the same name."""
+    target = FakeTarget([answer([state(0, a=1)]), answer(error=100)], high_watermark=1, lso=1)
+    reader = log_of(target)
+    reader.catch_up()
+    target.exists, target.topic_id = made_anew, UUID(int=8)
+    with pytest.raises(NeedsOperator) as refusal:
+        reader.poll()
     assert refusal.value.code == "STATE_MISSING"
 
 
