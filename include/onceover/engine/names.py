@@ -18,6 +18,7 @@ VERIFIED_PREFIX = "verified/"
 VERDICTS = "verdicts"
 DISCOVERED = "discovered"
 CLAIM_PREFIX = "claim/"
+UPSTREAM_PREFIX = "upstream/"
 # Partition 0 of the state is written by the leader's transactions only, so nobody else's open
 # transaction can hold up a reader of the layout; everything else goes to partition 1.
 STATE_LEADER = 0
@@ -86,6 +87,11 @@ def enrolment_key(target_topic: str) -> str:
 def claim_key(target_topic: str) -> str:
     """State key of a target topic that the flow is about to enrol."""
     return f"{CLAIM_PREFIX}{target_topic}"
+
+
+def upstream_key(target_topic: str) -> str:
+    """State key of the flows through which a topic's records come to this one."""
+    return f"{UPSTREAM_PREFIX}{target_topic}"
 
 
 def managed_key(target_topic: str) -> str:

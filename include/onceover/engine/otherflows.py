@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.lineage import Hop, Way, extended, read_upstream, ring
 from onceover.engine.naming import Naming
 from onceover.engine.ownership import Claim, Flow, Rival, read_claims
 from onceover.engine.statelog import StateLog
@@ -46,12 +47,14 @@ class OtherFlow:
     Args:
         clusters: ids of its source and target, each None where its state does not tell.
         enrolments: its topics; ``claims`` those that it is about to take in.
+        upstream: where their records come from, by target topic; those of a cluster's own are left out.
     """
 
     name: str
     clusters: tuple[str | None, str | None]
     enrolments: tuple[Enrolment, ...]
     claims: tuple[Claim, ...] = ()
+    upstream: Mapping[str, Way] = field(default_factory=dict)
 
     @property
     def flow(self) -> Flow:
@@ -147,7 +150,7 @@ def _described(flow: str, values: Mapping[str, Any]) -> OtherFlow:
     layout = mapping(values.get(names.LAYOUT, {}), f"layout of flow {flow}")
     clusters = layout.get("source_cluster_id"), layout.get("target_cluster_id")
     enrolments, claims = read_enrolments(values).values(), read_claims(values).values()
-    return OtherFlow(flow, clusters, tuple(enrolments), tuple(claims))
+    return OtherFlow(flow, clusters, tuple(enrolments), tuple(claims), read_upstream(values))
 
 
 def writers(flows: list[OtherFlow]) -> dict[str, Writer]:
@@ -194,15 +197,23 @@ def rivals_here(
     ]
 
 
-def loops(flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str) -> dict[str, Loop]:
+def loops(
+    flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str, ways: Mapping[str, Way]
+) -> dict[str, Loop]:
     """Return the source topics that other flows write from what this flow would write. Pure.
 
     Args:
         flows: those whose state is on this flow's source.
         naming: of this flow.
         source_id: cluster id of this flow's source; ``target_id`` likewise.
+        ways: of the source topics, as ``ways_to`` returns them.
     """
     found: dict[str, Loop] = {}
+    for topic, way in ways.items():
+        back = ring(way, target_id, naming.target_name(topic))
+        if len(back) > 1:
+            latest = max(back, key=lambda hop: (hop.at_ms, hop.flow))
+            found[topic] = Loop(latest.flow, latest.at_ms, tuple(hop.flow for hop in back))
     for flow in flows:
         if not _is_opposite(flow, source_id, target_id):
             continue
@@ -210,6 +221,27 @@ def loops(flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str
             if enrolment.active and _closes(enrolment, naming):
                 found[enrolment.target] = Loop(flow.name, enrolment.at_ms)
     return found
+
+
+def ways_to(flows: list[OtherFlow], cluster_id: str) -> dict[str, Way]:
+    """Return the ways of a cluster's topics that flows write, by topic. Pure.
+
+    Args:
+        flows: those whose state is on the cluster.
+        cluster_id: of the cluster.
+    """
+    return {
+        enrolment.target: extended(
+            Hop(flow.name, flow.clusters[0], enrolment.source, enrolment.at_ms),
+            flow.upstream.get(enrolment.target, ()),
+            cluster_id,
+            enrolment.target,
+        )
+        for flow in flows
+        if flow.clusters[1] in (None, cluster_id)
+        for enrolment in flow.enrolments
+        if enrolment.active
+    }
 
 
 def _is_opposite(flow: OtherFlow, source_id: str, target_id: str) -> bool:

@@ -21,6 +21,7 @@ from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.flowtopics import StateSettings, create_flow_topics
 from onceover.engine.layout import DONE, Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, now_ms
+from onceover.engine.lineage import changed_upstream
 from onceover.engine.managed import read_managed
 from onceover.engine.mapmerge import MapMerger, MapUpkeep, MergeRules
 from onceover.engine.mirroroutput import MirrorOutput
@@ -31,7 +32,7 @@ from onceover.engine.scope import Rules
 from onceover.engine.statelog import StateLog
 from onceover.engine.topicapply import TopicApply
 from onceover.engine.topicplan import TopicPlan, View, overlap, plan_topics, without
-from onceover.engine.topicrefusals import two_way
+from onceover.engine.topicrefusals import looping
 from onceover.engine.topicview import TopicReader
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
@@ -134,14 +135,14 @@ class Supervisor:
         if not found:
             return
         verdict, loop = found[0]
-        refusal = two_way(verdict, loop.flow)
+        refusal = looping(verdict, loop.flow, loop.ring)
         shown = ", ".join(v.topic for v, _ in found[:_NAMED])
         raise UsageError(
             refusal.message,
             code=refusal.code,
             where=f"{len(found)} topics: {shown}{', ...' if len(found) > _NAMED else ''}",
             expected=f"topics that no other flow writes on {self._source.alias} from {self._target.alias}",
-            seen=f"flow {loop.flow} has enrolled them",
+            seen=f"flow {loop.ring[0] if loop.ring else loop.flow} has enrolled them",
             resolve=refusal.resolve,
         )
 
@@ -247,7 +248,9 @@ class Supervisor:
             read_managed(self._requests.values),
             sync_configs=scope.sync_configs,
         )
-        plan = self._apply(view, self._claimed(view, plan_topics(view)))
+        wanted = plan_topics(view)
+        self._tell_upstream(view, wanted)
+        plan = self._apply(view, self._claimed(view, wanted))
         first = names.DISCOVERED not in self.leader.state.values
         if plan.enrol or plan.turn:
             self._unenrolled = self._enroller.enrol(view, plan, scope.start if first else "earliest")
@@ -264,6 +267,16 @@ class Supervisor:
         wanted = {topic: naming.target_name(topic) for topic in plan.enrol if topic not in known}
         wanted |= {enrolment.source: enrolment.target for enrolment in plan.turn if enrolment.active}
         return without(plan, self._claims(naming).settle(wanted))
+
+    def _tell_upstream(self, view: View, plan: TopicPlan) -> None:
+        """Keep on record where the topics come from that are copied, before any of them is taken in."""
+        left = {enrolment.source for enrolment in plan.turn if not enrolment.active}
+        targets = {e.source: e.target for e in view.enrolled.values() if e.active and e.source not in left}
+        targets |= {e.source: e.target for e in plan.turn if e.active}
+        targets |= {topic: view.rules.naming.target_name(topic) for topic in plan.enrol}
+        changes = changed_upstream(self.leader.state.values, view.upstream, targets)
+        if changes:
+            self.leader.claim(changes)
 
     def _claims(self, naming: Naming) -> Claims:
         return Claims(self.leader, lambda topics: self._reader.rivals(naming, topics))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from onceover.engine import topicrefusals as refusals
 from onceover.engine.enrolment import Enrolment
+from onceover.engine.lineage import Way
 from onceover.engine.managed import Managed
 from onceover.engine.naming import MAX_NAME_LENGTH, colliding
 from onceover.engine.plan import Plan, Refusal
@@ -36,14 +37,16 @@ from onceover.model import TopicPartition
 
 @dataclass(frozen=True)
 class Loop:
-    """Another flow that copies our target topic back to where it came from.
+    """Another flow that copies our target topic back to where it came from, or several that do so together.
 
     Args:
-        flow: its name; ``at_ms`` when it enrolled the topic.
+        flow: its name, of several the latest one's; ``at_ms`` when it enrolled the topic.
+        ring: names of all of several, beginning with the one that writes our source topic.
     """
 
     flow: str
     at_ms: int
+    ring: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,8 @@ class View:
         enrolled: what is enrolled already, by target topic.
         managed: the target topics that the flow looks after.
         elsewhere: target topics that other flows have enrolled.
-        loops: source topics that another flow writes from our copies.
+        loops: source topics that other flows write from our copies.
+        upstream: through which flows the records of source topics have come that other flows write.
         unreadable: other flows whose state cannot be read now, with the reason.
         target_ends: high watermark of target partitions that are not enrolled yet.
         overrides: source topics' own configuration, as far as it was read; ``target_overrides`` likewise.
@@ -93,6 +97,7 @@ class View:
     managed: Mapping[str, Managed] = field(default_factory=dict)
     elsewhere: Mapping[str, Writer] = field(default_factory=dict)
     loops: Mapping[str, Loop] = field(default_factory=dict)
+    upstream: Mapping[str, Way] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     target_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -186,7 +191,7 @@ class _Planning:
             self._refused.append(refusals.owned_elsewhere(verdict, owner.flow, self._view.flow))
             wanted = False
         elif wanted and loop is not None and self._gives_way(old, loop):
-            self._refused.append(refusals.two_way(verdict, loop.flow))
+            self._refused.append(refusals.looping(verdict, loop.flow, loop.ring))
             wanted = False
         if wanted is not old.active:
             self._turn.append(replace(old, active=wanted))
@@ -288,7 +293,7 @@ class _Planning:
         if owner is not None:
             self._refused.append(refusals.owned_elsewhere(verdict, owner.flow, self._view.flow))
         elif loop is not None:
-            self._refused.append(refusals.two_way(verdict, loop.flow))
+            self._refused.append(refusals.looping(verdict, loop.flow, loop.ring))
         elif self._view.unreadable:
             flow, problem = next(iter(self._view.unreadable.items()))
             self._refused.append(refusals.other_unreadable(verdict, flow, problem))
@@ -410,5 +415,5 @@ def without(plan: TopicPlan, refused: Sequence[Refusal]) -> TopicPlan:
 
 
 def overlap(view: View) -> list[tuple[Verdict, Loop]]:
-    """Return the topics in scope that another flow copies back."""
+    """Return the topics in scope that other flows copy back."""
     return [(v, view.loops[v.topic]) for v in view.verdicts() if v.inside and v.topic in view.loops]

@@ -27,6 +27,7 @@ class RefusalCode(StrEnum):
     ENROLLED_ELSEWHERE = auto()
     CLAIMED_ELSEWHERE = auto()
     TWO_WAY = auto()
+    RING = auto()
     TARGET_NOT_EMPTY = auto()
     PARTITION_COUNT = auto()
     TARGET_PARTITIONS = auto()
@@ -95,8 +96,15 @@ def claimed_elsewhere(topic: str, flow: str) -> Refusal:
     )
 
 
-def two_way(verdict: Verdict, flow: str) -> Refusal:
-    """Return the refusal of a topic that ``flow`` copies back."""
+def looping(verdict: Verdict, flow: str, ring: tuple[str, ...]) -> Refusal:
+    """Return the refusal of a topic that other flows copy back.
+
+    Args:
+        flow: the one that does so alone.
+        ring: those that do so together, beginning with the one that writes the topic; empty where one does.
+    """
+    if len(ring) > 1:
+        return _ring(verdict, ring)
     return Refusal(
         verdict.topic,
         RefusalCode.TWO_WAY,
@@ -104,6 +112,19 @@ def two_way(verdict: Verdict, flow: str) -> Refusal:
         "records would go round for ever",
         f"add {verdict.topic} to topics.exclude, or use `naming: prefix` in both flows; if flow {flow} is "
         f"retired for good, delete its topic {names.state_topic(flow)} on this flow's source",
+    )
+
+
+def _ring(verdict: Verdict, flows: tuple[str, ...]) -> Refusal:
+    writer, route = flows[0], ", then ".join(reversed(flows))
+    return Refusal(
+        verdict.topic,
+        RefusalCode.RING,
+        f"target topic {verdict.target_topic} is copied on and back to {verdict.topic}, by flow {route}: "
+        "records would go round for ever",
+        f"add {verdict.topic} to topics.exclude of one of them, or use `naming: prefix` in all of them; "
+        f"if flow {writer} is retired for good, delete its topic {names.state_topic(writer)} on this flow's "
+        "source; if another one is, start the flow that copies on from it once",
     )
 
 

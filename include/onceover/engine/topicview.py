@@ -12,9 +12,10 @@ from typing import Final
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
+from onceover.engine.lineage import Way
 from onceover.engine.managed import Managed
 from onceover.engine.naming import IDENTITY, Naming
-from onceover.engine.otherflows import OtherFlows, loops, rivals_here, rivals_there, writers
+from onceover.engine.otherflows import OtherFlows, loops, rivals_here, rivals_there, ways_to, writers
 from onceover.engine.ownership import Rival
 from onceover.engine.scope import Rules, Verdict
 from onceover.engine.topicplan import Loop, View
@@ -86,7 +87,7 @@ class TopicReader:
         """
         source, target = self.source.topics(), self.target.topics()
         elsewhere = writers(self._there.read(target))
-        looping = self._loops(rules, source)
+        looping, ways = self._loops(rules, source)
         view = View(
             flow=self.flow,
             rules=rules,
@@ -96,6 +97,7 @@ class TopicReader:
             managed=managed,
             elsewhere=elsewhere,
             loops=looping,
+            upstream=ways,
             unreadable={f: e.message for f, e in {**self._here.unreadable, **self._there.unreadable}.items()},
             sync_configs=sync_configs,
             adopt=adopt,
@@ -123,11 +125,16 @@ class TopicReader:
             for source, target in wanted.items()
         }
 
-    def _loops(self, rules: Rules, source: Mapping[str, TopicInfo]) -> dict[str, Loop]:
-        """Return what other flows copy back; under ``prefix`` nothing can be, and nothing is read."""
+    def _loops(self, rules: Rules, source: Mapping[str, TopicInfo]) -> tuple[dict[str, Loop], dict[str, Way]]:
+        """Return what other flows copy back, and the ways of what they write on the source.
+
+        Under ``prefix`` nothing can be copied back, nor be part of a ring, and nothing is read.
+        """
         states = source if rules.naming.policy == IDENTITY else {}
         ids = self.source.cluster_id(), self.target.cluster_id()
-        return loops(self._here.read(states), rules.naming, *ids)
+        flows = self._here.read(states)
+        ways = ways_to(flows, ids[0])
+        return loops(flows, rules.naming, *ids, ways), ways
 
     def _ends(self, view: View) -> dict[TopicPartition, int]:
         """Return the ends of target topics that a plan may want to take as they are."""

@@ -12,7 +12,15 @@ from onceover.config.clients import ClientConfig
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.naming import IDENTITY, PREFIX, Naming
-from onceover.engine.otherflows import OtherFlow, OtherFlows, loops, rivals_here, rivals_there, writers
+from onceover.engine.otherflows import (
+    OtherFlow,
+    OtherFlows,
+    loops,
+    rivals_here,
+    rivals_there,
+    ways_to,
+    writers,
+)
 from onceover.engine.ownership import Claim, Flow, Rival
 from onceover.engine.topicplan import Loop, Writer
 from onceover.errors import NotNow, Retriable
@@ -30,7 +38,7 @@ def back(source: str = "t", target: str = "t") -> OtherFlow:
 
 def found(flow: OtherFlow, policy: str = IDENTITY) -> dict[str, Loop]:
     """Return the loops that a flow from east to west sees."""
-    return loops([flow], Naming(policy, "east", "west"), "EAST", "WEST")
+    return loops([flow], Naming(policy, "east", "west"), "EAST", "WEST", ways_to([flow], "EAST"))
 
 
 def test_opposite_flow_with_the_same_names_is_a_loop() -> None:
