@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from onceover.ages import age_text
 from onceover.engine.approval import Item, Standing, items_of
 from onceover.engine.groups import PASSING, Allowed, Decision, Direction, Facts, Kind, decide
 from onceover.engine.plan import Change, Plan, Refusal
@@ -22,6 +23,7 @@ _NOT_MOVED: Final = {
     "share": "a share group keeps acknowledgements record by record, not offsets",
     "streams": "a streams group keeps state that offsets alone would contradict",
 }
+_UNKNOWN: Final = "UNKNOWN"
 _RISKS: Final = {"repeat": "repeats", "skip": "skips"}
 _PAIR_HEADERS: Final = ("partition", "committed", "lag", "translated", "there", "new", "decision")
 
@@ -59,6 +61,8 @@ class GroupView:
         groups: those that the flow and the command line select.
         errors: what could not be listed.
         now_ms: time of the look.
+        away: why the giving side cannot be asked at all, where it is the source of a failover.
+        lag_unknown: why some lags are not known, and what that means; None where all are.
     """
 
     flow: str
@@ -68,6 +72,8 @@ class GroupView:
     groups: tuple[GroupFacts, ...]
     errors: tuple[OnceoverError, ...]
     now_ms: int
+    away: OnceoverError | None = None
+    lag_unknown: str | None = None
 
 
 @dataclass(frozen=True)
@@ -197,6 +203,7 @@ class GroupPlan(Plan):
             "giving": v.giving,
             "receiving": v.receiving,
             "positions": positions,
+            "lag_unknown": v.lag_unknown,
         }
 
     def describe(self) -> str:
@@ -208,10 +215,15 @@ class GroupPlan(Plan):
         for facts in self.view.groups:
             if facts.name in by_group:
                 lines += ["", f"group {facts.name} ({facts.type})", *_table(by_group[facts.name])]
-        remarks = [r for r in self.refused if r.code not in {row.decision.code for row in self.rows}]
-        lines += (
-            ["", *(f"left alone: {r.object}: {r.message}; {r.resolve}" for r in remarks)] if remarks else []
-        )
+        shown = {(name, row.decision.code) for row in self.rows for name in (row.object, row.group)}
+        remarks = [
+            f"left alone: {r.object}: {r.message}; {r.resolve}"
+            for r in self.refused
+            if (r.object, r.code) not in shown
+        ]
+        if self.view.lag_unknown is not None:
+            remarks.append(self.view.lag_unknown)
+        lines += ["", *remarks] if remarks else []
         lines += ["", summary(self.changes, self.refused)]
         return "\n".join(lines)
 
@@ -227,6 +239,8 @@ def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = N
     rows: list[Row] = []
     steps: list[GroupSteps] = []
     refused = [_unknown(view.giving, error) for error in view.errors]
+    if view.away is not None:
+        refused.append(_away(view, view.away))
     for group in view.groups:
         blocked = _blocked(group, view)
         decided = ((f, decide(f, allowed, view.now_ms)) for f in group.partitions)
@@ -235,7 +249,8 @@ def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = N
             if group.error is not None or mine or group.type in _NOT_MOVED:
                 refused.append(blocked)
             mine = [
-                Row(r.group, r.facts, Decision(Kind.LEFT, blocked.message, code=blocked.code)) for r in mine
+                Row(r.group, r.facts, Decision(Kind.LEFT, _why(blocked, r.facts, view), code=blocked.code))
+                for r in mine
             ]
         else:
             refused += [row.refusal for row in mine if row.decision.code]
@@ -244,7 +259,8 @@ def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = N
             if writes or keeps:
                 steps.append(GroupSteps(group.name, writes, keeps, group.seen_s))
         rows += mine
-    errors = [*view.errors, *(group.error for group in view.groups if group.error is not None)]
+    away = () if view.away is None else (view.away,)
+    errors = [*view.errors, *away, *(group.error for group in view.groups if group.error is not None)]
     return GroupPlan(
         operation=f"groups {view.direction}",
         flow=view.flow,
@@ -313,7 +329,26 @@ def _blocked(group: GroupFacts, view: GroupView) -> Refusal | None:
 
 def _unknown(what: str, error: OnceoverError) -> Refusal:
     resolve = error.resolve or "run again"
-    return Refusal(what, "UNKNOWN", f"nothing is done, because it is not known: {error.message}", resolve)
+    return Refusal(what, _UNKNOWN, f"nothing is done, because it is not known: {error.message}", resolve)
+
+
+def _away(view: GroupView, error: OnceoverError) -> Refusal:
+    return Refusal(
+        view.giving,
+        _UNKNOWN,
+        f"what groups have committed on {view.giving} cannot be asked: {error.message}. Those that were put "
+        f"in place before stand there, and read again what they have read on {view.giving} since; of others "
+        "nothing is known",
+        error.resolve or "run again",
+    )
+
+
+def _why(blocked: Refusal, facts: Facts, view: GroupView) -> str:
+    """Return why a group is left alone; where it is not known what it has committed, what was the last."""
+    if blocked.code != _UNKNOWN or facts.last is None:
+        return blocked.message
+    ago = age_text((view.now_ms - facts.last.at_ms) / 1000)
+    return f"it stands where a look put it {ago} ago, for offset {facts.last.given}; {blocked.message}"
 
 
 def _table(rows: list[Row]) -> list[str]:

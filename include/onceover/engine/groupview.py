@@ -3,18 +3,22 @@
 Invariant: what cannot be read is an error in the view, never an absence: a group whose coordinator is away,
 or which the principal may not see, is known to be unknown (G8). Order matters: committed offsets are read
 before the copy's progress, and that before the offset map, so that each is covered by what is read after it.
+
+Nothing on the way to failover waits for the source, which is where the disaster is: what its brokers do not
+answer is known to be unknown after a moment. Its logs' ends are shown only; no position depends on them.
 """
 
 from __future__ import annotations
 
 import time
-from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.groupcommits import Commits, Committed, read_commits
+from onceover.engine.grouplogs import Logs, read_logs
 from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groupplan import GroupFacts, GroupView
 from onceover.engine.groups import PENDING, UNREADABLE, Direction, Facts, Remembered
@@ -22,23 +26,17 @@ from onceover.engine.groupsettle import GroupSettler
 from onceover.engine.layout import Layout, check_clusters, check_distinct
 from onceover.engine.progress import beside
 from onceover.engine.statelog import StateLog
-from onceover.errors import OnceoverError, Retriable, UsageError
-from onceover.kafka import calls
-from onceover.kafka.backoff import Deadline
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.kafka.groupadmin import GroupAdmin, Listing, Named
+from onceover.kafka.groupadmin import GroupAdmin, Listing
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 
-Committed = Mapping[TopicPartition, CommittedOffset]
-Offsets = Mapping[TopicPartition, int]
 Problems = dict[TopicPartition, tuple[str, str]]
 _CLASSIC: Final = "classic"
-# A partition without a leader must not keep the groups of all others waiting.
-_LOGS_S: Final = 5.0
-# A reader that commits in transactions has one pending now and then, for a moment.
-_PENDING_S: Final = 0.25
+# Of the source in a failover, with all of its brokers together: longer than a healthy one is away.
+_SOURCE_PATIENCE_S: Final = 10.0
 
 
 class Translates(Protocol):
@@ -71,19 +69,15 @@ class _Raw:
     """One group as it was read, before anything is translated."""
 
     facts: GroupFacts
-    committed: Committed
-    current: Named
-    last: Mapping[TopicPartition, Remembered]
+    commits: Commits
     opposite: Mapping[TopicPartition, Remembered]
 
 
-class _Logs(NamedTuple):
-    """What the partitions hold; all but ``giving_ends`` by receiving or target partition."""
+class _Here(NamedTuple):
+    """The groups of the giving side; or why it cannot be asked at all."""
 
-    giving_ends: Offsets
-    starts: Offsets
-    ends: Offsets
-    progress: Committed
+    listing: Listing
+    away: OnceoverError | None = None
 
 
 class GroupReader:
@@ -109,10 +103,12 @@ class GroupReader:
         self.direction = direction
         self.memory = GroupMemory(target, flow)
         self._flow = flow
-        self._source = source
         self._target = target
         self._translator = translator
         self._selects = selects
+        if direction is Direction.FAILOVER:
+            source = source.hasty(_SOURCE_PATIENCE_S)
+        self._source = source
         sides = (source, target) if direction is Direction.FAILOVER else (target, source)
         self.giving, self.receiving = (GroupAdmin(cluster) for cluster in sides)
         self.settler = GroupSettler(self.receiving.cluster, names.groups_id(flow))
@@ -123,6 +119,8 @@ class GroupReader:
         self._state.close()
         self.memory.close()
         self.settler.close()
+        if self.direction is Direction.FAILOVER:
+            self._source.close()
 
     def read(self) -> GroupView:
         """Return both clusters as they are now.
@@ -132,37 +130,47 @@ class GroupReader:
             UsageError: both sides are one cluster, or the flow was never started.
             NeedsOperator: the flow belongs to other clusters.
         """
-        pairs = self._target.retry(self._pairs)
+        here = self._listed()
+        here, pairs = self._target.retry(lambda: self._pairs(here))
         self._target.retry(self.memory.read)
-        here, there = self.giving.groups(), self.receiving.groups()
-        there_of = {giving: self._sides(pair)[1] for giving, pair in pairs.items()}
-        here_of = {receiving: giving for giving, receiving in there_of.items()}
-        raw = [self._read(name, here, there, there_of, here_of) for name in self._names(here)]
-        touched = {tp for group in raw for tp in group.committed.keys() | group.last.keys()}
+        there = self.receiving.groups()
+        raw = list(self._raw(here, there, pairs))
+        touched = {tp for one in raw if one.facts.error is None for tp in one.commits.partitions}
         used = {tp: pairs[tp] for tp in sorted(touched)}
         # Before the map and the ends of the logs: what the progress stands for is in both.
         progress = self._target.retry(lambda: self._progress(used))
-        problems = self._target.retry(lambda: self._problems(used, progress))
+        problems = self._problems(used, progress)
         logs = self._logs({tp: pair for tp, pair in used.items() if tp not in problems}, problems)
-        logs = logs._replace(progress=progress)
         self._target.retry(self._translator.refresh)
-        groups = [replace(g.facts, partitions=tuple(self._facts(g, pairs, problems, logs))) for g in raw]
+        groups = [
+            replace(g.facts, partitions=tuple(self._facts(g, pairs, problems, logs, progress))) for g in raw
+        ]
         return GroupView(
             flow=self._flow,
             direction=self.direction,
             giving=self.giving.cluster.alias,
             receiving=self.receiving.cluster.alias,
             groups=tuple(groups),
-            errors=here.unheard + there.unheard,
+            errors=here.listing.unheard + there.unheard,
             now_ms=time.time_ns() // 1_000_000,
+            away=here.away,
+            lag_unknown=_lag_unknown(self.giving.cluster.alias, logs),
         )
 
     # ---- the flow
 
-    def _pairs(self) -> dict[TopicPartition, Pair]:
-        """Return the flow's partitions by giving partition."""
-        ids = self._source.cluster_id(), self._target.cluster_id()
-        check_distinct(*ids)
+    def _listed(self) -> _Here:
+        """Return the groups of the giving side; in a failover it may be away."""
+        self._source.patience.renew()
+        try:
+            return _Here(self.giving.groups())
+        except OnceoverError as error:
+            if self.direction is Direction.FAILBACK:
+                raise
+            return _Here(Listing({}), error)
+
+    def _pairs(self, here: _Here) -> tuple[_Here, dict[TopicPartition, Pair]]:
+        """Return the flow's partitions by giving partition; a source of another flow is away, too."""
         if names.state_topic(self._flow) not in self._target.topics([names.state_topic(self._flow)]):
             raise UsageError(
                 f"flow {self._flow} was never started: nothing is copied yet",
@@ -172,14 +180,35 @@ class GroupReader:
             )
         values = self._state.catch_up(wait=False)
         layout = values.get(names.LAYOUT)
-        check_clusters(None if layout is None else Layout.from_json(layout), *ids)
+        here = self._checked(here, None if layout is None else Layout.from_json(layout))
         enrolments = read_enrolments(values).values()
         found = {}
         for enrolment in enrolments:
             for source in enrolment.sources():
                 pair = Pair(source, enrolment.target_of(source), enrolment)
                 found[self._sides(pair)[0]] = pair
-        return found
+        return here, found
+
+    def _checked(self, here: _Here, layout: Layout | None) -> _Here:
+        """Make sure that these are the flow's clusters.
+
+        Raises:
+            NeedsOperator: they are not. In a failover this is raised of the target only.
+            UsageError: both sides are one cluster.
+        """
+        target_id = self._target.cluster_id()
+        check_clusters(layout, layout.source_cluster_id if layout else "", target_id)
+        if here.away is not None:
+            return here
+        source_id = self._source.cluster_id()
+        try:
+            check_clusters(layout, source_id, target_id)
+        except NeedsOperator as error:
+            if self.direction is Direction.FAILBACK:
+                raise
+            return _Here(Listing({}), error)
+        check_distinct(source_id, target_id)
+        return here
 
     def _progress(self, pairs: Mapping[TopicPartition, Pair]) -> Committed:
         wanted = [pair.target for pair in pairs.values()]
@@ -189,8 +218,18 @@ class GroupReader:
         """Return partitions whose topic is gone or another one bears its name: their map is of the past."""
         if not pairs:
             return {}
-        sources = self._source.topics(sorted({p.source.topic for p in pairs.values()}))
-        targets = self._target.topics(sorted({p.target.topic for p in pairs.values()}))
+        targets = self._target.retry(
+            lambda: self._target.topics(sorted({p.target.topic for p in pairs.values()}))
+        )
+        try:
+            sources = self._source.retry(
+                lambda: self._source.topics(sorted({p.source.topic for p in pairs.values()}))
+            )
+        except Retriable as error:
+            if self.direction is Direction.FAILBACK:
+                raise
+            text = f"whether it is the partition that was copied cannot be asked: {error.message}"
+            return dict.fromkeys(pairs, (UNREADABLE, text))
         found = {}
         for giving, pair in pairs.items():
             doubt = beside(progress.get(pair.target)).doubt
@@ -213,51 +252,39 @@ class GroupReader:
 
     # ---- groups
 
-    def _names(self, here: Listing) -> list[str]:
-        known = here.groups.keys() | self.memory.groups(self.direction)
-        return sorted(name for name in known if self._selects(name))
-
-    def _read(
-        self,
-        name: str,
-        here: Listing,
-        there: Listing,
-        there_of: Mapping[TopicPartition, TopicPartition],
-        here_of: Mapping[TopicPartition, TopicPartition],
-    ) -> _Raw:
-        listed, other = here.groups.get(name), there.groups.get(name)
-        facts = GroupFacts(
-            name=name,
-            type=listed.type if listed else other.type if other else _CLASSIC,
-            there_type=other.type if other else None,
-            there_state=other.state if other else None,
-            seen_s=time.monotonic(),
-        )
-        last = self.memory.of(self.direction, name)
-        opposite = self.memory.of(self.direction.opposite, name)
-        mine = {here_of[tp]: entry for tp, entry in last.items() if tp in here_of}
-        try:
-            committed = {tp: c for tp, c in self.giving.committed(name).items() if tp in there_of}
-            # By name: of all partitions, those with nothing but a pending commit would be left out.
-            wanted = [there_of[tp] for tp in sorted(committed.keys() | mine.keys())]
-            current = self.receiving.named(name, wanted, _PENDING_S)
-            if other is None and there.unheard and any(current):
+    def _raw(self, here: _Here, there: Listing, pairs: Mapping[TopicPartition, Pair]) -> Iterator[_Raw]:
+        known = here.listing.groups.keys() | self.memory.groups(self.direction)
+        memory = {n: self.memory.of(self.direction, n) for n in sorted(known) if self._selects(n)}
+        receiving_of = dict(map(self._sides, pairs.values()))
+        commits = read_commits(here.away or self.giving, self.receiving, memory, receiving_of)
+        for name, found in commits.items():
+            listed, other = here.listing.groups.get(name), there.groups.get(name)
+            error = found.error
+            if error is None and other is None and there.unheard and any(found.current):
                 # Its coordinator is back, but did not say whether it has members.
-                raise there.unheard[0]
-        except OnceoverError as error:
-            return _Raw(replace(facts, error=error), {}, Named({}, frozenset()), {}, {})
-        return _Raw(facts, committed, current, mine, opposite)
+                error = there.unheard[0]
+            facts = GroupFacts(
+                name=name,
+                type=listed.type if listed else other.type if other else _CLASSIC,
+                there_type=other.type if other else None,
+                there_state=other.state if other else None,
+                error=error,
+                seen_s=found.seen_s,
+            )
+            yield _Raw(facts, found, self.memory.of(self.direction.opposite, name))
 
     def _facts(
         self,
         group: _Raw,
         pairs: Mapping[TopicPartition, Pair],
         problems: Problems,
-        logs: _Logs,
+        logs: Logs,
+        progress: Committed,
     ) -> Iterator[Facts]:
-        for giving in sorted(group.committed.keys() | group.last.keys()):
+        commits = group.commits
+        for giving in sorted(commits.partitions):
             receiving = self._sides(pairs[giving])[1]
-            committed, current = group.committed.get(giving), group.current.committed.get(receiving)
+            committed, current = commits.committed.get(giving), commits.current.committed.get(receiving)
             facts = Facts(
                 giving=giving,
                 receiving=receiving,
@@ -265,13 +292,15 @@ class GroupReader:
                 metadata=committed.metadata if committed else "",
                 current=current.offset if current else None,
                 current_metadata=current.metadata if current else "",
-                last=group.last.get(giving),
+                last=commits.last.get(giving),
                 opposite=group.opposite.get(giving),
                 problem=problems.get(giving)
-                or (_pending(receiving) if receiving in group.current.pending else None)
+                or (_pending(receiving) if receiving in commits.current.pending else None)
                 or self._not_one_to_one(pairs[giving]),
             )
-            yield facts if facts.problem else self._translated(facts, pairs[giving], logs)
+            if facts.problem is None and group.facts.error is None:
+                facts = self._translated(facts, pairs[giving], logs, progress)
+            yield facts
 
     def _not_one_to_one(self, pair: Pair) -> tuple[str, str] | None:
         if self._translator.is_one_to_one(pair.source):
@@ -283,32 +312,20 @@ class GroupReader:
 
     # ---- logs
 
-    def _logs(self, pairs: Mapping[TopicPartition, Pair], problems: Problems) -> _Logs:
+    def _logs(self, pairs: Mapping[TopicPartition, Pair], problems: Problems) -> Logs:
         """Read the logs; a partition that cannot be read becomes a problem of its own."""
-        try:
-            return self._target.retry(lambda: self._read_logs(pairs), Deadline(_LOGS_S))
-        except Retriable as error:
-            if len(pairs) == 1:
-                problems.update(dict.fromkeys(pairs, (UNREADABLE, f"it cannot be read now: {error.message}")))
-                return _Logs({}, {}, {}, {})
-        singly = [self._logs({giving: pair}, problems) for giving, pair in pairs.items()]
-        return _Logs(*(dict(ChainMap(*maps)) for maps in zip(*singly, strict=True)))
+        wanted = dict(map(self._sides, pairs.values()))
+        logs = read_logs(self.giving.cluster, self.receiving.cluster, wanted)
+        for giving, receiving in wanted.items():
+            error = logs.unread.get(receiving)
+            if error is not None:
+                problems[giving] = (UNREADABLE, f"it cannot be read now: {error.message}")
+        return logs
 
-    def _read_logs(self, pairs: Mapping[TopicPartition, Pair]) -> _Logs:
-        giving = list(pairs)
-        receiving = [self._sides(pair)[1] for pair in pairs.values()]
-        there = self.receiving.cluster
-        return _Logs(
-            self.giving.cluster.list_offsets(giving, calls.LATEST),
-            there.list_offsets(receiving, calls.EARLIEST),
-            there.list_offsets(receiving, calls.LATEST, calls.READ_UNCOMMITTED),
-            {},
-        )
-
-    def _translated(self, facts: Facts, pair: Pair, logs: _Logs) -> Facts:
+    def _translated(self, facts: Facts, pair: Pair, logs: Logs, progress: Committed) -> Facts:
         facts = replace(
             facts,
-            giving_end=logs.giving_ends[facts.giving],
+            giving_end=logs.giving_ends.get(facts.giving),
             start=logs.starts[facts.receiving],
             end=logs.ends[facts.receiving],
         )
@@ -316,11 +333,11 @@ class GroupReader:
             return facts
         if self.direction is Direction.FAILBACK:
             return replace(facts, translation=self._translator.to_source(pair.target, facts.committed))
-        progress = logs.progress.get(pair.target)
-        if progress is None:
+        copied = progress.get(pair.target)
+        if copied is None:
             return replace(facts, translation=NotCovered(None, None))
         return replace(
-            facts, copied=progress.offset, translation=self._to_target(facts.committed, pair, progress)
+            facts, copied=copied.offset, translation=self._to_target(facts.committed, pair, copied)
         )
 
     def _to_target(self, committed: int, pair: Pair, progress: CommittedOffset) -> Translation:
@@ -335,6 +352,16 @@ class GroupReader:
             if meta is not None:
                 return Translated(meta.target_end)
         return answer
+
+
+def _lag_unknown(alias: str, logs: Logs) -> str | None:
+    """Return what the giving side was not able to tell, and why nothing depends on it."""
+    if logs.not_asked is None:
+        return None
+    return (
+        f"the lag in {logs.missing} partitions is not known, because {alias} does not tell where they end "
+        f"({logs.not_asked.message}): it is only shown, and no new position depends on it"
+    )
 
 
 def _pending(receiving: TopicPartition) -> tuple[str, str]:

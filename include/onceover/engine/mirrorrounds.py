@@ -108,10 +108,13 @@ class CheckpointRound:
         """Write what has changed; return the pause until the next look, in seconds.
 
         Raises:
+            Retriable: the source is away.
             NeedsOperator: a group, or a broker's groups, cannot be read; all others are written.
         """
         self._settings = settings
         view = self._reader.read()
+        if view.away is not None:
+            raise view.away
         self._topic.write(plan_checkpoints(view))
         _check_complete(view)
         return settings.checkpoint_interval_s

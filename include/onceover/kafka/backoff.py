@@ -40,7 +40,7 @@ class Patience:
 
     def __init__(self, seconds: float | None = None) -> None:
         self.limit_s = seconds
-        self._left_s = float("inf") if seconds is None else seconds
+        self.renew()
 
     @property
     def left_s(self) -> float:
@@ -54,6 +54,10 @@ class Patience:
             usual_s: how long it waits without a limit; never more than that.
         """
         return min(usual_s, max(_SHORTEST_WAIT_S, self._left_s / 2))
+
+    def renew(self) -> None:
+        """Begin with all of it again."""
+        self._left_s = float("inf") if self.limit_s is None else self.limit_s
 
     def spend(self, seconds: float) -> None:
         """Note that somebody has waited for nothing."""

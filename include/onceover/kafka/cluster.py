@@ -348,16 +348,6 @@ class Cluster:
         """
         connection = self.coordinator(group, calls.GROUP)
         error, offsets = calls.offset_fetch(connection, {group: partitions}, stable=stable)[group]
-        return self.answered_offsets(group, error, offsets)
-
-    def answered_offsets(
-        self, group: str, error: int, offsets: Mapping[TopicPartition, calls.CommittedOffset]
-    ) -> Each[TopicPartition, calls.CommittedOffset]:
-        """Return what an answer about one group means.
-
-        Raises:
-            As ``committed``, where the group as a whole is not answered.
-        """
         each: Each[TopicPartition, calls.CommittedOffset] = Each()
         for tp, code in [(None, error), *((tp, o.error_code) for tp, o in offsets.items())]:
             action = classify(Api.OFFSET_FETCH, code)

@@ -6,18 +6,18 @@ refused by the broker itself while the group has members, in the same step that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls, groupcalls
-from onceover.kafka.backoff import Backoff, Deadline
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.backoff import Deadline
+from onceover.kafka.cluster import PENDING_OFFSETS, Cluster, failure
 from onceover.kafka.each import Each
 from onceover.kafka.groupcalls import ListedGroup
-from onceover.kafka.groupoffsets import Asked, Committed, fetch_committed
+from onceover.kafka.groupoffsets import Named, fetch_committed
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 
@@ -28,8 +28,6 @@ T = TypeVar("T")
 # member epoch (KIP-848).
 _HAS_MEMBERS: Final = frozenset({22, 25, 27, 68, 86, 113})
 _NO_GROUP: Final = frozenset({69})
-# A transaction has written there and is not decided.
-_PENDING: Final = 88
 # A coordinator that moves is there again within seconds; one that is away holds up only its own groups.
 _RETRY_S: Final = 5.0
 
@@ -49,16 +47,6 @@ class Listing:
 
     groups: Mapping[str, ListedGroup]
     unheard: tuple[OnceoverError, ...] = ()
-
-
-class Named(NamedTuple):
-    """What a group has committed for partitions that were asked for by name.
-
-    ``pending``: those that an open transaction commits, or has just committed, of which nothing is known.
-    """
-
-    committed: Mapping[TopicPartition, calls.CommittedOffset]
-    pending: frozenset[TopicPartition]
 
 
 class GroupAdmin:
@@ -103,13 +91,16 @@ class GroupAdmin:
             Retriable: the coordinator is away, or a transaction of the group stays open.
             UsageError: not authorized.
         """
-        return self.each_committed({group: None}).whole()[group]
+        return self.each_committed([group]).whole()[group]
 
-    def each_committed(self, asked: Asked) -> Each[str, Committed]:
-        """Return the same of many groups (``fetch_committed``): by group all partitions, or those named."""
-        return fetch_committed(self.cluster, asked, self._retry_s)
+    def each_committed(self, groups: Iterable[str]) -> Each[str, dict[TopicPartition, calls.CommittedOffset]]:
+        """Return the same of many groups, asked together."""
+        each = fetch_committed(self.cluster, dict.fromkeys(groups), self._retry_s, self._retry_s)
+        found = {group: dict(named.committed) for group, named in each.found.items() if not named.pending}
+        pending = {group: self._undecided(group) for group, named in each.found.items() if named.pending}
+        return Each(found, {**each.failed, **pending})
 
-    def named(self, group: str, partitions: Iterable[TopicPartition], patience_s: float) -> Named:
+    def named(self, group: str, partitions: Collection[TopicPartition], patience_s: float) -> Named:
         """Return what the group has committed for some partitions; those without a commit are left out.
 
         Args:
@@ -119,15 +110,15 @@ class GroupAdmin:
             Retriable: the coordinator is away.
             UsageError: not authorized.
         """
-        wanted = list(partitions)
-        if not wanted:
+        if not partitions:
             return Named({}, frozenset())
-        backoff, deadline = Backoff(), Deadline(patience_s)
-        while True:
-            found = self._retry(lambda: self._named(group, wanted))
-            if not found.pending or deadline.passed:
-                return found
-            backoff.pause(deadline, Retriable(f"commits of {group} are pending"))
+        return self.each_named({group: partitions}, patience_s).whole()[group]
+
+    def each_named(
+        self, asked: Mapping[str, Collection[TopicPartition]], patience_s: float
+    ) -> Each[str, Named]:
+        """Return the same of many groups, asked together."""
+        return fetch_committed(self.cluster, asked, self._retry_s, patience_s)
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]) -> None:
         """Commit offsets for a group without members, which is created where it is missing.
@@ -163,16 +154,9 @@ class GroupAdmin:
             raise failure(self.cluster.alias, Api.LIST_GROUPS, action, code, f"broker {node}")
         return groups
 
-    def _named(self, group: str, partitions: list[TopicPartition]) -> Named:
-        connection = self.cluster.coordinator(group, calls.GROUP)
-        error, offsets = calls.offset_fetch(connection, {group: partitions}, stable=True)[group]
-        self._check(Api.OFFSET_FETCH, error, group, f"group {group}")
-        pending = frozenset(tp for tp, found in offsets.items() if found.error_code == _PENDING)
-        for tp, found in offsets.items():
-            if tp not in pending:
-                self._check(Api.OFFSET_FETCH, found.error_code, group, f"group {group}, {tp}")
-        known = {tp: o for tp, o in offsets.items() if o.error_code == 0 and o.offset >= 0}
-        return Named(known, pending)
+    def _undecided(self, group: str) -> Retriable:
+        text = f"a transaction of group {group} on {self.cluster.alias} is not decided"
+        return NotNow(text, code=PENDING_OFFSETS, where=f"group {group}")
 
     def _commit(self, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]) -> None:
         connection = self.cluster.coordinator(group, calls.GROUP)
@@ -199,8 +183,6 @@ class GroupAdmin:
         action = classify(api, code)
         if action is Action.REFRESH_AND_RETRY:
             self.cluster.forget_coordinator(group, calls.GROUP)
-        if api is Api.OFFSET_FETCH and action is Action.MISSING:
-            return
         if action is not Action.OK:
             raise failure(self.cluster.alias, api, action, code, subject)
 

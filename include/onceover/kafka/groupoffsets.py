@@ -9,66 +9,84 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
-from onceover.errors import OnceoverError, Retriable
+from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import Cluster, failure
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
+from onceover.txn.classify import Action, Api, classify
 
 # What is asked by group: partitions, or None for all that the group has committed.
 Asked: TypeAlias = Mapping[str, Collection[TopicPartition] | None]
-Committed: TypeAlias = dict[TopicPartition, CommittedOffset]
 
 # A group over a thousand partitions takes some 30 KB of an answer, which is bounded (100 MB).
 GROUPS_AT_ONCE: Final = 200
+# A transaction has written there and is not decided.
+_PENDING: Final = 88
 
 
-def fetch_committed(cluster: Cluster, asked: Asked, retry_s: float) -> Each[str, Committed]:
+class Named(NamedTuple):
+    """What a group has committed.
+
+    ``pending``: partitions that an open transaction commits, or has just committed, of which nothing is
+    known; of a first commit only who asks for the partition by name is told.
+    """
+
+    committed: Mapping[TopicPartition, CommittedOffset]
+    pending: frozenset[TopicPartition]
+
+
+def fetch_committed(cluster: Cluster, asked: Asked, retry_s: float, pending_s: float) -> Each[str, Named]:
     """Return what groups have committed, nothing for a group that does not exist.
 
     Args:
         cluster: where the groups are.
-        asked: by group; of partitions that are named, a first commit that is pending is noticed, too.
-        retry_s: how long those are asked again that could not be answered, from when all have been asked.
+        asked: by group.
+        retry_s: how long those are asked again that could not be answered, from when all have been asked;
+            ``pending_s`` likewise, those with a transaction that is not decided.
 
     Returns:
-        Each group's stable offsets; ``failed``: ``Retriable`` where its coordinator is away or a transaction
-        stays open, ``UsageError`` where it may not be asked for.
+        Each group's stable offsets; ``failed``: ``Retriable`` where its coordinator is away, ``UsageError``
+        where it may not be asked for.
     """
     each = _ask(cluster, asked)
+    retry, pending = Deadline(retry_s), Deadline(pending_s)
 
     def ask_again() -> None:
-        waiting = {group: asked[group] for group in _waiting(each)}
-        again = _ask(cluster, waiting)
+        again = _ask(cluster, {group: asked[group] for group in _waiting(each)})
         for group in again.found:
-            del each.failed[group]
+            each.failed.pop(group, None)
+        for group in again.failed:
+            each.found.pop(group, None)
         each.found.update(again.found)
         each.failed.update(again.failed)
-        for error in _waiting(each).values():
-            raise error
+        away = any(isinstance(error, Retriable) for error in each.failed.values())
+        if (away and not retry.passed) or (_waiting(each) and not pending.passed):
+            raise NotNow("not every group is answered")
 
     if _waiting(each):
-        # Those that wait to the end have their error beside them.
+        # Those that wait to the end say so by themselves.
         with suppress(Retriable):
-            cluster.retry(ask_again, Deadline(retry_s))
+            cluster.retry(ask_again, Deadline(max(retry_s, pending_s)))
     return each
 
 
-def _waiting(each: Each[str, Committed]) -> dict[str, Retriable]:
-    return {group: error for group, error in each.failed.items() if isinstance(error, Retriable)}
+def _waiting(each: Each[str, Named]) -> list[str]:
+    away = [group for group, error in each.failed.items() if isinstance(error, Retriable)]
+    return away + [group for group, named in each.found.items() if named.pending]
 
 
-def _ask(cluster: Cluster, asked: Asked) -> Each[str, Committed]:
+def _ask(cluster: Cluster, asked: Asked) -> Each[str, Named]:
     """Ask once; a coordinator that does not answer is not asked about its other groups."""
     try:
         nodes = cluster.coordinator_nodes(list(asked), calls.GROUP)
     except Retriable as error:
         return Each(failed=dict.fromkeys(asked, error))
-    each: Each[str, Committed] = Each(failed=dict(nodes.failed))
+    each: Each[str, Named] = Each(failed=dict(nodes.failed))
     for node in sorted(set(nodes.found.values())):
         mine = {group: asked[group] for group, found in nodes.found.items() if found == node}
         try:
@@ -83,11 +101,25 @@ def _ask(cluster: Cluster, asked: Asked) -> Each[str, Committed]:
     return each
 
 
-def _take(cluster: Cluster, group: str, answer: tuple[int, Committed], each: Each[str, Committed]) -> None:
-    try:
-        each.found[group] = cluster.answered_offsets(group, *answer).whole()
-    except OnceoverError as error:
-        each.failed[group] = error
+def _take(
+    cluster: Cluster,
+    group: str,
+    answer: tuple[int, Mapping[TopicPartition, CommittedOffset]],
+    each: Each[str, Named],
+) -> None:
+    error, offsets = answer
+    pending = frozenset(tp for tp, found in offsets.items() if found.error_code == _PENDING)
+    others = ((tp, found.error_code) for tp, found in offsets.items() if tp not in pending)
+    for tp, code in [(None, error), *others]:
+        action = classify(Api.OFFSET_FETCH, code)
+        if action is Action.REFRESH_AND_RETRY:
+            cluster.forget_coordinator(group, calls.GROUP)
+        if action not in (Action.OK, Action.MISSING):
+            subject = f"group {group}" if tp is None else f"group {group}, {tp}"
+            each.failed[group] = failure(cluster.alias, Api.OFFSET_FETCH, action, code, subject)
+            return
+    known = {tp: found for tp, found in offsets.items() if found.error_code == 0 and found.offset >= 0}
+    each.found[group] = Named(known, pending)
 
 
 def _portions(asked: Asked) -> Iterator[Asked]:

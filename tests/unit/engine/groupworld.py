@@ -11,7 +11,8 @@ from onceover.engine.groupplan import GroupFacts, GroupView
 from onceover.engine.groups import Direction, Facts, Remembered
 from onceover.errors import OnceoverError
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
-from onceover.kafka.groupadmin import HasMembers, Named
+from onceover.kafka.groupadmin import HasMembers
+from onceover.kafka.groupoffsets import Named
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import Translated
 

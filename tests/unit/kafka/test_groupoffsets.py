@@ -13,6 +13,7 @@ from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import PENDING_OFFSETS, Cluster
+from onceover.kafka.groupadmin import GroupAdmin
 from onceover.kafka.groupoffsets import GROUPS_AT_ONCE, Asked, fetch_committed
 from onceover.model import TopicPartition
 
@@ -78,8 +79,9 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
 
 
 def ask(brokers: Brokers, count: int, retry_s: float = 0.0) -> tuple[Mapping[str, int], dict[str, Exception]]:
-    each = fetch_committed(brokers, {f"group-{n}": None for n in range(count)}, retry_s)
-    return {group: found[TP].offset for group, found in each.found.items()}, dict(each.failed)
+    each = fetch_committed(brokers, {f"group-{n}": None for n in range(count)}, retry_s, retry_s)
+    found = {group: named.committed[TP].offset for group, named in each.found.items() if not named.pending}
+    return found, dict(each.failed)
 
 
 def test_thousands_of_groups_take_dozens_of_requests(brokers: Brokers) -> None:
@@ -113,10 +115,13 @@ def test_pending_groups_are_asked_again_together_behind_all_others(brokers: Brok
 
 
 def test_what_stays_pending_says_so_and_takes_nothing_from_the_others(brokers: Brokers) -> None:
+    """Partition by partition for who can use that; where all of a group is wanted, the group is not known."""
     brokers.pending = {"group-4": 1000}
-    found, failed = ask(brokers, 9)
-    assert len(found) == 8
-    assert [error.code for error in failed.values() if isinstance(error, Retriable)] == [PENDING_OFFSETS]
+    each = fetch_committed(brokers, {f"group-{n}": None for n in range(9)}, 0.0, 0.0)
+    assert {group: named.pending for group, named in each.found.items() if named.pending} == {"group-4": {TP}}
+    whole = GroupAdmin(brokers, retry_s=0.0).each_committed([f"group-{n}" for n in range(9)])
+    assert len(whole.found) == 8
+    assert [(group, error.code) for group, error in whole.failed.items()] == [("group-4", PENDING_OFFSETS)]
 
 
 def test_a_coordinator_that_moved_is_looked_for_again(brokers: Brokers) -> None:
@@ -134,5 +139,5 @@ def test_a_group_that_may_not_be_asked_for_is_an_error_of_its_own(brokers: Broke
 
 def test_partitions_that_are_named_are_asked_for(brokers: Brokers) -> None:
     other = TopicPartition("orders", 7)
-    found = fetch_committed(brokers, {"group-1": [other], "group-2": None}, 0.0).whole()
-    assert {group: list(offsets) for group, offsets in found.items()} == {"group-1": [other], "group-2": [TP]}
+    found = fetch_committed(brokers, {"group-1": [other], "group-2": None}, 0.0, 0.0).whole()
+    assert [list(found[group].committed) for group in ("group-1", "group-2")] == [[other], [TP]]
