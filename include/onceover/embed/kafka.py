@@ -6,10 +6,8 @@ port of it is left. Data survives stop, kill and restart.
 
 from __future__ import annotations
 
-import base64
 import shutil
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from onceover.embed import config as broker_config
+from onceover.embed.datadir import META_FILE, new_id
 from onceover.embed.jars import DEFAULT_VERSION
 from onceover.embed.node import QUICK_FLAG, START_TIMEOUT_S, ClusterSpec, KafkaNode
 from onceover.embed.ports import LOOPBACK, PortReservation
@@ -89,7 +88,7 @@ class KafkaCluster:
             home=directory,
             name=name,
             version=version,
-            cluster_id=_existing_cluster_id(directory) or new_cluster_id(),
+            cluster_id=_existing_cluster_id(directory) or new_id(),
             heap_mb=heap_mb,
             java_flags=(*([QUICK_FLAG] if quick_start else []), *java_flags),
             detached=detached,
@@ -252,16 +251,8 @@ def start_all(starts: Sequence[Callable[[], KafkaCluster]]) -> list[KafkaCluster
         raise
 
 
-def new_cluster_id() -> str:
-    """Return a random cluster id in Kafka's form: 22 characters, never beginning with a dash."""
-    while True:
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        if not text.startswith("-"):
-            return text
-
-
 def _existing_cluster_id(directory: Path) -> str | None:
-    for path in sorted(directory.glob("node-*/data/meta.properties")):
+    for path in sorted(directory.glob(f"node-*/data/{META_FILE}")):
         for line in path.read_text(encoding="utf-8").splitlines():
             key, _, value = line.partition("=")
             if key == "cluster.id":

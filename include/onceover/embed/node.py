@@ -8,6 +8,7 @@ from typing import Final
 
 from onceover.embed import config as broker_config
 from onceover.embed.archive import archive_flags
+from onceover.embed.datadir import format_as_kept, is_formatted, keep
 from onceover.embed.jars import classpath, kafka_jars
 from onceover.embed.java import find_java
 from onceover.embed.ports import LOOPBACK
@@ -129,7 +130,10 @@ class KafkaNode:
         Raises:
             Retriable: Kafka's storage tool failed; the text carries its output.
         """
-        if (self.data / "meta.properties").exists():
+        jars = kafka_jars(self._spec.version)
+        if is_formatted(self.data) or format_as_kept(
+            self.data, jars, cluster_id=self._spec.cluster_id, node_id=self.node_id
+        ):
             return
         command = [*self._java(QUICK_FLAG), "kafka.tools.StorageTool", "format"]
         command += ["-t", self._spec.cluster_id, "-c", str(self.home / "server.properties")]
@@ -141,6 +145,7 @@ class KafkaNode:
                 where=str(self.data),
                 seen=tail(log_path),
             )
+        keep(self.data, jars)
 
     def write_files(self, properties: str) -> None:
         """Write configuration and logging settings. The configuration may hold passwords: mode 0600."""

@@ -9,8 +9,8 @@ import pytest
 from cryptography import x509
 
 from onceover.embed import java as java_module
+from onceover.embed.datadir import new_id
 from onceover.embed.java import find_java, parse_version
-from onceover.embed.kafka import new_cluster_id
 from onceover.embed.mirrormaker import render_mm2_properties
 from onceover.embed.ports import LOOPBACK, PortReservation, choose_port, configured_port
 from onceover.embed.security import Mechanism, Security, make_certificates
@@ -145,9 +145,9 @@ def test_server_certificate_is_for_loopback_and_kept(tmp_path: Path) -> None:
     assert files.keystore.read_bytes() == before
 
 
-def test_cluster_id_has_kafkas_form() -> None:
+def test_new_id_has_kafkas_form() -> None:
     """22 characters, no leading dash: the storage tool would take it for an option."""
-    ids = [new_cluster_id() for _ in range(500)]
+    ids = [new_id() for _ in range(500)]
 
     assert {len(text) for text in ids} == {22}
     assert not any(text.startswith("-") for text in ids)
