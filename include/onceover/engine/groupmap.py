@@ -18,12 +18,20 @@ class GroupMap:
         self._translator = translator
         self._answers: dict[tuple[bool, TopicPartition, int], Translation] = {}
         self._one_to_one: dict[TopicPartition, bool] = {}
+        self._held: dict[TopicPartition, bool] = {}
+
+    def holds(self, source: TopicPartition) -> bool:
+        """Tell whether the map says anything about ``source``."""
+        if source not in self._held:
+            self._held[source] = self._translator.holds(source)
+        return self._held[source]
 
     def refresh(self) -> None:
         """Bring it up to date with everything that is committed."""
         self._translator.refresh()
         self._answers.clear()
         self._one_to_one.clear()
+        self._held.clear()
 
     def to_target(self, source: TopicPartition, offset: int) -> Translation:
         """Return the counterpart of a source offset in the partition of the same number."""
@@ -40,9 +48,12 @@ class GroupMap:
         return self._answers[key]
 
     def is_one_to_one(self, source: TopicPartition) -> bool:
-        """Tell whether all that was copied from ``source`` is in one partition, which holds nothing else."""
+        """Tell whether all that was copied from ``source`` is in one partition, which holds nothing else.
+
+        What went to another topic, for dead letters, is not in the copy: none of its readers meets it.
+        """
         if source not in self._one_to_one:
-            targets = self._translator.targets_of(source)
-            sources = self._translator.sources_of(targets[0])
-            self._one_to_one[source] = len(targets) == 1 and len(sources) == 1
+            own, *others = self._translator.targets_of(source)
+            sources = self._translator.sources_of(own)
+            self._one_to_one[source] = sources == [source] and all(tp.topic != own.topic for tp in others)
         return self._one_to_one[source]

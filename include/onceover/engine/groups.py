@@ -24,6 +24,11 @@ RENEW_AFTER_MS: Final = 24 * 3600 * 1000
 UNREADABLE: Final = "UNREADABLE"
 PENDING: Final = "COMMIT_PENDING"
 PASSING: Final = frozenset({UNREADABLE, PENDING})
+_BY_HAND: Final = "set the group's position there by hand, for example by timestamp"
+_RESOLVED: Final = {
+    **dict.fromkeys(PASSING, "run again"),
+    "RECREATED": "see `onceover status`: the partition needs an operator",
+}
 _DAYS_TOLD: Final = "so that it does not expire"
 
 
@@ -180,8 +185,7 @@ def decide(facts: Facts, allowed: Allowed, now_ms: int) -> Decision | None:
     """Return the decision about one partition; None when it does not concern us (any more)."""
     if facts.problem is not None:
         code, text = facts.problem
-        resolve = "run again" if code in PASSING else "see `onceover status`: the partition needs an operator"
-        return _left(code, text, resolve, blocks=True)
+        return _left(code, text, _RESOLVED.get(code, _BY_HAND), blocks=True)
     if facts.committed is None:
         return _decide_deleted(facts, allowed)
     if facts.translation is None or isinstance(facts.translation, NotCovered):
@@ -229,7 +233,7 @@ def _not_covered(facts: Facts) -> Decision:
     return _left(
         "NOT_COVERED",
         f"{why}: where offset {facts.committed} is on the other side is not known",
-        "set the group's position there by hand, for example by timestamp",
+        _BY_HAND,
         blocks=True,
     )
 

@@ -37,6 +37,7 @@ Problems = dict[TopicPartition, tuple[str, str]]
 _CLASSIC: Final = "classic"
 # Of the source in a failover, with all of its brokers together: longer than a healthy one is away.
 _SOURCE_PATIENCE_S: Final = 10.0
+_UNHANDLED: Final = "the map has no record yet that tells where the handler puts its output"
 
 
 class Translates(Protocol):
@@ -53,6 +54,9 @@ class Translates(Protocol):
 
     def is_one_to_one(self, source: TopicPartition) -> bool:
         """Tell whether all that was copied from ``source`` is in one partition, which holds nothing else."""
+
+    def holds(self, source: TopicPartition) -> bool:
+        """Tell whether anything is known about ``source``."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,7 @@ class GroupReader:
         source: source cluster; ``target`` likewise.
         translator: translates between their offsets.
         selects: tells whether a group is to be moved.
+        handled: the flow has a handler, so that only the map tells where records go.
     """
 
     def __init__(
@@ -99,6 +104,8 @@ class GroupReader:
         target: Cluster,
         translator: Translates,
         selects: Callable[[str], bool],
+        *,
+        handled: bool = False,
     ) -> None:
         self.direction = direction
         self.memory = GroupMemory(target, flow)
@@ -106,6 +113,7 @@ class GroupReader:
         self._target = target
         self._translator = translator
         self._selects = selects
+        self._handled = handled
         if direction is Direction.FAILOVER:
             source = source.hasty(_SOURCE_PATIENCE_S)
         self._source = source
@@ -335,7 +343,10 @@ class GroupReader:
             return replace(facts, translation=self._translator.to_source(pair.target, facts.committed))
         copied = progress.get(pair.target)
         if copied is None:
-            return replace(facts, translation=NotCovered(None, None))
+            # Lost: where the map ends, nobody knows how far the copy is.
+            return replace(facts, translation=self._translator.to_target(pair.source, facts.committed))
+        if self._handled and not self._translator.holds(pair.source):
+            return replace(facts, translation=NotCovered(None, None, _UNHANDLED))
         return replace(
             facts, copied=copied.offset, translation=self._to_target(facts.committed, pair, copied)
         )

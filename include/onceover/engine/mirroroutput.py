@@ -56,7 +56,12 @@ Rounds = Callable[[], AbstractContextManager[Sequence[Round]]]
 
 @contextmanager
 def open_rounds(
-    flow: str, open_clusters: Callable[[], tuple[Cluster, Cluster]], home: Path, replication_factor: int
+    flow: str,
+    open_clusters: Callable[[], tuple[Cluster, Cluster]],
+    home: Path,
+    replication_factor: int,
+    *,
+    handled: bool = False,
 ) -> Iterator[Sequence[Round]]:
     """Open every round of a flow, over connections of its own.
 
@@ -65,6 +70,7 @@ def open_rounds(
         open_clusters: returns source and target, which are closed here.
         home: folder of the flow's files, for the index of the offset map.
         replication_factor: of topics that are created.
+        handled: the flow has a handler.
     """
     source, target = open_clusters()
     with source, target, ExitStack() as opened:
@@ -72,7 +78,7 @@ def open_rounds(
         opened.callback(view.close)
         rounds: list[Round] = [
             HeartbeatRound(view, replication_factor),
-            CheckpointRound(flow, view, home, replication_factor),
+            CheckpointRound(flow, view, home, replication_factor, handled=handled),
             OffsetSyncRound(flow, view, home, replication_factor),
         ]
         for each in rounds:

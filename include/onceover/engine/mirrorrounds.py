@@ -87,16 +87,25 @@ class CheckpointRound:
     Args:
         home: folder of the flow's files, for the index of the offset map.
         replication_factor: of topics that are created.
+        handled: the flow has a handler.
     """
 
     name: Final = "checkpoints"
 
-    def __init__(self, flow: str, view: FlowView, home: Path, replication_factor: int) -> None:
+    def __init__(
+        self, flow: str, view: FlowView, home: Path, replication_factor: int, *, handled: bool = False
+    ) -> None:
         source, target = view.source, view.target
         self._settings: MirrorSettings | None = None
         self._translator = Translator(target, flow, home)
         self._reader = GroupReader(
-            flow, Direction.FAILOVER, source, target, GroupMap(self._translator), self._selects
+            flow,
+            Direction.FAILOVER,
+            source,
+            target,
+            GroupMap(self._translator),
+            self._selects,
+            handled=handled,
         )
         self._topic = MirrorTopic(target, checkpoints_topic(source.alias), replication_factor)
 
@@ -277,9 +286,11 @@ def _last_sync(store: MapStore, source: TopicPartition, enrolment: Enrolment) ->
     target = enrolment.target_of(source)
     with store.snapshot():
         pairs = store.pairs(source=source)
-        if [pair.target for pair in pairs] != [target] or len(store.pairs(target=target)) != 1:
+        # What went to the topic for dead letters is not in the copy.
+        inside = [pair for pair in pairs if pair.target.topic == target.topic]
+        if [pair.target for pair in inside] != [target] or len(store.pairs(target=target)) != 1:
             return None
-        pair = pairs[0]._replace(since=enrolment.since.get(source.partition, 0))
+        pair = inside[0]._replace(since=enrolment.since.get(source.partition, 0))
         span = store.span(pair)
         return None if span is None else offset_sync(source, store.around(pair, span[1] - 1, back=False))
 

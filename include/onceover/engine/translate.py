@@ -8,7 +8,7 @@ meets besides are records of other source partitions.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, Self, TypeVar
@@ -17,7 +17,7 @@ from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.layout import Layout
 from onceover.engine.mapindex import MapIndex
-from onceover.engine.mapstore import MapStore, StoreDamaged
+from onceover.engine.mapstore import MapStore, PairRow, StoreDamaged
 from onceover.engine.progress import beside
 from onceover.engine.statelog import StateLog
 from onceover.errors import UsageError
@@ -162,9 +162,12 @@ class Translator:
     def targets_of(self, source: TopicPartition) -> list[TopicPartition]:
         """Return the target partitions with records of ``source``: its own first, then others (handlers)."""
         own = self.enrolment(source=source).target_of(source)
-        self._refresh(lane_of(source, names.MAP_PARTITIONS))
-        found = self._stored(lambda store: store.pairs(source=source)) or []
-        return [own, *sorted(pair.target for pair in found if pair.target != own)]
+        found = {pair.target for pair in self._of_source(source)}
+        return [own, *sorted(found - {own})]
+
+    def holds(self, source: TopicPartition) -> bool:
+        """Tell whether the map says anything about ``source``, about the topics as they are now."""
+        return bool(self._of_source(source))
 
     def sources_of(self, target: TopicPartition) -> list[TopicPartition]:
         """Return the source partitions with records in ``target``: that of the same number first."""
@@ -172,7 +175,7 @@ class Translator:
         own = TopicPartition(enrolment.source, target.partition)
         for partition in range(names.MAP_PARTITIONS):
             self._refresh(partition)
-        found = self._stored(lambda store: store.pairs(target=target)) or []
+        found = self._stored(lambda store: self._live(store, store.pairs(target=target))) or []
         others = sorted(pair.source for pair in found if pair.source != own)
         # A handler may have given the target more partitions than the source has.
         return [own, *others] if own.partition in enrolment.start else others
@@ -209,9 +212,20 @@ class Translator:
     def _look_up(
         self, source: TopicPartition, own: TopicPartition, target: TopicPartition, offset: int, *, back: bool
     ) -> Translation:
-        since = self.enrolment(source=source).since.get(source.partition, 0)
-        question = _Question(source, own, target, offset, back, since)
+        question = _Question(source, own, target, offset, back, self._since(source))
         return self._stored(question.ask) or NotCovered(None, None, NO_MAP)
+
+    def _of_source(self, source: TopicPartition) -> list[PairRow]:
+        self._refresh(lane_of(source, names.MAP_PARTITIONS))
+        return self._stored(lambda store: self._live(store, store.pairs(source=source))) or []
+
+    def _live(self, store: MapStore, pairs: Iterable[PairRow]) -> list[PairRow]:
+        """Return the pairs of which the map says something about the topics as they are now."""
+        return [pair for pair in pairs if store.span(pair._replace(since=self._since(pair.source)))]
+
+    def _since(self, source: TopicPartition) -> int:
+        enrolment = self._by_source.get(source.topic)
+        return 0 if enrolment is None else enrolment.since.get(source.partition, 0)
 
     def _asked(self, source: TopicPartition, look_up: Callable[[], Translation]) -> Translation:
         """Look up in what is at hand; read what is new when that does not cover it."""

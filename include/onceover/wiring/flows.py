@@ -162,7 +162,9 @@ def mirror_output(watch: FlowWatch) -> MirrorOutput:
         )
 
     def rounds() -> AbstractContextManager[Sequence[Round]]:
-        return open_rounds(flow.flow, lambda: open_clusters(flow), home, flow.state.replication_factor)
+        handled = flow.handler is not None
+        factor = flow.state.replication_factor
+        return open_rounds(flow.flow, lambda: open_clusters(flow), home, factor, handled=handled)
 
     return MirrorOutput(settings, rounds)
 

@@ -91,6 +91,7 @@ def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
             target,
             GroupMap(translator),
             lambda name: watch.current().groups.selects(name) and asked(name),
+            handled=flow.handler is not None,
         )
         try:
             yield GroupSync(reader, wish.allowed, journal, flow.state.replication_factor, wish.approves)

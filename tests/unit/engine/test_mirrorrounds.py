@@ -169,7 +169,7 @@ def look_at(monkeypatch: pytest.MonkeyPatch, *groups: GroupFacts) -> tuple[Check
     written = FakeCheckpoints()
     monkeypatch.setattr(mirrorrounds, "MirrorTopic", lambda *_: written)
     monkeypatch.setattr(mirrorrounds, "Translator", lambda *_: None)
-    monkeypatch.setattr(mirrorrounds, "GroupReader", lambda *_: SimpleNamespace(read=lambda: seen))
+    monkeypatch.setattr(mirrorrounds, "GroupReader", lambda *_, **__: SimpleNamespace(read=lambda: seen))
     view: Any = FakeView("a")
     return checkpoints(view), written
 
