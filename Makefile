@@ -9,8 +9,9 @@ BIN := .venv/bin
 STAMP := .venv/.setup-complete
 EXPORT := scripts/uv export --frozen --quiet --no-dev --no-hashes --no-header --no-emit-project
 PYTEST_ARGS ?=
-# Most of a test run is waiting for brokers; each worker has its own pair of clusters. 0 runs in one process.
-PYTEST_WORKERS ?= 2
+# A worker waits for brokers and browsers a third of its time: one more than two cores fills them. All share one
+# pair of clusters. 0 runs in one process.
+PYTEST_WORKERS ?= 3
 # Many containers set it. Without compiled modules every process compiles Airflow, Spark and us anew: 10 s of
 # CPU instead of 4 for each of a few hundred.
 unexport PYTHONDONTWRITEBYTECODE

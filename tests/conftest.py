@@ -8,8 +8,10 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -19,6 +21,7 @@ from tests.support.connect import Workers, connect_workers
 from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
 from tests.support.reaper import reaper
 from tests.support.scheduling import SharedSystems, in_order, make_scheduler
+from tests.support.sharing import WORKER_KEY, Host, hosted_clusters
 from tests.support.wait import wait_until
 
 # Airflow reads its home when it is imported, and creates files there: this has to come before any
@@ -29,6 +32,7 @@ os.environ["AIRFLOW_HOME"] = str(_SESSION_HOME / "airflow")
 os.environ["GX_ANALYTICS_ENABLED"] = "false"
 os.environ[SESSION_VARIABLE] = _SESSION
 _LEFTOVER_GRACE_S = 10.0
+_HOST = pytest.StashKey[Host]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,13 +51,28 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SharedSys
     return make_scheduler(config, log)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker of pytest-xdist where it finds the clusters that all of them share."""
+    if _HOST not in node.config.stash:
+        folder = _SESSION_HOME / "shared"
+        folder.mkdir()
+        node.config.stash[_HOST] = Host(folder, partial(shared_clusters, folder))
+        node.config.stash[_HOST].start()
+    node.workerinput[WORKER_KEY] = str(node.config.stash[_HOST].folder)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes longest."""
     items[:] = in_order(items)
 
 
-def pytest_unconfigure() -> None:
-    shutil.rmtree(_SESSION_HOME)
+def pytest_unconfigure(config: pytest.Config) -> None:
+    try:
+        if _HOST in config.stash:
+            config.stash[_HOST].close()
+    finally:
+        shutil.rmtree(_SESSION_HOME)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:
@@ -81,21 +100,23 @@ def session_home(no_leftovers: None) -> Path:
 
 
 @pytest.fixture(scope="session")
-def cluster_pair(session_home: Path) -> Iterator[Mapping[str, SharedCluster]]:
-    """Both shared clusters, started at the same time when the first test asks for one."""
-    with shared_clusters(session_home) as clusters:
+def cluster_pair(session_home: Path, pytestconfig: pytest.Config) -> Iterator[Mapping[str, SharedCluster]]:
+    """Both shared clusters, started at the same time when the first test of all workers asks for one."""
+    hosted = getattr(pytestconfig, "workerinput", {}).get(WORKER_KEY)
+    pair = shared_clusters(session_home) if hosted is None else hosted_clusters(Path(hosted))
+    with pair as clusters:
         yield clusters
 
 
 @pytest.fixture(scope="session")
 def source_cluster(cluster_pair: Mapping[str, SharedCluster]) -> SharedCluster:
-    """One broker, shared by the session; ONCEOVER_SOURCE_BOOTSTRAP names another."""
+    """One broker, shared by the run; ONCEOVER_SOURCE_BOOTSTRAP names another."""
     return cluster_pair["source"]
 
 
 @pytest.fixture(scope="session")
 def target_cluster(cluster_pair: Mapping[str, SharedCluster]) -> SharedCluster:
-    """One broker, shared by the session; ONCEOVER_TARGET_BOOTSTRAP names another."""
+    """One broker, shared by the run; ONCEOVER_TARGET_BOOTSTRAP names another."""
     return cluster_pair["target"]
 
 

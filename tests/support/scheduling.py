@@ -2,7 +2,8 @@
 
 A file stays together, as its fixtures are worth sharing. The system tests of all files do, too: they share
 one Airflow, which takes half a minute to start. So do those of Kafka Connect, with three workers of it. They
-and the machine of `make up` are the longest parts and come first, unit tests fill up what is left.
+and the machine of `make up` are the longest parts, each on a worker of its own, and begin first, the longest
+at the very first: none of them may be what the others wait for at the end. Unit tests fill up what is left.
 """
 
 from __future__ import annotations
@@ -30,4 +31,8 @@ def make_scheduler(config: pytest.Config, log: object) -> SharedSystems:
 
 def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the tests with the longest parts first."""
-    return sorted(items, key=lambda item: not item.nodeid.startswith(_TOGETHER))
+
+    def place(item: pytest.Item) -> int:
+        return next((n for n, part in enumerate(_TOGETHER) if item.nodeid.startswith(part)), len(_TOGETHER))
+
+    return sorted(items, key=place)
