@@ -78,7 +78,8 @@ def forget_last_record(replica: Replica, topic: str) -> None:
         meta = ProgressMeta.decode(admin.committed(group)[tp].metadata)
         assert meta is not None
         # As our own code would write it: what others commit is told from it by the position inside.
-        admin.commit(group, {tp: OffsetToCommit(last, -1, replace(meta, position=last).encode())})
+        moved = {tp: OffsetToCommit(last, -1, replace(meta, position=last).encode())}
+        assert admin.each_commit({group: moved}) == {}
 
 
 def shift_map(replica: Replica, topic: str) -> None:

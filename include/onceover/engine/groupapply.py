@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from onceover.engine.steps import Step, reached
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
 from onceover.kafka.groupadmin import HasMembers
+from onceover.kafka.groupoffsets import Named
 from onceover.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -31,8 +32,8 @@ log = logging.getLogger(__name__)
 # Longer than the 5 s at which consumers commit by default: whoever commits with assign() while its group is
 # empty is seen to move between two looks so far apart.
 WATCH_S: Final = 6.0
-# Groups whose coordinators are settled at once: little passes until the last of them is written.
-_AT_ONCE: Final = 20
+# Groups that are settled, looked at and written together: seconds pass until the last of them is written.
+_AT_ONCE: Final = 1000
 # What we have aborted is pending for milliseconds.
 _PENDING_S: Final = 5.0
 
@@ -145,9 +146,7 @@ class GroupSync:
             self._remember(applied.plan)
             every = applied.plan.steps
             for several in (every[at : at + _AT_ONCE] for at in range(0, len(every), _AT_ONCE)):
-                failed = self._settled(several)
-                for steps in several:
-                    self._write(steps, applied, failed.get(steps.group))
+                self._write(several, applied)
         except OnceoverError as error:
             self._journal.failed(error)
             raise
@@ -169,85 +168,98 @@ class GroupSync:
         reached(Step.GROUP_REMEMBER)
         self._reader.memory.write(plan.view.direction, changes)
 
-    # ---- one group
+    # ---- several groups at once
 
-    def _settled(self, several: Iterable[GroupSteps]) -> dict[str, OnceoverError]:
-        """Return why coordinators are not believed, by group, once all others have taken a write."""
-        asked = {steps.group: steps.writes[0].facts.receiving for steps in several if steps.writes}
-        return self._reader.settler.settle(asked) if asked else {}
+    def _write(self, several: Sequence[GroupSteps], applied: Applied) -> None:
+        """Write groups; what becomes of one takes nothing from the others."""
+        wanted = {s.group: [row.facts.receiving for row in s.writes] for s in several if s.writes}
+        failed = self._reader.settler.settle({group: tps[0] for group, tps in wanted.items()})
+        now = self._reader.receiving.each_named(wanted, _PENDING_S)
+        failed = {**now.failed, **failed}
+        writes = {
+            s.group: self._unmoved(s, now.found[s.group], applied)
+            for s in several
+            if s.writes and s.group not in failed
+        }
+        failed.update(self._commit({group: rows for group, rows in writes.items() if rows}))
+        for group, error in failed.items():
+            _failed(group, error, applied)
+        written = [(s, writes[s.group]) for s in several if writes.get(s.group) and s.group not in failed]
+        self._done(written, applied)
+        self._look_behind({s.group: rows for s, rows in written}, applied)
 
-    def _write(self, steps: GroupSteps, applied: Applied, failed: OnceoverError | None) -> None:
-        try:
-            if failed is not None:
-                raise failed
-            writes = self._unmoved(steps, applied)
-            self._commit(steps.group, writes)
-            self._done(steps, writes, applied)
-            self._look_behind(steps.group, writes, applied)
-        except HasMembers as error:
-            resolve = error.resolve or ""
-            applied.refused.append(Refusal(steps.group, "HAS_MEMBERS", error.message, resolve, False))
-        except OnceoverError as error:
-            applied.refused.append(
-                Refusal(steps.group, error.code, error.message, error.resolve or "run again")
-            )
-            applied.temporary |= isinstance(error, Retriable)
-
-    def _unmoved(self, steps: GroupSteps, applied: Applied) -> list[Row]:
+    def _unmoved(self, steps: GroupSteps, now: Named, applied: Applied) -> list[Row]:
         """Return the writes whose partition still holds what the decision was made for."""
-        if not steps.writes:
-            return []
-        wanted = [row.facts.receiving for row in steps.writes]
-        now, pending = self._reader.receiving.named(steps.group, wanted, _PENDING_S)
         kept = []
         for row in steps.writes:
-            if row.facts.receiving in pending:
+            if row.facts.receiving in now.pending:
                 applied.refused.append(_pending(row, "a transaction commits there"))
                 applied.temporary = True
-            elif _offset(now, row.facts.receiving) == row.facts.current:
+            elif _offset(now.committed, row.facts.receiving) == row.facts.current:
                 kept.append(row)
             else:
-                applied.refused.append(_moving(row, now))
+                applied.refused.append(_moving(row, now.committed))
         return kept
 
-    def _look_behind(self, group: str, writes: list[Row], applied: Applied) -> None:
+    def _look_behind(self, written: Mapping[str, Sequence[Row]], applied: Applied) -> None:
         """Name who began to commit in a transaction in the moment of the write: one of both is not seen."""
-        _, pending = self._reader.receiving.named(group, [row.facts.receiving for row in writes], 0.0)
-        for row in writes:
-            if row.facts.receiving in pending:
-                applied.refused.append(
-                    _pending(
-                        row, f"a transaction began to commit there beside our write of {row.decision.to}"
-                    )
-                )
-                applied.temporary = True
+        asked = {group: [row.facts.receiving for row in rows] for group, rows in written.items()}
+        now = self._reader.receiving.each_named(asked, 0.0)
+        for group, error in now.failed.items():
+            _failed(group, error, applied)
+        for group, named in now.found.items():
+            for row in written[group]:
+                if row.facts.receiving in named.pending:
+                    beside = f"a transaction began to commit there beside our write of {row.decision.to}"
+                    applied.refused.append(_pending(row, beside))
+                    applied.temporary = True
 
-    def _commit(self, group: str, writes: list[Row]) -> None:
-        commits = {
-            # Leader epochs count within one cluster: the giving side's would make a reader of the receiving
-            # one believe that its log was truncated.
-            row.facts.receiving: OffsetToCommit(row.decision.to, NO_EPOCH, row.facts.metadata)
-            for row in writes
-            if row.decision.to is not None
-        }
-        deletions = [row.facts.receiving for row in writes if row.decision.kind is Kind.DELETE]
-        reached(Step.GROUP_COMMIT)
-        if commits:
-            self._reader.receiving.commit(group, commits)
-        if deletions:
-            self._reader.receiving.delete_offsets(group, deletions)
-            self._reader.memory.write(self._reader.direction, {group: dict.fromkeys(deletions)})
+    def _commit(self, writes: Mapping[str, Sequence[Row]]) -> dict[str, OnceoverError]:
+        """Write; return why not, for groups that were not written."""
+        commits, deletions = {}, {}
+        for group, rows in writes.items():
+            commits[group] = {
+                # Leader epochs count within one cluster: the giving side's would make a reader of the
+                # receiving one believe that its log was truncated.
+                row.facts.receiving: OffsetToCommit(row.decision.to, NO_EPOCH, row.facts.metadata)
+                for row in rows
+                if row.decision.to is not None
+            }
+            deletions[group] = [row.facts.receiving for row in rows if row.decision.kind is Kind.DELETE]
+        receiving = self._reader.receiving
+        failed = receiving.each_commit(
+            {group: offsets for group, offsets in commits.items() if offsets},
+            lambda _: reached(Step.GROUP_COMMIT),
+        )
+        deleted = {group: tps for group, tps in deletions.items() if tps and group not in failed}
+        for group, tps in deleted.items():
+            try:
+                receiving.delete_offsets(group, tps)
+            except OnceoverError as error:
+                failed[group] = error
+        forgotten = {group: dict.fromkeys(tps) for group, tps in deleted.items() if group not in failed}
+        if forgotten:
+            self._reader.memory.write(self._reader.direction, forgotten)
+        return failed
 
-    def _done(self, steps: GroupSteps, writes: list[Row], applied: Applied) -> None:
-        changes = [row.change for row in writes]
-        self._journal.done(*changes)
-        applied.done += changes
-        if writes:
-            now_s = time.monotonic()
+    def _done(self, written: Iterable[tuple[GroupSteps, Sequence[Row]]], applied: Applied) -> None:
+        changes, now_s = [], time.monotonic()
+        for steps, rows in written:
+            changes += [row.change for row in rows]
             applied.delay_s = max(applied.delay_s or 0.0, now_s - steps.seen_s)
             before_s = self._looks.get(steps.group)
             if before_s is not None:
                 applied.since_s = max(applied.since_s or 0.0, now_s - before_s)
+        self._journal.done(*changes)
+        applied.done += changes
+
+
+def _failed(group: str, error: OnceoverError, applied: Applied) -> None:
+    if isinstance(error, HasMembers):
+        applied.refused.append(Refusal(group, "HAS_MEMBERS", error.message, error.resolve or "", False))
+        return
+    applied.refused.append(Refusal(group, error.code, error.message, error.resolve or "run again"))
+    applied.temporary |= isinstance(error, Retriable)
 
 
 def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartition) -> int | None:

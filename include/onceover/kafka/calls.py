@@ -316,7 +316,11 @@ def partition_codes(answer: Any) -> dict[TopicPartition, int]:
 
 
 def offset_commit_request(group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> tuple[Any, Any]:
-    """OffsetCommit v8 as a group without members (generation -1): request and response type."""
+    """OffsetCommit v8 as a group without members (generation -1): request and response type.
+
+    The coordinator refuses it for every partition while the group has members: checking and writing are
+    one step there, which no check of ours beforehand can be.
+    """
     request = OffsetCommitRequest(
         version=8,
         group_id=group,

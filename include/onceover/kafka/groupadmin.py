@@ -6,7 +6,8 @@ refused by the broker itself while the group has members, in the same step that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
@@ -28,6 +29,8 @@ T = TypeVar("T")
 # member epoch (KIP-848).
 _HAS_MEMBERS: Final = frozenset({22, 25, 27, 68, 86, 113})
 _NO_GROUP: Final = frozenset({69})
+# The coordinator works them off one after the other; what is on its way hides the distance.
+_IN_FLIGHT: Final = 100
 # A coordinator that moves is there again within seconds; one that is away holds up only its own groups.
 _RETRY_S: Final = 5.0
 
@@ -120,18 +123,39 @@ class GroupAdmin:
         """Return the same of many groups, asked together."""
         return fetch_committed(self.cluster, asked, self._retry_s, patience_s)
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]) -> None:
-        """Commit offsets for a group without members, which is created where it is missing.
+    def each_commit(
+        self,
+        offsets: Mapping[str, Mapping[TopicPartition, calls.OffsetToCommit]],
+        before: Callable[[str], None] = lambda _: None,
+    ) -> dict[str, OnceoverError]:
+        """Commit offsets for groups without members, which are created where they are missing.
 
         Trying again after a lost answer writes the same once more.
 
-        Raises:
-            HasMembers: nothing was written: somebody consumes.
-            Retriable: the coordinator is away; it may have been written.
-            UsageError: not authorized.
-            NeedsOperator: the broker refuses a partition, which may not exist any more.
+        Args:
+            offsets: by group.
+            before: told each group right before its request leaves.
+
+        Returns:
+            Why not, for groups that were not written: ``HasMembers``, somebody consumes; ``Retriable``, the
+            coordinator is away, it may have been written; ``UsageError``, not authorized; ``NeedsOperator``,
+            the broker refuses a partition, which may not exist any more.
         """
-        self._retry(lambda: self._commit(group, offsets))
+        waiting, failed = dict(offsets), dict[str, OnceoverError]()
+
+        def attempt() -> None:
+            for group, error in self._commit(waiting, before).items():
+                failed.pop(group, None)
+                if error is not None:
+                    failed[group] = error
+                if not isinstance(error, Retriable):
+                    del waiting[group]
+            if waiting:
+                raise NotNow("not every group is written")
+
+        with suppress(Retriable):
+            self._retry(attempt)
+        return failed
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> None:
         """Forget what a group without members has committed for partitions.
@@ -158,11 +182,55 @@ class GroupAdmin:
         text = f"a transaction of group {group} on {self.cluster.alias} is not decided"
         return NotNow(text, code=PENDING_OFFSETS, where=f"group {group}")
 
-    def _commit(self, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]) -> None:
-        connection = self.cluster.coordinator(group, calls.GROUP)
-        answer = groupcalls.offset_commit(connection, group, offsets)
-        for tp, code in answer.items():
-            self._check(Api.OFFSET_COMMIT, code, group, f"group {group}, {tp}")
+    def _commit(
+        self,
+        offsets: Mapping[str, Mapping[TopicPartition, calls.OffsetToCommit]],
+        before: Callable[[str], None],
+    ) -> dict[str, OnceoverError | None]:
+        """Try once; what became of each group."""
+        try:
+            nodes = self.cluster.coordinator_nodes(list(offsets), calls.GROUP)
+        except Retriable as error:
+            return dict.fromkeys(offsets, error)
+        became: dict[str, OnceoverError | None] = dict(nodes.failed)
+        for node in sorted(set(nodes.found.values())):
+            mine = [group for group, found in nodes.found.items() if found == node]
+            try:
+                for group, codes in self._pipelined(node, mine, offsets, before):
+                    became[group] = self._problem(Api.OFFSET_COMMIT, codes, group)
+            except Retriable as error:
+                for group in mine:
+                    if group not in became:
+                        self.cluster.forget_coordinator(group, calls.GROUP)
+                        became[group] = error
+        return became
+
+    def _pipelined(
+        self,
+        node: int,
+        groups: Sequence[str],
+        offsets: Mapping[str, Mapping[TopicPartition, calls.OffsetToCommit]],
+        before: Callable[[str], None],
+    ) -> Iterator[tuple[str, dict[TopicPartition, int]]]:
+        """Yield the answers, in order; a request takes one group only, so many are on their way."""
+        connection = self.cluster.control(node)
+        sent = 0
+        for number, group in enumerate(groups):
+            for ahead in groups[sent : number + _IN_FLIGHT]:
+                before(ahead)
+                connection.send(
+                    *calls.offset_commit_request(ahead, offsets[ahead]), read=calls.partition_codes
+                )
+                sent += 1
+            yield group, connection.receive()
+
+    def _problem(self, api: Api, codes: Mapping[TopicPartition, int], group: str) -> OnceoverError | None:
+        try:
+            for tp, code in codes.items():
+                self._check(api, code, group, f"group {group}, {tp}")
+        except OnceoverError as error:
+            return error
+        return None
 
     def _delete(self, group: str, partitions: list[TopicPartition]) -> None:
         connection = self.cluster.coordinator(group, calls.GROUP)

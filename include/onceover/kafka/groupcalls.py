@@ -6,7 +6,7 @@ are no types, and every group is a classic one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin.groups import ListGroupsRequest, ListGroupsResponse
@@ -54,17 +54,6 @@ def list_groups_version(connection: Connection) -> int:
     """Return the newest version of ListGroups that both sides speak."""
     newest = calls.api_versions(connection).newest.get(LIST_GROUPS_KEY, _STATES_SINCE)
     return max(_STATES_SINCE, min(_TYPES_SINCE, newest))
-
-
-def offset_commit(
-    connection: Connection, group: str, offsets: Mapping[TopicPartition, calls.OffsetToCommit]
-) -> dict[TopicPartition, int]:
-    """OffsetCommit v8 with generation -1: error code of each partition.
-
-    The coordinator refuses it for every partition while the group has members: checking and writing are
-    one step there, which no check of ours beforehand can be.
-    """
-    return connection.call(*calls.offset_commit_request(group, offsets), calls.partition_codes)
 
 
 def offset_delete(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from onceover.engine.groupplan import GroupFacts, GroupView
 from onceover.engine.groups import Direction, Facts, Remembered
 from onceover.errors import OnceoverError
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
+from onceover.kafka.each import Each
 from onceover.kafka.groupadmin import HasMembers
 from onceover.kafka.groupoffsets import Named
 from onceover.model import TopicPartition
@@ -49,6 +50,7 @@ class World:
     log: list[tuple[str, str]] = field(default_factory=list)
     remembered: dict[str, Remembered] = field(default_factory=dict)
     looks: int = 0
+    requests: list[str] = field(default_factory=list)
 
     direction = Direction.FAILOVER
 
@@ -129,18 +131,38 @@ class World:
 
     # ---- GroupAdmin of the receiving side
 
-    def named(self, group: str, partitions: Iterable[TopicPartition], patience_s: float) -> Named:
-        if group in self.broken:
-            raise self.broken[group]
-        wanted = list(partitions)
-        if group in self.pending:
-            return Named({}, frozenset(wanted))
-        offset = self.there.get(group)
-        return Named(
-            {tp: CommittedOffset(0, offset, -1, "") for tp in wanted if offset is not None}, frozenset()
-        )
+    def each_named(
+        self, asked: Mapping[str, Collection[TopicPartition]], patience_s: float
+    ) -> Each[str, Named]:
+        self.requests.append("named")
+        each: Each[str, Named] = Each()
+        for group, wanted in asked.items():
+            offset = self.there.get(group)
+            if group in self.broken:
+                each.failed[group] = self.broken[group]
+            elif group in self.pending:
+                each.found[group] = Named({}, frozenset(wanted))
+            else:
+                known = {tp: CommittedOffset(0, offset, -1, "") for tp in wanted if offset is not None}
+                each.found[group] = Named(known, frozenset())
+        return each
 
-    def commit(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+    def each_commit(
+        self,
+        offsets: Mapping[str, Mapping[TopicPartition, OffsetToCommit]],
+        before: Callable[[str], None],
+    ) -> dict[str, OnceoverError]:
+        self.requests.append("commit")
+        failed: dict[str, OnceoverError] = {}
+        for group, wanted in offsets.items():
+            before(group)
+            try:
+                self._commit(group, wanted)
+            except OnceoverError as error:
+                failed[group] = error
+        return failed
+
+    def _commit(self, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
         self.before_commit(group)
         if group in self.members:
             raise HasMembers(f"group {group} has members", code="HAS_MEMBERS")

@@ -229,3 +229,11 @@ def test_the_delay_is_counted_from_the_look_before() -> None:
     assert second.since_s is not None
     assert second.delay_s is not None
     assert second.since_s >= second.delay_s
+
+
+def test_thousands_of_groups_are_written_in_a_few_rounds() -> None:
+    """A group at a time took several round trips each, and an fsync."""
+    world = World(here={f"group-{n}": 4 for n in range(5000)})
+    applied = Sync(world).apply()
+    assert len(applied.done) == 5000
+    assert (world.requests.count("named"), world.requests.count("commit")) == (10, 5)

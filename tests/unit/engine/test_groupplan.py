@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from onceover.engine.groupplan import GroupPlan, plan_groups
-from onceover.engine.groups import Allowed
+from collections.abc import Iterator
+from dataclasses import replace
+
+from onceover.engine.groupplan import GroupPlan, Row, plan_groups
+from onceover.engine.groups import Allowed, Remembered
 from onceover.errors import Retriable
-from tests.unit.engine.groupworld import SHIFT, World
+from tests.unit.engine.groupworld import NOW_MS, SHIFT, World
 
 
 def plan(world: World, allowed: Allowed | None = None) -> GroupPlan:
@@ -72,3 +75,47 @@ def test_a_group_in_place_that_nobody_remembers_is_remembered_without_a_change()
     planned = plan(World(here={"a": 4}, there={"a": 4 + SHIFT}))
     assert planned.changes == ()
     assert [(step.group, len(step.writes), len(step.keeps)) for step in planned.steps] == [("a", 0, 1)]
+
+
+class Counted(tuple[Row, ...]):
+    """Rows that count how often somebody goes through all of them."""
+
+    looks = 0
+
+    def __iter__(self) -> Iterator[Row]:
+        self.looks += 1
+        return super().__iter__()
+
+
+def test_many_refusals_are_shown_in_one_pass_over_the_rows() -> None:
+    """A pass for each refusal took minutes for 60,000 of them."""
+    world = World(here={f"group-{n}": 4 for n in range(500)}, there={f"group-{n}": 120 for n in range(500)})
+    made = plan(world)
+    rows = Counted(made.rows)
+    text = replace(made, rows=rows).describe()
+    assert text.endswith("left alone AHEAD: 500")
+    assert rows.looks <= 3
+
+
+def test_a_lag_that_is_not_known_is_said_and_does_not_matter() -> None:
+    world = World(here={"new": 4})
+    view = replace(world.read(), lag_unknown="the lag in 2 partitions is not known")
+    made = plan_groups(view, Allowed())
+    assert "the lag in 2 partitions is not known" in made.describe()
+    assert made.document()["lag_unknown"] == "the lag in 2 partitions is not known"
+    assert made.exit_code == 0
+
+
+def test_with_the_giving_side_gone_groups_are_told_where_they_stand() -> None:
+    """A remark of its own although every row has the same code."""
+    world = World(here={"old": 4}, there={"old": 104})
+    world.remembered = {"old": Remembered(4, frozenset({104}), NOW_MS - 60_000)}
+    world.broken = {}
+    seen = world.read()
+    away = Retriable("no broker of east answers")
+    groups = tuple(replace(g, error=away) for g in seen.groups)
+    made = plan_groups(replace(seen, groups=groups, away=away), Allowed(rewind=True, take_over=True))
+    text = made.describe()
+    assert (made.exit_code, made.steps) == (5, ())
+    assert "left alone: east: what groups have committed on east cannot be asked: no broker" in text
+    assert "it stands where a look put it 1 min ago, for offset 4; nothing is done" in text

@@ -120,7 +120,11 @@ CASES = {
     ),
     "end_txn": Case(lambda c: calls.end_txn(c, "t", (1, 0), commit=True, version=5), EndTxnResponse, 5),
     "list_groups": Case(lambda c: groupcalls.list_groups(c, 5), ListGroupsResponse, 5),
-    "offset_commit": Case(lambda c: groupcalls.offset_commit(c, "g", OFFSETS), OffsetCommitResponse, 8),
+    "offset_commit": Case(
+        lambda c: c.call(*calls.offset_commit_request("g", OFFSETS), calls.partition_codes),
+        OffsetCommitResponse,
+        8,
+    ),
     "offset_delete": Case(lambda c: groupcalls.offset_delete(c, "g", [TP]), OffsetDeleteResponse, 0),
     "describe_group": Case(lambda c: describe_group(OneConnection(c), "g"), DescribeGroupsResponse, 5),
     "describe_acls": Case(lambda c: AclAdmin(OneConnection(c)).topic_acls(), DescribeAclsResponse, 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka import calls, groupcalls
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.each import Each
 from onceover.kafka.groupadmin import GroupAdmin, HasMembers
 from onceover.kafka.groupcalls import ListedGroup
 from onceover.model import TopicPartition
@@ -20,18 +22,53 @@ OFFSETS = {TP: OffsetToCommit(5, -1, ""), OTHER: OffsetToCommit(6, -1, "")}
 COORDINATOR_MOVED, LOADING, NOT_AUTHORIZED, UNKNOWN_TOPIC = 16, 14, 30, 3
 
 
+class Node(int):
+    """A connection to the broker of this number, which answers commits in their order."""
+
+    cluster: FakeCluster
+
+    def send(self, request: Any, _type: Any, read: Any) -> None:
+        self.cluster.in_flight.append(request.group_id)
+        self.cluster.most_in_flight = max(self.cluster.most_in_flight, len(self.cluster.in_flight))
+
+    def receive(self) -> dict[TopicPartition, int]:
+        group = self.cluster.in_flight.pop(0)
+        if group == self.cluster.lost_at:
+            self.cluster.lost_at = None
+            self.cluster.in_flight.clear()
+            raise Retriable("the connection is lost")
+        self.cluster.committed_groups.append(group)
+        answers = self.cluster.answers.get(group, [])
+        return answers.pop(0) if answers else {TP: 0}
+
+
 class FakeCluster(Cluster):
-    """A cluster of brokers 1 and 2 whose connections are their numbers."""
+    """A cluster of brokers 1 and 2 whose connections are their numbers.
+
+    Attributes:
+        answers: codes of the next answers to commits, by group; 0 when there are none.
+        lost_at: the connection is lost, once, before the answer about this group.
+    """
 
     def __init__(self, down: tuple[int, ...] = ()) -> None:
         super().__init__(cast(Any, SimpleNamespace(alias="west", properties={})))
         self.down = down
         self.forgotten: list[str] = []
+        self.answers: dict[str, list[dict[TopicPartition, int]]] = {}
+        self.lost_at: str | None = None
+        self.in_flight: list[str] = []
+        self.most_in_flight = 0
+        self.committed_groups: list[str] = []
 
     def control(self, node: int | None = None) -> Any:
         if node in self.down:
             raise Retriable(f"broker {node} does not answer")
-        return node
+        connection = Node(node or 0)
+        connection.cluster = self
+        return connection
+
+    def coordinator_nodes(self, keys: Sequence[str], key_type: int) -> Each[str, int]:
+        return Each(dict.fromkeys(keys, 1))
 
     def coordinator(self, key: str, key_type: int) -> Any:
         return 1
@@ -77,27 +114,47 @@ def test_no_right_to_list_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
         admin().groups()
 
 
+def commit(cluster: FakeCluster, *groups: str, retry_s: float = 0.0) -> dict[str, Any]:
+    return GroupAdmin(cluster, retry_s).each_commit(dict.fromkeys(groups, OFFSETS))
+
+
 @pytest.mark.parametrize("code", [22, 25, 27, 68, 86, 113])
-def test_members_refuse_a_commit(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    """One partition is enough: a coordinator answers alike for all."""
-    monkeypatch.setattr(groupcalls, "offset_commit", lambda *_: {TP: 0, OTHER: code})
-    with pytest.raises(HasMembers):
-        admin().commit("billing", OFFSETS)
-
-
-def test_other_refusals_of_a_commit_are_no_members(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(groupcalls, "offset_commit", lambda *_: {TP: UNKNOWN_TOPIC})
-    with pytest.raises(NeedsOperator) as raised:
-        admin().commit("billing", OFFSETS)
-    assert not isinstance(raised.value, HasMembers)
-
-
-def test_a_moved_coordinator_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = [{TP: COORDINATOR_MOVED}, {TP: 0}]
-    monkeypatch.setattr(groupcalls, "offset_commit", lambda *_: answers.pop(0))
+def test_members_refuse_a_commit(code: int) -> None:
+    """One partition is enough: a coordinator answers alike for all. Other groups are written."""
     cluster = FakeCluster()
-    GroupAdmin(cluster, retry_s=5.0).commit("billing", {TP: OFFSETS[TP]})
-    assert (cluster.forgotten, answers) == (["billing"], [])
+    cluster.answers = {"busy": [{TP: 0, OTHER: code}]}
+    failed = commit(cluster, "billing", "busy", "shipping")
+    assert [(group, type(error)) for group, error in failed.items()] == [("busy", HasMembers)]
+    assert cluster.committed_groups == ["billing", "busy", "shipping"]
+
+
+def test_other_refusals_of_a_commit_are_no_members() -> None:
+    cluster = FakeCluster()
+    cluster.answers = {"billing": [{TP: UNKNOWN_TOPIC}]}
+    assert [type(error) for error in commit(cluster, "billing").values()] == [NeedsOperator]
+
+
+def test_a_moved_coordinator_is_looked_for_again_and_only_its_groups_are_written_again() -> None:
+    cluster = FakeCluster()
+    cluster.answers = {"billing": [{TP: COORDINATOR_MOVED}, {TP: 0}]}
+    assert commit(cluster, "other", "billing", retry_s=5.0) == {}
+    assert (cluster.forgotten, cluster.committed_groups) == (["billing"], ["other", "billing", "billing"])
+
+
+def test_many_commits_are_on_their_way_at_once() -> None:
+    """A request takes one group only: at a distance each would cost a round trip."""
+    cluster, told = FakeCluster(), list[str]()
+    groups = [f"group-{number}" for number in range(1000)]
+    assert GroupAdmin(cluster).each_commit(dict.fromkeys(groups, OFFSETS), told.append) == {}
+    assert cluster.committed_groups == told == groups
+    assert cluster.most_in_flight == 100
+
+
+def test_groups_behind_a_lost_connection_are_written_again() -> None:
+    cluster = FakeCluster()
+    cluster.lost_at = "b"
+    assert commit(cluster, "a", "b", "c", retry_s=5.0) == {}
+    assert cluster.committed_groups == ["a", "b", "c"]
 
 
 def test_a_group_that_does_not_exist_has_nothing_to_delete(monkeypatch: pytest.MonkeyPatch) -> None:
