@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from onceover.engine import names
-from onceover.engine.enrolment import Enrolment
+from onceover.engine.enrolment import Enrolment, Placed
 from onceover.engine.leader import Leader, first_progress, now_ms
 from onceover.engine.plan import Refusal
 from onceover.engine.topicplan import TopicPlan, View
@@ -77,7 +77,8 @@ class Enroller:
         records = [e for e in plan.turn if e.source not in wanted]
         for topic in enrol:
             source, target = view.source[topic], created[targets[topic]]
-            records.append(_record(source, target, known.get(topic), starts.get(topic, {})))
+            added = starts.get(topic, {})
+            records.append(_record(source, target, known.get(topic), added, self._generation))
         for batch in _batches(records):
             refused += self._write(batch, view)
         return refused
@@ -147,18 +148,21 @@ class Enroller:
             found.setdefault(tp.topic, {})[tp.partition] = offset
         return found
 
+    @property
+    def _generation(self) -> int:
+        layout = self.leader.layout
+        return layout.generation if layout else 0
+
     def _first_progress(
         self, enrolments: Sequence[Enrolment], view: View
     ) -> dict[TopicPartition, calls.OffsetToCommit]:
         """Return the start offsets of the partitions that these enrolments add and that have no progress."""
-        layout = self.leader.layout
-        generation = layout.generation if layout else 0
         found: dict[TopicPartition, calls.OffsetToCommit] = {}
         for enrolment in enrolments:
             old = view.enrolled.get(enrolment.target)
             for partition, offset in enrolment.start.items():
                 if old is None or partition not in old.start:
-                    first = first_progress(enrolment, offset, generation)
+                    first = first_progress(enrolment, offset, self._generation)
                     found[TopicPartition(enrolment.target, partition)] = first
         kept = self._progress_of(view.flow, found)
         if kept:
@@ -222,10 +226,14 @@ def wait_for_topics(target: Cluster, counts: Mapping[str, int]) -> dict[str, Top
         backoff.pause(deadline, Retriable(f"{len(missing)} target topics have no leaders yet: {shown}"))
 
 
-def _record(source: TopicInfo, target: TopicInfo, old: Enrolment | None, added: dict[int, int]) -> Enrolment:
+def _record(
+    source: TopicInfo, target: TopicInfo, old: Enrolment | None, added: dict[int, int], generation: int
+) -> Enrolment:
+    placed = {partition: Placed(generation, offset, 0) for partition, offset in added.items()}
     if old is not None:
-        return replace(old, start={**old.start, **added})
-    return Enrolment(source.name, target.name, source.topic_id, target.topic_id, added, now_ms())
+        return replace(old, start={**old.start, **added}, placed={**old.placed, **placed})
+    ids = source.topic_id, target.topic_id
+    return Enrolment(source.name, target.name, *ids, added, now_ms(), placed=placed)
 
 
 def _missing(view: View, enrolment: Enrolment) -> list[int]:

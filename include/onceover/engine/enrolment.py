@@ -6,9 +6,9 @@ a partition that is enrolled but has no progress has lost it, and nobody may gue
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from onceover.engine import names
@@ -19,6 +19,18 @@ from onceover.model import TopicPartition, lane_of
 VERSION = 1
 
 
+class Placed(NamedTuple):
+    """Progress of a partition that the leader has written, at its enrolment or by hand.
+
+    ``generation``: under which; what lanes have written since is of this one or newer. ``offset``: the next
+    source offset. ``target_end``: end of what the target's log held then.
+    """
+
+    generation: int
+    offset: int
+    target_end: int
+
+
 @dataclass(frozen=True)
 class Enrolment:
     """One topic of the flow.
@@ -26,14 +38,19 @@ class Enrolment:
     Args:
         source: source topic.
         target: target topic.
-        source_id: topic id of the source topic when it was enrolled.
-        target_id: topic id of the target topic when it was enrolled.
+        source_id: topic id of the source topic when it was enrolled, or when an operator's change of a
+            partition's progress accepted another one.
+        target_id: the same of the target topic.
         start: first source offset of each partition, by number; its length is the partition count.
         at_ms: when it was enrolled.
         active: False when the topic has left the filter: it is not copied, and keeps its progress.
         since: generation of a partition's ``reseed`` into or from another topic of the same name: what
             older generations wrote into the offset map is about topics that are gone.
         changed: id of the approval under which a partition's progress was written by hand the last time.
+        former: ids of the topics that a partition was copied between, where they are others than those
+            above: its neighbour was accepted with new ones, and it was not.
+        placed: where a partition's progress was written by the leader the last time; without it by an
+            older release.
     """
 
     source: str
@@ -45,6 +62,8 @@ class Enrolment:
     active: bool = True
     since: Mapping[int, int] = field(default_factory=dict)
     changed: Mapping[int, str] = field(default_factory=dict)
+    former: Mapping[int, tuple[str, str]] = field(default_factory=dict)
+    placed: Mapping[int, Placed] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``topic/<target>``."""
@@ -60,6 +79,8 @@ class Enrolment:
             "active": self.active,
             "since": {str(p): generation for p, generation in sorted(self.since.items())},
             "changed": {str(p): approval for p, approval in sorted(self.changed.items())},
+            "former": {str(p): list(ids) for p, ids in sorted(self.former.items())},
+            "placed": {str(p): list(placed) for p, placed in sorted(self.placed.items())},
         }
 
     @classmethod
@@ -88,11 +109,29 @@ class Enrolment:
                 bool(value.get("active", True)),
                 {int(p): whole_number(generation) for p, generation in value.get("since", {}).items()},
                 {int(p): text(approval) for p, approval in value.get("changed", {}).items()},
+                {int(p): (text(one), text(two)) for p, (one, two) in value.get("former", {}).items()},
+                {int(p): Placed(*map(whole_number, at)) for p, at in value.get("placed", {}).items()},
             )
         except MALFORMED as error:
             raise unreadable(
                 "enrolment", "what its topic began with", str(error) or type(error).__name__
             ) from error
+
+    @property
+    def ids(self) -> tuple[str, str]:
+        """Ids of the topics, as they were accepted last."""
+        return str(self.source_id), str(self.target_id)
+
+    def ids_of(self, partition: int) -> tuple[str, str]:
+        """Return the ids of the topics that a partition was copied between, as far as the leader knows."""
+        return self.former.get(partition, self.ids)
+
+    def between(self, source_id: UUID, target_id: UUID, partitions: Collection[int]) -> Enrolment:
+        """Return the record with these partitions copied between these topics; others keep theirs."""
+        now = str(source_id), str(target_id)
+        others = {p: self.ids_of(p) for p in self.start if p not in partitions}
+        former = {p: ids for p, ids in others.items() if ids != now}
+        return replace(self, source_id=source_id, target_id=target_id, former=former)
 
     def sources(self) -> list[TopicPartition]:
         """Return the enrolled source partitions."""

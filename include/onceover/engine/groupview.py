@@ -24,7 +24,7 @@ from onceover.engine.groupplan import GroupFacts, GroupView
 from onceover.engine.groups import PENDING, UNREADABLE, Direction, Facts, Remembered
 from onceover.engine.groupsettle import GroupSettler
 from onceover.engine.layout import Layout, check_clusters, check_distinct
-from onceover.engine.progress import beside
+from onceover.engine.progress import beside, copied_between
 from onceover.engine.statelog import StateLog
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
@@ -244,7 +244,8 @@ class GroupReader:
             if doubt is not None:
                 found[giving] = (UNREADABLE, f"how far {pair.source} is copied is not known: {doubt.message}")
                 continue
-            source_id, target_id = _copied_ids(pair, progress.get(pair.target))
+            meta = beside(progress.get(pair.target)).meta
+            source_id, target_id = copied_between(pair.enrolment, pair.source.partition, meta)
             for tp, topics, wanted, alias in (
                 (pair.source, sources, source_id, self._source.alias),
                 (pair.target, targets, target_id, self._target.alias),
@@ -377,14 +378,6 @@ def _lag_unknown(alias: str, logs: Logs) -> str | None:
 
 def _pending(receiving: TopicPartition) -> tuple[str, str]:
     return PENDING, f"a transaction commits for {receiving} there, and is not decided"
-
-
-def _copied_ids(pair: Pair, progress: CommittedOffset | None) -> tuple[str, str]:
-    """Return the ids of the topics that were copied: newer in the progress, after an operator's repair."""
-    meta = beside(progress).meta
-    if meta is None:
-        return str(pair.enrolment.source_id), str(pair.enrolment.target_id)
-    return meta.source_topic_id, meta.target_topic_id
 
 
 def _is_there(info: TopicInfo | None, tp: TopicPartition, wanted: str) -> bool:

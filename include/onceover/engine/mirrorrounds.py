@@ -29,7 +29,7 @@ from onceover.engine.mirror import (
     replicated_heartbeats_topic,
 )
 from onceover.engine.mirrortopic import MirrorTopic
-from onceover.engine.progress import beside
+from onceover.engine.progress import beside, copied_between
 from onceover.engine.statelog import StateLog
 from onceover.engine.translate import Translator
 from onceover.errors import NeedsOperator, Retriable
@@ -165,7 +165,8 @@ class OffsetSyncRound:
             for enrolment in enrolments.values()
             for source in enrolment.sources()
             if enrolment.target in topics
-            and str(topics[enrolment.target].topic_id) == _copied_into(enrolment, source, progress)
+            and (str(enrolment.source_id), str(topics[enrolment.target].topic_id))
+            == _copied_ids(enrolment, source, progress)
         }
         self._topic.write(dict(self._syncs(live)))
         return settings.checkpoint_interval_s
@@ -273,13 +274,12 @@ def _check_complete(view: GroupView) -> None:
         )
 
 
-def _copied_into(
+def _copied_ids(
     enrolment: Enrolment, source: TopicPartition, progress: Mapping[TopicPartition, CommittedOffset]
-) -> str:
-    """Return the id of the topic that the offset map speaks of: newer in the progress, after a repair."""
+) -> tuple[str, str]:
+    """Return the ids of the topics that the offset map speaks of."""
     committed = progress.get(enrolment.target_of(source))
-    meta = beside(committed).meta
-    return str(enrolment.target_id) if meta is None else meta.target_topic_id
+    return copied_between(enrolment, source.partition, beside(committed).meta)
 
 
 def _last_sync(store: MapStore, source: TopicPartition, enrolment: Enrolment) -> tuple[bytes, bytes] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from onceover.engine.enrolment import Enrolment
 from onceover.errors import NeedsOperator
 from onceover.kafka.calls import CommittedOffset
 from onceover.wire.progress import ProgressMeta
@@ -41,6 +42,15 @@ def beside(committed: CommittedOffset | None) -> Beside:
         seen = f"metadata that was written beside offset {meta.position}"
         return Beside(None, _foreign(f"metadata written beside offset {committed.offset}", seen))
     return Beside(meta, None)
+
+
+def copied_between(enrolment: Enrolment, partition: int, meta: ProgressMeta | None) -> tuple[str, str]:
+    """Return the ids of the topics that a partition was copied between: its offset map is about them.
+
+    Args:
+        meta: what stands beside its position; without it, what the leader has written counts.
+    """
+    return enrolment.ids_of(partition) if meta is None else (meta.source_topic_id, meta.target_topic_id)
 
 
 def put_back(known_end: int, found: int) -> NeedsOperator:

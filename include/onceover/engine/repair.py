@@ -16,7 +16,7 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.flowstate import FlowState, read_flow_state
 from onceover.engine.leader import now_ms
 from onceover.engine.plan import Change, Plan, Refusal
-from onceover.engine.progress import beside
+from onceover.engine.progress import beside, copied_between
 from onceover.engine.runstate import RunState, run_of
 from onceover.engine.stops import Stop
 from onceover.engine.topicsteps import TopicStep
@@ -99,6 +99,7 @@ class Situation:
 
     state: FlowState
     enrolment: Enrolment
+    partition: int
     stop: Stop | None
     position: int | None
     meta: ProgressMeta | None
@@ -112,9 +113,7 @@ class Situation:
     @property
     def copied_between(self) -> tuple[str, str]:
         """The ids of the topics that the partition was copied between until now."""
-        if self.meta is None:
-            return str(self.enrolment.source_id), str(self.enrolment.target_id)
-        return self.meta.source_topic_id, self.meta.target_topic_id
+        return copied_between(self.enrolment, self.partition, self.meta)
 
 
 def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = ()) -> Repair:
@@ -182,13 +181,13 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
     change = Change("position", str(tp), old, offset, situation.reason, risk, distance)
     counterpart = enrolment.target_of(tp)
     end = ends_of(target, [counterpart])[counterpart]
-    anew = situation.copied_between != (str(enrolment.source_id), str(enrolment.target_id))
+    anew = situation.copied_between != enrolment.ids
     return Repair(
         operation=SKIP,
         flow=flow,
         sources=(tp,),
         changes=(change, restart()),
-        enrolment=enrolment,
+        enrolment=enrolment.between(enrolment.source_id, enrolment.target_id, [tp.partition]),
         moves={tp: Move(offset, end, anew)},
         standing=standing_of(stops_of(situation.state), enrolment, [tp], here.topic_id),
     )
@@ -226,6 +225,7 @@ def read_situation(flow: str, target: Cluster, tp: TopicPartition) -> Situation:
     return Situation(
         state,
         enrolment,
+        tp.partition,
         stops_of(state).get(tp),
         None if committed is None else committed.offset,
         *beside(committed),

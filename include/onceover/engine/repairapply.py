@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from onceover.engine import names
 from onceover.engine.approval import Approval, fenced
 from onceover.engine.enroller import wait_for_topics
-from onceover.engine.enrolment import Enrolment
+from onceover.engine.enrolment import Enrolment, Placed
 from onceover.engine.flowstate import read_flow_state
 from onceover.engine.journal import Journal
 from onceover.engine.layout import Layout
@@ -129,8 +129,13 @@ class Repairer:
         enrolment = _made_whole(self.target, plan, plan.enrolment, journal)
         anew = [tp.partition for tp, move in plan.moves.items() if move.anew]
         written = [tp.partition for tp in plan.sources]
+        placed = {
+            tp.partition: Placed(layout.generation, move.position, move.target_end)
+            for tp, move in plan.moves.items()
+        }
         enrolment = replace(
             enrolment,
+            placed={**enrolment.placed, **placed},
             since={**enrolment.since, **dict.fromkeys(anew, layout.generation)},
             changed={**enrolment.changed, **dict.fromkeys(written, approved.id)},
         )

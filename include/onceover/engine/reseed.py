@@ -16,6 +16,7 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.leader import now_ms
 from onceover.engine.managed import read_managed
 from onceover.engine.plan import Change, Refusal
+from onceover.engine.progress import beside, copied_between
 from onceover.engine.repair import (
     RESEED,
     Move,
@@ -105,22 +106,25 @@ def _copied_anew(
         changes += _changes(each, None if at is None else at.offset, old, logs[each], situation.reason)
         if kept.get(counterpart):
             changes.append(_kept(counterpart, kept[counterpart]))
-    enrolment = replace(
-        old,
-        source_id=sides.source.topic_id,
-        target_id=old.target_id if sides.target is None else sides.target.topic_id,
-        start=_starts(old, sides.source, {each: start for each, (start, _) in logs.items()}),
-        at_ms=now_ms(),
+    start = _starts(old, sides.source, {each: start for each, (start, _) in logs.items()})
+    target_id = old.target_id if sides.target is None else sides.target.topic_id
+    enrolment = replace(old, start=start, at_ms=now_ms()).between(
+        sides.source.topic_id, target_id, [each.partition for each in wanted]
     )
-    ids = str(enrolment.source_id), str(enrolment.target_id)
-    anew = sides.target is None or situation.copied_between != ids
+
+    def moved(each: TopicPartition) -> Move:
+        counterpart = old.target_of(each)
+        copied = copied_between(old, each.partition, beside(committed.get(counterpart)).meta)
+        anew = sides.target is None or copied != enrolment.ids
+        return Move(logs[each][0], held.get(counterpart, 0), anew)
+
     return Repair(
         operation=RESEED,
         flow=flow,
         sources=tuple(wanted),
         changes=(*changes, restart()),
         enrolment=enrolment,
-        moves={each: Move(logs[each][0], held.get(old.target_of(each), 0), anew) for each in wanted},
+        moves={each: moved(each) for each in wanted},
         steps=steps,
         standing=standing_of(stops_of(situation.state), old, wanted, sides.source.topic_id),
     )

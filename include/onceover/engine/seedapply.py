@@ -18,7 +18,7 @@ from typing import Any, Final
 from onceover.engine import names
 from onceover.engine.approval import Approval, Standing, fenced
 from onceover.engine.claims import Claims
-from onceover.engine.enrolment import Enrolment
+from onceover.engine.enrolment import Enrolment, Placed
 from onceover.engine.flowstate import FlowState, read_flow_state
 from onceover.engine.flowtopics import StateSettings, create_flow_topics
 from onceover.engine.journal import Journal
@@ -351,21 +351,20 @@ class Seeder:
 def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layout) -> Enrolment:
     written = [plan.positions[tp] for tp in _written(topic, plan)]
     added = {position.seat.source.partition: position.offset for position in written}
+    placed = {p.seat.source.partition: Placed(layout.generation, p.offset, p.target_end) for p in written}
     ids, old = (topic.source.topic_id, copy.topic_id), topic.enrolment
     if old is None:
-        return Enrolment(topic.source.name, topic.target, *ids, added, now_ms())
-    kept = str(ids[0]), str(ids[1])
-    known = str(old.source_id), str(old.target_id)
+        return Enrolment(topic.source.name, topic.target, *ids, added, now_ms(), placed=placed)
+    new = replace(old, start={**old.start, **added}).between(*ids, added.keys())
+    numbers = {p.seat.source.partition: p.seat.between for p in written}
     # What the map says about topics that are gone is void from here on.
-    anew = [p.seat.source.partition for p in written if (p.seat.between or known) != kept]
+    anew = [number for number, between in numbers.items() if (between or old.ids_of(number)) != new.ids]
     return replace(
-        old,
-        source_id=ids[0],
-        target_id=ids[1],
-        start={**old.start, **added},
+        new,
         at_ms=now_ms(),
         active=True,
         since={**old.since, **dict.fromkeys(anew, layout.generation)},
+        placed={**old.placed, **placed},
     )
 
 

@@ -18,7 +18,7 @@ from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.layout import Layout
 from onceover.engine.mapindex import MapIndex
 from onceover.engine.mapstore import MapStore, PairRow, StoreDamaged
-from onceover.engine.progress import beside
+from onceover.engine.progress import beside, copied_between
 from onceover.engine.statelog import StateLog
 from onceover.errors import UsageError
 from onceover.kafka import calls
@@ -38,6 +38,7 @@ from onceover.wire.offsetmap import MapRecord
 T = TypeVar("T")
 
 NO_MAP: Final = "the offset map holds nothing about this partition"
+SOURCE_RECREATED: Final = "the source topic was deleted and created anew since it was copied"
 RECREATED: Final = "the target topic was deleted and created anew since it was copied"
 # What is not covered may be the next moment; many questions in a row must not each read the topic.
 _STALE_S: Final = 1.0
@@ -260,9 +261,10 @@ class Translator:
         committed = self._progress.get(
             enrolment.target_of(TopicPartition(enrolment.source, target.partition))
         )
-        meta = beside(committed).meta
-        copied_into = str(enrolment.target_id) if meta is None else meta.target_topic_id
-        if info is not None and str(info.topic_id) == copied_into:
+        copied = copied_between(enrolment, target.partition, beside(committed).meta)
+        if copied[0] != str(enrolment.source_id):
+            return NotCovered(None, None, SOURCE_RECREATED)
+        if info is not None and str(info.topic_id) == copied[1]:
             return None
         return NotCovered(None, None, RECREATED)
 

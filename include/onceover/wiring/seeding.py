@@ -19,13 +19,12 @@ from onceover.engine.journal import Journal
 from onceover.engine.seamsearch import DEFAULT_LIMIT
 from onceover.engine.seed import Choice, SeedPlan
 from onceover.engine.seedapply import Seeded, Seeder, Wish
+from onceover.engine.seedmap import LagOrigin, MapOrigin
 from onceover.engine.seedorigin import (
     FileOrigin,
     FlowOrigin,
     GroupOrigin,
-    LagOrigin,
     LogOrigin,
-    MapOrigin,
     Origin,
 )
 from onceover.errors import UsageError
@@ -158,7 +157,7 @@ def _origin(flow: Flow, spec: seedspec.OriginSpec, stack: ExitStack) -> Origin:
         case seedspec.FILE:
             return FileOrigin(seedspec.parse_offsets(read_file(spec.value), spec.value), spec.value)
         case seedspec.MAP:
-            return MapOrigin()
+            return MapOrigin(flow.handler is not None)
         case seedspec.LAG_GROUP:
             return LagOrigin()
         case seedspec.FLOW:

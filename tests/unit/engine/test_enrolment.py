@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.engine.enrolment import Enrolment, owned, read_enrolments
+from onceover.engine.enrolment import Enrolment, Placed, owned, read_enrolments
 from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition, lane_of
 
@@ -24,6 +24,26 @@ def test_enrolment_round_trip_and_version() -> None:
     assert Enrolment.from_json(older).active
     with pytest.raises(NeedsOperator, match="another version"):
         Enrolment.from_json({**ENROLLED.to_json(), "v": 2})
+
+
+def test_a_partition_keeps_the_topics_it_was_copied_between_until_it_is_placed_itself() -> None:
+    """Its neighbour's repair accepts new ones for the neighbour alone, also twice."""
+    old, new = ENROLLED.ids, (str(UUID(int=3)), str(UUID(int=2)))
+    once = ENROLLED.between(UUID(int=3), UUID(int=2), [0])
+    assert (once.ids, once.ids_of(0), once.ids_of(1)) == (new, new, old)
+    assert Enrolment.from_json(once.to_json()) == once
+    twice = once.between(UUID(int=4), UUID(int=2), [0])
+    assert twice.ids_of(1) == old
+    assert twice.between(UUID(int=4), UUID(int=2), [1]).former == {}
+    # Back to what it was copied from, as after a restored cluster, it is no stranger.
+    assert once.between(UUID(int=1), UUID(int=2), []).former == {0: new}
+
+
+def test_what_an_older_release_wrote_has_no_places() -> None:
+    placed = replace(ENROLLED, placed={0: Placed(3, 5, 7)})
+    assert Enrolment.from_json(placed.to_json()) == placed
+    older = {key: value for key, value in placed.to_json().items() if key not in ("placed", "former")}
+    assert Enrolment.from_json(older) == ENROLLED
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 7])

@@ -1,0 +1,257 @@
+"""What the offset map says about where a flow goes on, and the group on the source beside it.
+
+Invariant: what is called exact follows from what the map, the leader's own record of what it has placed
+(``Enrolment.placed``) and the target's log hold, in generations, never in times of any machine's clock. Where
+the map may have expired together with what was copied, it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from onceover.engine import commands, names
+from onceover.engine.enrolment import Enrolment, Placed
+from onceover.engine.peek import PartitionReader, read_topic
+from onceover.engine.plan import Refusal
+from onceover.engine.seed import Offer, Offers, Seat, SeatedTopic
+from onceover.engine.seedorigin import GroupOrigin, Passive, Place
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.model import TopicPartition
+from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
+
+
+@dataclass(frozen=True)
+class MapOrigin(Passive):
+    """The flow's own offset map: the exact way to rebuild a lost progress group.
+
+    Args:
+        handled: the flow has a handler, so that a partition's records may be anywhere in the copy.
+    """
+
+    handled: bool = False
+
+    def read(self, place: Place, topics: Sequence[SeatedTopic]) -> Offers:
+        """Offer where the newest map record of each partition ends, on both sides."""
+        ends = MapEnds(newest_records(place.target, place.flow))
+        offers: dict[TopicPartition, Offer] = {}
+        refused: dict[TopicPartition, Refusal] = {}
+        for topic in topics:
+            if topic.enrolment is None or topic.copy is None:
+                continue
+            asking = _Asking(place, topic.enrolment, topic.copy, ends, self.handled)
+            for seat in topic.seats:
+                answer = _stale(place, topic, seat) or asking.answer(seat)
+                if isinstance(answer, Refusal):
+                    refused[seat.source] = answer
+                else:
+                    offers[seat.source] = answer
+        return Offers(offers, refused)
+
+
+@dataclass(frozen=True)
+class LagOrigin(Passive):
+    """The group on the source that shows the flow to lag tools: at or a little behind what was copied."""
+
+    def read(self, place: Place, topics: Sequence[SeatedTopic]) -> Offers:
+        """Offer its offsets, with the bound of repeats: exact where the map knows, else up to the LSO.
+
+        Refused where a topic is another one now: what lies before the offset would never come.
+        """
+        group = names.lag_group(place.flow)
+        committed = GroupOrigin(group).read(place, topics).offers
+        ends = MapEnds(newest_records(place.target, place.flow))
+        offers: dict[TopicPartition, Offer] = {}
+        refused: dict[TopicPartition, Refusal] = {}
+        for topic in topics:
+            for seat in topic.seats:
+                if seat.source not in committed:
+                    continue
+                if is_recreated(topic, seat):
+                    refused[seat.source] = _recreated(place, seat, "LAG_GROUP_STALE", "the group was written")
+                else:
+                    known = ends.of_source(topic.enrolment, seat.source)
+                    offers[seat.source] = _bounded(seat, committed[seat.source], known)
+        return Offers(offers, refused)
+
+
+class MapEnds:
+    """Where the map ends, for each partition of either side.
+
+    Args:
+        newest: the newest record of each pair of partitions.
+    """
+
+    def __init__(self, newest: Iterable[MapRecord]) -> None:
+        self._by_source: dict[TopicPartition, list[MapRecord]] = {}
+        self._by_target: dict[TopicPartition, list[MapRecord]] = {}
+        for record in newest:
+            self._by_source.setdefault(record.source, []).append(record)
+            self._by_target.setdefault(record.target, []).append(record)
+
+    def of_source(self, enrolment: Enrolment | None, source: TopicPartition) -> MapRecord | None:
+        """Return a partition's newest record, wherever its records went, that is not about topics gone."""
+        found = _live(enrolment, self._by_source.get(source, []))
+        return max(found, key=_age, default=None)
+
+    def of_target(self, enrolment: Enrolment, target: TopicPartition) -> int:
+        """Return the end of all that is in a target partition, whatever it is from; 0 where nothing is."""
+        found = _live(enrolment, self._by_target.get(target, []))
+        return max((record.target_end for record in found), default=0)
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Questions about one topic that was copied between the topics that are there now."""
+
+    place: Place
+    enrolment: Enrolment
+    copy: TopicInfo
+    ends: MapEnds
+    handled: bool
+
+    def answer(self, seat: Seat) -> Offer | Refusal:
+        """Return where the partition goes on, or why that is not known."""
+        number = seat.source.partition
+        placed = self.enrolment.placed.get(number)
+        record = self.ends.of_source(self.enrolment, seat.source)
+        if placed is not None and record is not None and record.generation < placed.generation:
+            record = None
+        end = max(
+            0 if placed is None else placed.target_end, self.ends.of_target(self.enrolment, seat.target)
+        )
+        start = self.enrolment.start[number] if placed is None else placed.offset
+        # Where the source has had nothing from there on, nothing was copied.
+        if record is None and seat.end > start and self._is_forgotten(seat, end):
+            return self._expired(seat, end)
+        beyond = _first_record(self.place.target, seat, end)
+        if beyond is not None:
+            return self._beyond(seat, beyond, end, start if record is None else record.source_end)
+        if record is None:
+            return _nothing_copied(placed, start, end)
+        if placed is None and self.enrolment.at_ms > record.commit_ms and start != record.source_end:
+            return self._older(seat, start, record.source_end)
+        reason = f"end of the offset map's newest record (generation {record.generation}), exact"
+        return Offer(record.source_end, reason, "none", target_end=end)
+
+    @cached_property
+    def _is_written(self) -> bool:
+        copies = [TopicPartition(self.copy.name, number) for number in self.copy.partitions]
+        return any(self.place.target.list_offsets(copies, calls.LATEST).values())
+
+    def _is_forgotten(self, seat: Seat, end: int) -> bool:
+        """Tell whether something may have been copied of which neither map nor target knows any more."""
+        # What a handler has made of the partition may have been anywhere.
+        return self._is_written if self.handled else seat.target_start > end
+
+    def _expired(self, seat: Seat, end: int) -> Refusal:
+        where = "the copy" if self.handled else f"the target behind offset {end}"
+        group = commands.seed_plan(self.place.flow, "lag-group")
+        return Refusal(
+            str(seat.source),
+            "MAP_EXPIRED",
+            f"the map has no record of it any more, and {where} has held records: how far it was copied is "
+            "not known",
+            f"{group} shows where the group on the source stands, which is a moment behind; "
+            "or compare both sides, and name the offset in a file",
+        )
+
+    def _beyond(self, seat: Seat, found: int, end: int, known: int) -> Refusal:
+        return Refusal(
+            str(seat.source),
+            "TARGET_BEYOND_MAP",
+            f"the target holds a record at offset {found}, behind all that the map knows (up to {end}): "
+            "somebody else has written, or map records have expired",
+            "compare both sides from there, then "
+            + commands.skip_to(self.place.flow, seat.source, known, "go on behind what the map knows"),
+        )
+
+    def _older(self, seat: Seat, start: int, end: int) -> Refusal:
+        """Of what an older release has enrolled or seeded, only the time tells."""
+        flow = self.place.flow
+        return Refusal(
+            str(seat.source),
+            "MAP_OLDER",
+            f"its topic was seeded or reseeded after the map's newest record: it stood at {start} then, or "
+            f"at {end}, where the map ends, if that was about another partition",
+            f"{commands.skip_to(flow, seat.source, start, 'take the former')}, or "
+            f"{commands.skip_to(flow, seat.source, end, 'take the latter')}",
+        )
+
+
+def newest_records(target: Cluster, flow: str) -> Iterable[MapRecord]:
+    """Return the newest map record of each pair of partitions; ranges grow within a generation.
+
+    Raises:
+        Retriable: the map cannot be read at the moment.
+    """
+    newest: dict[tuple[TopicPartition, TopicPartition], MapRecord] = {}
+    for record in _map_records(target, flow):
+        pair = (record.source, record.target)
+        known = newest.get(pair)
+        if known is None or _age(record) > _age(known):
+            newest[pair] = record
+    return newest.values()
+
+
+def is_recreated(topic: SeatedTopic, seat: Seat) -> bool:
+    """Tell whether either side of an enrolled partition is another one by now than the flow has copied."""
+    if topic.enrolment is None:
+        return False
+    source, target = seat.between or topic.enrolment.ids_of(seat.source.partition)
+    return source != str(topic.source.topic_id) or (
+        topic.copy is not None and target != str(topic.copy.topic_id)
+    )
+
+
+def _map_records(target: Cluster, flow: str) -> Iterator[MapRecord]:
+    for _, record in read_topic(target, names.map_topic(flow)):
+        if record.key is not None and record.value is not None:
+            yield decode_map_value(decode_map_key(record.key), record.value)
+
+
+def _live(enrolment: Enrolment | None, records: Iterable[MapRecord]) -> Iterator[MapRecord]:
+    since = {} if enrolment is None else enrolment.since
+    return (record for record in records if record.generation >= since.get(record.source.partition, 0))
+
+
+def _nothing_copied(placed: Placed | None, start: int, end: int) -> Offer:
+    at = "it was enrolled" if placed is None else f"generation {placed.generation} has put it there"
+    return Offer(start, f"nothing was copied since {at}: its start offset", "none", target_end=end)
+
+
+def _age(record: MapRecord) -> tuple[int, int, int]:
+    return record.generation, record.source_end, record.target_end
+
+
+def _stale(place: Place, topic: SeatedTopic, seat: Seat) -> Refusal | None:
+    return _recreated(place, seat, "MAP_STALE", "the map was written") if is_recreated(topic, seat) else None
+
+
+def _recreated(place: Place, seat: Seat, code: str, since: str) -> Refusal:
+    message = f"a topic was deleted and created anew since {since}: its offsets mean other records"
+    return Refusal(str(seat.source), code, message, commands.reseed(place.flow, seat.source))
+
+
+def _first_record(target: Cluster, seat: Seat, start: int) -> int | None:
+    """Return the offset of the first target record from ``start`` on; None where only markers are."""
+    if max(start, seat.target_start) >= seat.target_end:
+        return None
+    with PartitionReader(target, seat.target, calls.READ_COMMITTED) as reader:
+        found = reader.read(max(start, seat.target_start), seat.target_end, 1)
+    return found[0].offset if found else None
+
+
+def _bounded(seat: Seat, offer: Offer, known: MapRecord | None) -> Offer:
+    if known is None:
+        bound = max(0, seat.lso - offer.offset)
+        reason = f"{offer.reason}; at most what lies behind it on the source comes again"
+        return Offer(offer.offset, reason, "repeat" if bound else "none", bound)
+    distance = offer.offset - known.source_end
+    if distance >= 0:
+        # The map ends with the last record; the group also follows ranges without any.
+        return Offer(offer.offset, f"{offer.reason}; not behind the offset map", "none")
+    reason = f"{offer.reason}; the offset map ends at {known.source_end}: `--from map` repeats nothing"
+    return Offer(offer.offset, reason, "repeat", -distance)
