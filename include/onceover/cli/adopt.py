@@ -50,6 +50,9 @@ def _add_options(action: argparse.ArgumentParser) -> None:
     action.add_argument("--mm2-source", metavar="ALIAS", help="MirrorMaker's alias of the source cluster")
     action.add_argument("--mm2-target", metavar="ALIAS", help="MirrorMaker's alias of the target cluster")
     action.add_argument("--offsets-topic", metavar="TOPIC", help="Connect's offsets topic on the target")
+    action.add_argument(
+        "--configs-topic", metavar="TOPIC", help="Connect's configuration topic on the target"
+    )
     action.add_argument("--connect-group", metavar="GROUP", help="group of Connect's workers on the target")
     action.add_argument(
         "--workers-stay",
@@ -72,6 +75,7 @@ def _wish(args: argparse.Namespace) -> Adoption:
         source=args.mm2_source,
         target=args.mm2_target,
         offsets_topic=args.offsets_topic,
+        configs_topic=args.configs_topic,
         group=args.connect_group,
         workers_stay=args.workers_stay,
         decided=args.decided,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final
 
@@ -34,6 +34,7 @@ from onceover.wire.mirrormaker import decode_offset_sync, decode_source_offset, 
 SETTLE_S: Final = 2.0
 CONNECTOR: Final = "MirrorSourceConnector"
 _WITHOUT_MEMBERS: Final = ("empty", "dead")
+_OFFSETS: Final = "offsets"
 _RUNBOOK: Final = "see docs/adopting-mirrormaker.md"
 
 
@@ -43,7 +44,7 @@ class MirrorMaker:
 
     Args:
         source: its alias of the source cluster; ``target`` likewise.
-        offsets_topic: Connect's offsets on the target.
+        offsets_topic: Connect's offsets on the target; ``configs_topic`` its configuration.
         group: Connect's group of workers on the target; also what transactional ids begin with.
         workers_stay: the connector runs in a Connect cluster whose workers go on without it.
     """
@@ -51,18 +52,42 @@ class MirrorMaker:
     source: str
     target: str
     offsets_topic: str
+    configs_topic: str
     group: str
     workers_stay: bool = False
 
     @classmethod
     def dedicated(cls, source: str, target: str) -> MirrorMaker:
         """Return the names of MirrorMaker in dedicated mode."""
-        return cls(source, target, f"mm2-offsets.{source}.internal", f"{source}-mm2")
+        topics = f"mm2-offsets.{source}.internal", f"mm2-configs.{source}.internal"
+        return cls(source, target, *topics, f"{source}-mm2")
 
-    @property
-    def configs_topic(self) -> str:
-        """Connect's configuration on the target, named after the offsets."""
-        return self.offsets_topic.replace("offsets", "configs")
+    def elsewhere(self, offsets_topic: str, configs_topic: str | None, group: str | None) -> MirrorMaker:
+        """Return the names of a MirrorMaker that keeps its offsets in another topic: in a Connect cluster.
+
+        Args:
+            configs_topic: None where the offsets' own name says it.
+            group: of the workers. Not to be guessed: a group that does not exist looks like one that stopped.
+
+        Raises:
+            UsageError: the group, or the topic, has to be named.
+        """
+        if group is None:
+            raise UsageError(
+                f"whose offsets {offsets_topic} holds is not known",
+                expected="the group of the workers (group.id), to see whether they run",
+                seen="another offsets topic than that of MirrorMaker's dedicated mode, and no group",
+                resolve=f"name it with `--connect-group`; {_RUNBOOK}",
+            )
+        if configs_topic is None:
+            if offsets_topic.count(_OFFSETS) != 1:
+                raise UsageError(
+                    f"how the configuration topic beside {offsets_topic} is called is not known",
+                    expected="its name (config.storage.topic), to see which tasks have to be fenced",
+                    resolve=f"name it with `--configs-topic`; {_RUNBOOK}",
+                )
+            configs_topic = offsets_topic.replace(_OFFSETS, "configs")
+        return replace(self, offsets_topic=offsets_topic, configs_topic=configs_topic, group=group)
 
     @property
     def syncs_topics(self) -> tuple[str, str]:
@@ -289,7 +314,19 @@ def read_stored(target: Cluster, mirror: MirrorMaker) -> tuple[dict[TopicPartiti
 
 
 def read_tasks(target: Cluster, mirror: MirrorMaker, connectors: set[str]) -> dict[str, int]:
-    """Return how many tasks each of these connectors has had at most, as far as it is on record."""
+    """Return how many tasks each of these connectors has had at most, as far as it is on record.
+
+    Raises:
+        NeedsOperator: there is no such topic: nobody would know whom to fence.
+    """
+    if mirror.configs_topic not in target.topics([mirror.configs_topic]):
+        raise NeedsOperator(
+            f"there is no topic {mirror.configs_topic} on {target.alias}",
+            code="MM2_UNKNOWN",
+            expected="the configuration of MirrorMaker's connectors, which tells of the tasks to fence",
+            resolve=f"name it with `--configs-topic`; where it was deleted, create an empty one once all "
+            f"workers have ended for good; {_RUNBOOK}",
+        )
     tasks: dict[str, int] = {}
     for _, record in read_topic(target, mirror.configs_topic):
         known = None if record.key is None else decode_task(record.key, record.value)

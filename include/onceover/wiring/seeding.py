@@ -43,7 +43,7 @@ class Adoption:
 
     Args:
         source: MirrorMaker's alias of the source cluster; ``target`` likewise.
-        offsets_topic: Connect's offsets topic on the target.
+        offsets_topic: Connect's offsets topic on the target; ``configs_topic`` its configuration.
         group: Connect's group of workers on the target.
         workers_stay: the connector was stopped in a Connect cluster whose workers go on.
         decided: file of offsets for partitions that cannot be proven.
@@ -54,6 +54,7 @@ class Adoption:
     source: str | None = None
     target: str | None = None
     offsets_topic: str | None = None
+    configs_topic: str | None = None
     group: str | None = None
     workers_stay: bool = False
     decided: str | None = None
@@ -108,11 +109,14 @@ def apply_adoption(
 
 def _adopter(flow: Flow, wish: Adoption) -> AbstractContextManager[Seeder]:
     mirror = MirrorMaker.dedicated(wish.source or flow.source.alias, wish.target or flow.target.alias)
-    if wish.offsets_topic:
-        mirror = replace(mirror, offsets_topic=wish.offsets_topic)
-    if wish.group:
-        mirror = replace(mirror, group=wish.group)
-    mirror = replace(mirror, workers_stay=wish.workers_stay)
+    if wish.offsets_topic and wish.offsets_topic != mirror.offsets_topic:
+        mirror = mirror.elsewhere(wish.offsets_topic, wish.configs_topic, wish.group)
+    mirror = replace(
+        mirror,
+        configs_topic=wish.configs_topic or mirror.configs_topic,
+        group=wish.group or mirror.group,
+        workers_stay=wish.workers_stay,
+    )
     decided = seedspec.parse_offsets(read_file(wish.decided), wish.decided) if wish.decided else {}
     origin = MirrorMakerOrigin(mirror, decided, wish.window)
     return open_seeder(flow, ADOPT, origin, Choice(), wish.topics)

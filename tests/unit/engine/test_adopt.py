@@ -67,3 +67,34 @@ def test_a_group_that_may_not_be_seen_may_be_there(monkeypatch: pytest.MonkeyPat
         read(monkeypatch, FakeGroups(Listing({}), hidden))
     assert refused.value.where == "group east-mm2 on west"
     assert "DESCRIBE" in str(refused.value.resolve)
+
+
+def test_an_alias_may_be_called_like_a_topic() -> None:
+    """What names the configuration topic is the mode, not a word that an alias may hold, too."""
+    mirror = MirrorMaker.dedicated("offsets-east", "west")
+    assert mirror.offsets_topic == "mm2-offsets.offsets-east.internal"
+    assert mirror.configs_topic == "mm2-configs.offsets-east.internal"
+
+
+def test_in_a_connect_cluster_the_workers_group_is_named() -> None:
+    """A group that does not exist looks exactly like one whose workers have stopped."""
+    with pytest.raises(UsageError, match="whose offsets connect-offsets holds is not known") as refused:
+        MIRROR.elsewhere("connect-offsets", None, None)
+    assert "--connect-group" in str(refused.value.resolve)
+    found = MIRROR.elsewhere("connect-offsets", None, "connect")
+    assert (found.group, found.configs_topic) == ("connect", "connect-configs")
+
+
+@pytest.mark.parametrize("offsets_topic", ["connect-positions", "offsets-of-offsets"])
+def test_a_configuration_topic_is_not_guessed(offsets_topic: str) -> None:
+    """The offsets topic itself would be read for it, or none, and nobody would be fenced."""
+    with pytest.raises(UsageError, match="how the configuration topic"):
+        MIRROR.elsewhere(offsets_topic, None, "connect")
+    assert MIRROR.elsewhere(offsets_topic, "theirs", "connect").configs_topic == "theirs"
+
+
+def test_without_the_configuration_topic_nobody_knows_whom_to_fence() -> None:
+    target: Any = SimpleNamespace(alias="west", topics=lambda _: {})
+    with pytest.raises(NeedsOperator, match=r"there is no topic mm2-configs\.east\.internal") as refused:
+        adopt.read_tasks(target, MIRROR, {adopt.CONNECTOR})
+    assert refused.value.code == "MM2_UNKNOWN"
