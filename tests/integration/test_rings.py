@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import threading
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
 import pytest
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from onceover.engine import names
@@ -13,9 +17,55 @@ from onceover.errors import UsageError
 from tests.support.adversary import Adversary
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import InlineFlow, write_flow
-from tests.support.replica import read_records
+from tests.support.rawkafka import Codec
+from tests.support.replica import Replica, read_records
+from tests.support.scene import Capture
+from tests.support.wait import wait_until
+from tests.support.waysout import commands, follow
 
+_TIMEOUT_S = 60.0
+_POLL_S = 0.2
 ALIASES = ("east", "west", "north")
+
+
+class Carrier:
+    """Copies a topic back meanwhile, as a MirrorMaker does: records with their times, in its own batches.
+
+    Args:
+        client: where it reads; ``back`` where it writes.
+    """
+
+    def __init__(self, client: Mapping[str, str], back: Mapping[str, str], topic: str) -> None:
+        settings = {**client, "group.id": f"{topic}-carrier", "auto.offset.reset": "earliest"}
+        self._consumer, self._producer = Consumer(settings), Producer(dict(back))
+        self._topic = topic
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="carrier", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join(_TIMEOUT_S)
+        self._producer.flush(_TIMEOUT_S)
+        self._consumer.close()
+
+    def _run(self) -> None:
+        self._consumer.subscribe([self._topic])
+        while not self._over.is_set():
+            for message in self._consumer.consume(500, 0.1):
+                if message.error() is None:
+                    self._producer.produce(
+                        self._topic,
+                        message.value(),
+                        message.key(),
+                        message.partition(),
+                        timestamp=message.timestamp()[1],
+                        headers=message.headers(),
+                    )
+            self._producer.poll(0)
 
 
 class Ring:
@@ -97,3 +147,30 @@ def test_ring_that_nobody_saw_closing_is_opened_by_the_flow_that_came_last(ring:
     assert [ring.flow(n).copy().records for n in (2, 0)] == [0, 0]
     assert [ring.refusals(ring.flow(n)) for n in (2, 0)] == [{}, {}]
     assert len(read_records(ring.clients[0], topic)) == 3
+
+
+def test_records_that_somebody_unseen_copies_back_stop_their_partition(
+    replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by the records alone. Ended there and resumed as the stop says, everything is copied as it is."""
+    monkeypatch.setattr("onceover.engine.returns._APART_S", 0.2)
+    topic, other = replica.topic("trouble"), replica.topic("other")
+    for name in (topic, other):
+        replica.source.plain(name, 0, replica.source.records(40), Codec.LZ4)
+
+    def caught_up(*topics: str) -> bool:
+        return all(replica.partition_status(name)["state"] == "caught_up" for name in topics)
+
+    with replica.running():
+        with Carrier(replica.target_client, replica.source_client, topic):
+            wait_until(lambda: bool(replica.stop_of(topic)), _TIMEOUT_S, "it is stopped", poll_s=_POLL_S)
+        stop = replica.stop_of(topic)
+        assert stop["code"] == "RECORDS_RETURN"
+        again = [int(number) for number in re.findall(r"\d+", stop["seen"])]
+        records = replica.source_records(topic)
+        assert len(again) == 4 and len({records[offset] for offset in again}) == 1
+        assert caught_up(other)
+        (way,) = commands(stop["resolve"])
+        follow(capsys, way)
+        wait_until(lambda: caught_up(topic, other), _TIMEOUT_S, "it is copied", poll_s=_POLL_S)
+    replica.assert_same()

@@ -24,10 +24,11 @@ from onceover.engine.pace import Turn
 from onceover.engine.partition import PartitionCopy
 from onceover.engine.quota import Quota
 from onceover.engine.reading import Ends, NoEnds, Review, Source, Throttle
+from onceover.engine.returns import Returns
 from onceover.engine.review import Reviewed
 from onceover.engine.rounds import distinct_targets
 from onceover.engine.steps import Step, reached
-from onceover.engine.stops import Stop, damaged_batch
+from onceover.engine.stops import Stop, damaged_batch, records_return
 from onceover.engine.suspects import Suspects
 from onceover.engine.turns import REQUEST_BYTES, Turns
 from onceover.kafka.calls import OffsetToCommit
@@ -113,6 +114,7 @@ class CopyLoop:
         throttle: the bandwidth that was used before.
         quota: what is known of the target's.
         suspects: whom to copy alone.
+        returns: finds records that come back in a ring.
         waits: what to tell `status` about partitions that cannot be copied for now, as records of the state;
             asked before a commit, with those that move on in it.
         confirm: called before what was read at the start, or by ``review``, is committed again, when the
@@ -140,6 +142,7 @@ class CopyLoop:
     throttle: Throttle = field(default_factory=Throttle)
     quota: Quota = field(default_factory=Quota)
     suspects: Suspects = field(default_factory=Suspects)
+    returns: Returns = field(default_factory=Returns)
     waits: Waiting = lambda _: {}
     after_stops: Callable[[Collection[TopicPartition]], None] = lambda _: None
     confirm: Callable[[], None] = lambda: None
@@ -279,6 +282,10 @@ class CopyLoop:
             # What came before it is copied first; the next answer begins with the damage.
             if not visible:
                 self._stop(partition, damaged_batch(self.me.flow, tp, partition.position, error))
+        if offsets := self.returns.look(tp, visible):
+            stop = records_return(self.me.flow, tp, partition.target, partition.position, offsets)
+            self._stop(partition, stop)
+            return []
         return visible
 
     def _take_in(self, found: Reviewed) -> None:

@@ -14,6 +14,7 @@ from onceover.engine.aside import FAILING, OUTAGE, Side, Troubles, pace_of
 from onceover.engine.quota import Quota
 from onceover.engine.reading import Throttle
 from onceover.engine.requests import asked_to_look_again
+from onceover.engine.returns import Returns
 from onceover.engine.suspects import Suspects
 from onceover.engine.told import Rest
 from onceover.errors import OnceoverError, Unanswered
@@ -31,6 +32,7 @@ class Known:
         throttle: the bandwidth that was used.
         quota: what the target's lets through.
         rest: for how long the progress group's coordinator is to be left alone.
+        returns: which records have come back.
     """
 
     troubles: Troubles = field(default_factory=Troubles)
@@ -38,6 +40,7 @@ class Known:
     throttle: Throttle = field(default_factory=Throttle)
     quota: Quota = field(default_factory=Quota)
     rest: Rest = field(default_factory=Rest)
+    returns: Returns = field(default_factory=Returns)
     # With the time: a person who was too early asks again, under the same key.
     _requests: frozenset[tuple[str, int]] = frozenset()
 
@@ -55,6 +58,7 @@ class Known:
         """Begin anew with a partition, because somebody asked for it."""
         self.troubles.forget(tp)
         self.suspects.forget(tp)
+        self.returns.asked(tp)
 
     def failed(self, involved: Collection[TopicPartition], error: OnceoverError) -> bool:
         """Note that a transaction failed, and nobody says why; tell whether it is one partition's trouble."""

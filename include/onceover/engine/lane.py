@@ -280,6 +280,7 @@ class LaneSession:
             quota=task.known.quota,
             round_bytes=self._round_bytes,
             suspects=task.known.suspects,
+            returns=task.known.returns,
             waits=self._wait_notes,
             longest_open_s=LANE_TIMEOUT_MS / 1000 * _OPEN_SHARE,
             confirm=self._standing.told.confirm,

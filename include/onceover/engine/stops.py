@@ -52,6 +52,7 @@ class StopCode(StrEnum):
     HANDLER_FAILED = auto()
     DEAD_LETTER_REFUSED = auto()
     SOURCE_DAMAGED = auto()
+    RECORDS_RETURN = auto()
     MEMORY_TOO_SMALL = auto()
     SOURCE_UNAUTHORIZED = auto()
     SOURCE_UNREADABLE = auto()
@@ -416,6 +417,27 @@ def damaged_batch(flow: str, source: TopicPartition, offset: int, error: Corrupt
         str(error),
         f"repair the source's log, then {commands.resume(flow, source)}; or {skip}",
         offset,
+    )
+
+
+def records_return(
+    flow: str, source: TopicPartition, target: TopicPartition, position: int, offsets: tuple[int, ...]
+) -> Stop:
+    """Return the stop for a source that gets records again and again, as a ring of clusters does.
+
+    Args:
+        offsets: where one and the same record lies on the source.
+    """
+    return Stop(
+        StopCode.RECORDS_RETURN,
+        f"the source gets the same records again and again: something may copy {target} back to {source}",
+        "each record once, or a few times after an interruption",
+        f"the record at source offset {offsets[0]} again at {', '.join(map(str, offsets[1:]))}: time, key, "
+        "value and headers, each time after newer ones",
+        f"find what writes to {source.topic} on the source (MirrorMaker, or a flow whose state is not seen "
+        f"from here), take the topic out of it, then {commands.resume(flow, source)}; where a producer "
+        "repeats records on purpose, the same command takes them as they are for the rest of the run",
+        position,
     )
 
 
