@@ -1,10 +1,11 @@
 """Writing what a plan for groups says, and doing so again and again.
 
 Invariant: a group is written only as it was when the decision was made. Right before each write its offsets
-on the receiving side are read again, from a coordinator that has taken a write meanwhile and so has read its
-log to the end (``engine.told``); somebody else's moved or pending commit leaves it alone, and the coordinator
-itself refuses the write when members have joined meanwhile. What is about to be written is remembered before
-it is written, so an interrupted run is simply run again (G8).
+on the receiving side are read again, from a coordinator that has taken a write meanwhile and so has read
+its log to the end (``engine.told``); somebody else's moved or pending commit leaves it alone. What takes
+something back, a move backwards or a deletion, is confirmed in the same way on the giving side. The
+coordinator itself refuses the write when members have joined meanwhile. What is about to be written is
+remembered before it is written, so an interrupted run is simply run again (G8).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from onceover.engine.plan import Change, Refusal
 from onceover.engine.steps import Step, reached
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
+from onceover.kafka.each import Each
 from onceover.kafka.groupadmin import HasMembers
 from onceover.kafka.groupoffsets import Named
 from onceover.model import TopicPartition
@@ -36,6 +38,7 @@ WATCH_S: Final = 6.0
 _AT_ONCE: Final = 1000
 # What we have aborted is pending for milliseconds.
 _PENDING_S: Final = 5.0
+_NOTHING: Final = Named({}, frozenset())
 
 Announce = Callable[[GroupPlan], None]
 # Waits so many seconds; True when it was asked to stop meanwhile.
@@ -175,9 +178,10 @@ class GroupSync:
         wanted = {s.group: [row.facts.receiving for row in s.writes] for s in several if s.writes}
         failed = self._reader.settler.settle({group: tps[0] for group, tps in wanted.items()})
         now = self._reader.receiving.each_named(wanted, _PENDING_S)
-        failed = {**now.failed, **failed}
+        given = self._given(several)
+        failed = {**now.failed, **given.failed, **failed}
         writes = {
-            s.group: self._unmoved(s, now.found[s.group], applied)
+            s.group: self._unmoved(s, now.found[s.group], given.found.get(s.group, _NOTHING), applied)
             for s in several
             if s.writes and s.group not in failed
         }
@@ -188,11 +192,29 @@ class GroupSync:
         self._done(written, applied)
         self._look_behind({s.group: rows for s, rows in written}, applied)
 
-    def _unmoved(self, steps: GroupSteps, now: Named, applied: Applied) -> list[Row]:
+    def _given(self, several: Sequence[GroupSteps]) -> Each[str, Named]:
+        """Return what groups have committed on the giving side, of partitions where something is taken back.
+
+        Behind a write there, too: nothing is taken back by what a coordinator tells too early.
+        """
+        back = {s.group: [row.facts.giving for row in s.writes if _takes_back(row)] for s in several}
+        back = {group: tps for group, tps in back.items() if tps}
+        if not back:
+            return Each()
+        failed = self._reader.giving_settler.settle({group: tps[0] for group, tps in back.items()})
+        given = self._reader.giving.each_named(back, _PENDING_S)
+        return Each(given.found, {**given.failed, **failed})
+
+    def _unmoved(self, steps: GroupSteps, now: Named, given: Named, applied: Applied) -> list[Row]:
         """Return the writes whose partition still holds what the decision was made for."""
         kept = []
         for row in steps.writes:
-            if row.facts.receiving in now.pending:
+            here = row.facts.giving
+            anew = here in given.pending or _offset(given.committed, here) != row.facts.committed
+            if anew and _takes_back(row):
+                applied.refused.append(_given_anew(row, given.committed))
+                applied.temporary = True
+            elif row.facts.receiving in now.pending:
                 applied.refused.append(_pending(row, "a transaction commits there"))
                 applied.temporary = True
             elif _offset(now.committed, row.facts.receiving) == row.facts.current:
@@ -265,6 +287,17 @@ def _failed(group: str, error: OnceoverError, applied: Applied) -> None:
 def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartition) -> int | None:
     found = committed.get(tp)
     return None if found is None else found.offset
+
+
+def _takes_back(row: Row) -> bool:
+    return row.decision.kind in (Kind.REWIND, Kind.DELETE)
+
+
+def _given_anew(row: Row, given: Mapping[TopicPartition, CommittedOffset]) -> Refusal:
+    seen = _offset(given, row.facts.giving)
+    told = row.facts.committed
+    text = f"its commit on the giving side was told as {told}, and is {seen} or not decided"
+    return Refusal(row.object, PENDING, text, "run again")
 
 
 def _pending(row: Row, text: str) -> Refusal:

@@ -120,6 +120,7 @@ class GroupReader:
         sides = (source, target) if direction is Direction.FAILOVER else (target, source)
         self.giving, self.receiving = (GroupAdmin(cluster) for cluster in sides)
         self.settler = GroupSettler(self.receiving.cluster, names.groups_id(flow))
+        self.giving_settler = GroupSettler(self.giving.cluster, names.groups_id(flow))
         self._state = StateLog(target, names.state_topic(flow), names.STATE_LEADER)
 
     def close(self) -> None:
@@ -127,6 +128,7 @@ class GroupReader:
         self._state.close()
         self.memory.close()
         self.settler.close()
+        self.giving_settler.close()
         if self.direction is Direction.FAILOVER:
             self._source.close()
 

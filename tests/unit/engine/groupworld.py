@@ -32,7 +32,7 @@ class World:
         broken: what reading a group's offsets raises there.
         pending: groups for which a transaction commits there.
         unsettled: why coordinators take no write.
-        settled: called when a group's coordinator has taken a write.
+        settled: called when a group's coordinator has taken a write; ``settled_here`` on the giving side.
         before_commit: called right before a commit reaches the coordinator.
         log: what was written, in its order.
     """
@@ -46,6 +46,7 @@ class World:
     pending: set[str] = field(default_factory=set)
     unsettled: dict[str, OnceoverError] = field(default_factory=dict)
     settled: Callable[[str], None] = lambda _: None
+    settled_here: Callable[[str], None] = lambda _: None
     before_commit: Callable[[str], None] = lambda _: None
     log: list[tuple[str, str]] = field(default_factory=list)
     remembered: dict[str, Remembered] = field(default_factory=dict)
@@ -65,6 +66,14 @@ class World:
     @property
     def settler(self) -> World:
         return self
+
+    @property
+    def giving(self) -> Giving:
+        return Giving(self)
+
+    @property
+    def giving_settler(self) -> Giving:
+        return Giving(self)
 
     # ---- GroupSettler
 
@@ -174,6 +183,29 @@ class World:
         self.log.append(("delete", group))
         for _ in partitions:
             self.there.pop(group)
+
+
+@dataclass(frozen=True)
+class Giving:
+    """The giving side's coordinators, asked once more before something is taken back."""
+
+    world: World
+
+    def settle(self, groups: Mapping[str, TopicPartition]) -> dict[str, OnceoverError]:
+        assert set(groups.values()) == {HERE}
+        for group in groups:
+            self.world.settled_here(group)
+        return {}
+
+    def each_named(
+        self, asked: Mapping[str, Collection[TopicPartition]], patience_s: float
+    ) -> Each[str, Named]:
+        def named(group: str, partitions: Collection[TopicPartition]) -> Named:
+            offset = self.world.here.get(group)
+            known = {tp: CommittedOffset(0, offset, -1, "") for tp in partitions if offset is not None}
+            return Named(known, frozenset())
+
+        return Each({group: named(group, partitions) for group, partitions in asked.items()})
 
 
 class Lines:

@@ -172,6 +172,28 @@ def test_a_coordinator_that_goes_away_concerns_its_group_only() -> None:
     assert (codes(applied), applied.exit_code) == ({"a": "AWAY"}, TEMPORARY)
 
 
+@pytest.mark.parametrize(
+    ("told", "allowed"),
+    [
+        ({}, Allowed(follow_deletions=True)),
+        ({"a": 2}, Allowed(follow_rewinds=True)),
+        ({"a": 2}, Allowed(rewind=True)),
+    ],
+    ids=["deleted", "moved back", "asked for"],
+)
+def test_nothing_is_taken_back_by_what_the_giving_side_tells_too_early(
+    told: dict[str, int], allowed: Allowed
+) -> None:
+    """It tells an older offset, or none, until it has taken a write."""
+    world = World(here={"a": 7})
+    Sync(world).apply()
+    world.here = told
+    world.settled_here = lambda group: world.here.update({group: 7})
+    applied = Sync(world, allowed).apply()
+    assert world.there == {"a": 7 + SHIFT}
+    assert (codes(applied), applied.exit_code) == ({"a": "COMMIT_PENDING"}, TEMPORARY)
+
+
 def test_share_and_streams_groups_are_named_and_not_moved() -> None:
     world = World(here={"a": 4, "b": 7}, types={"a": "share", "b": "streams"})
     applied = Sync(world).apply()
