@@ -93,9 +93,11 @@ class GroupOrigin(Passive):
 
         Raises:
             UsageError: GROUP_UNKNOWN, it has committed nothing at all.
+            Retriable: a commit is pending in a transaction.
         """
-        committed = place.source.committed(self.group, None)
-        if not committed:
+        # By name: of all partitions, those with nothing but a pending commit would be left out.
+        committed = place.source.committed(self.group, [seat.source for seat in seats_of(topics)])
+        if not committed and not place.source.committed(self.group, None):
             raise UsageError(
                 f"group {self.group} has committed nothing on {place.source.alias}",
                 code="GROUP_UNKNOWN",

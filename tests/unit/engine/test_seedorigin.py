@@ -1,0 +1,55 @@
+"""Where the positions of a seeding come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from onceover.engine.seed import SeatedTopic
+from onceover.engine.seedorigin import GroupOrigin, Place
+from onceover.errors import Retriable, UsageError
+from onceover.kafka.calls import CommittedOffset
+from onceover.model import TopicPartition
+from tests.unit.engine.test_seed import seat, topic
+
+ONE, TWO, OTHER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("elsewhere", 0)
+
+
+class FakeSource:
+    """A coordinator that tells of a pending first commit only who names its partition."""
+
+    alias = "east"
+
+    def __init__(self, *committed: TopicPartition, pending: TopicPartition | None = None) -> None:
+        self._committed = committed
+        self._pending = pending
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        wanted = list(self._committed if partitions is None else partitions)
+        if self._pending in wanted:
+            raise Retriable("pending")
+        return {tp: CommittedOffset(0, 4, -1, "") for tp in self._committed if tp in wanted}
+
+
+def offered(source: FakeSource) -> set[TopicPartition]:
+    place = Place("f", cast(Any, source), cast(Any, SimpleNamespace()))
+    topics: list[SeatedTopic] = [topic(seat(0), seat(1))]
+    return set(GroupOrigin("g").read(place, topics).offers)
+
+
+def test_a_groups_first_commit_that_is_pending_is_waited_for() -> None:
+    """Taken for none, its partition would be seeded from elsewhere."""
+    assert offered(FakeSource(ONE)) == {ONE}
+    with pytest.raises(Retriable):
+        offered(FakeSource(ONE, pending=TWO))
+
+
+def test_a_group_that_has_committed_nothing_at_all_is_unknown() -> None:
+    assert offered(FakeSource(OTHER)) == set()
+    with pytest.raises(UsageError, match="has committed nothing"):
+        offered(FakeSource())
