@@ -1,9 +1,10 @@
 """Which tests go to which worker of pytest-xdist, and in which order.
 
 A file stays together, as its fixtures are worth sharing. The system tests of all files do, too: they share
-one Airflow, which takes half a minute to start. So do those of Kafka Connect, with three workers of it. They
-and the machine of `make up` are the longest parts, each on a worker of its own, and begin first, the longest
-at the very first: none of them may be what the others wait for at the end. Unit tests fill up what is left.
+one Airflow, which takes half a minute to start. So do those of Kafka Connect, with three workers of it, and
+after them the machine of `make up`, so that no more than two of these are heavy at once. They are the longest
+parts and begin first, the longest at the very first: none of them may be what the others wait for at the end.
+Unit tests fill up what is left.
 """
 
 from __future__ import annotations
@@ -13,15 +14,20 @@ from typing import Final
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
-_TOGETHER: Final = ("tests/system/", "tests/integration/test_connectors", "tests/integration/test_up.py")
+# Beginnings of test ids with the part they belong to.
+_TOGETHER: Final = {
+    "tests/system/": "airflow",
+    "tests/integration/test_connectors": "connect",
+    "tests/integration/test_up.py": "connect",
+}
 
 
 class SharedSystems(LoadFileScheduling):  # type: ignore[misc]
-    """By file, but all that share an Airflow, or Connect's workers, to one worker."""
+    """By file, but all parts that belong together to one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         scope: str = super()._split_scope(nodeid)
-        return next((shared for shared in _TOGETHER if scope.startswith(shared)), scope)
+        return next((part for start, part in _TOGETHER.items() if scope.startswith(start)), scope)
 
 
 def make_scheduler(config: pytest.Config, log: object) -> SharedSystems:
@@ -33,6 +39,6 @@ def in_order(items: list[pytest.Item]) -> list[pytest.Item]:
     """Return the tests with the longest parts first."""
 
     def place(item: pytest.Item) -> int:
-        return next((n for n, part in enumerate(_TOGETHER) if item.nodeid.startswith(part)), len(_TOGETHER))
+        return next((n for n, start in enumerate(_TOGETHER) if item.nodeid.startswith(start)), len(_TOGETHER))
 
     return sorted(items, key=place)
