@@ -36,7 +36,7 @@ from tests.support.groups import (
     unread,
 )
 from tests.support.rawkafka import Codec
-from tests.support.replica import Replica
+from tests.support.replica import Replica, delete_topics
 from tests.support.wait import wait_until
 
 DONE, OPERATOR = 0, 3
@@ -364,3 +364,20 @@ def test_followed_while_everything_moves_a_group_is_in_place_at_the_end(groups: 
     assert offset_of(groups.target, busy, topic) is None
     assert [refusal.code for refusal in followed.refused] == ["HAS_MEMBERS"]
     assert followed.document()["delay_ms"]["max"] is not None
+
+
+def test_a_topic_deleted_on_both_sides_blocks_nobody(groups: Groups) -> None:
+    """What is remembered of its groups is no reason to ask somebody for ever; those of others go on."""
+    replica, name = groups.replica, groups.name("reader")
+    topic, other = replica.topic("a"), replica.topic("b")
+    for each in (topic, other):
+        replica.source.plain(each, 0, replica.source.records(10))
+        commit(groups.source, name, each, {0: 7})
+    replica.copy()
+    groups.run("apply")
+    delete_topics(groups.source, [topic])
+    delete_topics(groups.target, [topic])
+    commit(groups.source, name, other, {0: 9})
+    groups.run("apply")
+    assert offset_of(groups.target, name, other) == 9
+    assert groups.run("apply")["changes"] == []

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from onceover.config.clients import ClientConfig
 from onceover.embed.kafka import start_all
 from onceover.engine.groupsettle import offsets_partition
+from onceover.errors import Retriable
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.connection import Connection
@@ -151,7 +152,7 @@ def test_thousands_of_groups_over_a_thousand_partitions(
             producer.produce(place.topic, b"x", partition=place.partition)
             producer.poll(0)
         assert producer.flush(_TIMEOUT_S) == 0
-        replica.copy()
+        wait_until(lambda: copied(replica), _TIMEOUT_S, "all is copied")
         groups = {
             f"{unique_name}-{n}": [places[(n * each + k) % len(places)] for k in range(each)]
             for n in range(count)
@@ -171,6 +172,15 @@ def test_thousands_of_groups_over_a_thousand_partitions(
             sys.stdout.write(
                 f"{count} groups, {len(places)} partitions, {delay_ms} ms: {json.dumps(took)} s\n"
             )
+
+
+def copied(replica: Replica) -> bool:
+    """Copy; False while some of a thousand new partitions have no leader yet."""
+    try:
+        replica.copy()
+    except Retriable:
+        return False
+    return True
 
 
 def _starter(factory: ClusterFactory, name: str, proxy: Proxy) -> Callable[[], Any]:

@@ -25,7 +25,10 @@ UNREADABLE: Final = "UNREADABLE"
 PENDING: Final = "COMMIT_PENDING"
 PASSING: Final = frozenset({UNREADABLE, PENDING})
 _BY_HAND: Final = "set the group's position there by hand, for example by timestamp"
+# The topic is on neither side any more: there is nothing that anybody could do about a group's place in it.
+GONE: Final = "GONE"
 _RESOLVED: Final = {
+    GONE: "nothing; a topic of that name that comes back is looked at again",
     **dict.fromkeys(PASSING, "run again"),
     "RECREATED": "see `onceover status`: the partition needs an operator",
 }
@@ -126,6 +129,12 @@ class Facts:
     problem: tuple[str, str] | None = None
 
     @property
+    def is_over(self) -> bool:
+        """True when the group has nothing here: its offset is gone on both sides, as with a deleted topic."""
+        gone = self.committed is None and self.current is None
+        return gone and (self.problem is None or self.problem[0] not in PASSING)
+
+    @property
     def lag(self) -> int | None:
         """Offsets between the group and the giving log's end."""
         if self.committed is None or self.giving_end is None:
@@ -183,9 +192,11 @@ class Decision:
 
 def decide(facts: Facts, allowed: Allowed, now_ms: int) -> Decision | None:
     """Return the decision about one partition; None when it does not concern us (any more)."""
+    if facts.is_over:
+        return None
     if facts.problem is not None:
         code, text = facts.problem
-        return _left(code, text, _RESOLVED.get(code, _BY_HAND), blocks=True)
+        return _left(code, text, _RESOLVED.get(code, _BY_HAND), blocks=code != GONE)
     if facts.committed is None:
         return _decide_deleted(facts, allowed)
     if facts.translation is None or isinstance(facts.translation, NotCovered):

@@ -21,7 +21,7 @@ from onceover.engine.groupcommits import Commits, Committed, read_commits
 from onceover.engine.grouplogs import Logs, read_logs
 from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groupplan import GroupFacts, GroupView
-from onceover.engine.groups import PENDING, UNREADABLE, Direction, Facts, Remembered
+from onceover.engine.groups import GONE, PENDING, UNREADABLE, Direction, Facts, Remembered
 from onceover.engine.groupsettle import GroupSettler
 from onceover.engine.layout import Layout, check_clusters, check_distinct
 from onceover.engine.progress import beside, copied_between
@@ -245,6 +245,9 @@ class GroupReader:
             doubt = beside(progress.get(pair.target)).doubt
             if doubt is not None:
                 found[giving] = (UNREADABLE, f"how far {pair.source} is copied is not known: {doubt.message}")
+                continue
+            if pair.source.topic not in sources and pair.target.topic not in targets:
+                found[giving] = (GONE, f"topic {pair.source.topic} was deleted on both sides")
                 continue
             meta = beside(progress.get(pair.target)).meta
             source_id, target_id = copied_between(pair.enrolment, pair.source.partition, meta)

@@ -269,3 +269,27 @@ def test_records_gone_from_the_receiving_log_are_told() -> None:
     decision = decide(at(start=24), Allowed(), NOW_MS)
     assert decision is not None
     assert (decision.to, decision.risk, decision.records) == (24, "skip", 4)
+
+
+@pytest.mark.parametrize("code", ["RECREATED", "GONE"])
+def test_a_topic_that_is_gone_with_its_offsets_is_nobodys_to_decide(code: str) -> None:
+    """What is remembered of it would block every run for ever."""
+    left = Facts(
+        giving=HERE,
+        receiving=THERE,
+        committed=None,
+        last=Remembered(4, frozenset({7}), NOW_MS),
+        problem=(code, "deleted on both sides"),
+    )
+    assert decide(left, Allowed(), NOW_MS) is None
+    unreadable = decide(replace(left, problem=(UNREADABLE, "away")), Allowed(), NOW_MS)
+    assert unreadable is not None
+    assert unreadable.blocks
+
+
+@pytest.mark.parametrize(("code", "blocks"), [("GONE", False), ("RECREATED", True)])
+def test_an_offset_that_is_left_of_a_topic_gone_on_both_sides_blocks_nobody(code: str, blocks: bool) -> None:
+    left = Facts(giving=HERE, receiving=THERE, committed=4, problem=(code, "deleted"))
+    decision = decide(left, Allowed(), NOW_MS)
+    assert decision is not None
+    assert (decision.kind, decision.code, decision.blocks) == (Kind.LEFT, code, blocks)
