@@ -163,6 +163,7 @@ class World:
         self.path = write_flow(folder, FLOW, clients[0], clients[1], include, delivery=delivery, **SMALL)
         self.processes: list[FlowProcess | SparkRun] = []
         self.looks: list[Positions] = []
+        self._looking = threading.Lock()
         self.gone: dict[Place, list[Entry]] = {}
         # Topics that end in a stop: what is to be read of them, which were made anew, and which nemesis was
         # interrupted before it had done all of it.
@@ -277,9 +278,10 @@ class World:
         threading.Event().wait(self.rng.uniform(least_s, most_s))
 
     def look(self) -> Positions:
-        """Note the committed progress."""
-        found = committed(self.target.inside, names.progress_group(FLOW))
-        self.looks.append(found)
+        """Note the committed progress; in the order in which it was asked for, whoever asks."""
+        with self._looking:
+            found = committed(self.target.inside, names.progress_group(FLOW))
+            self.looks.append(found)
         return found
 
     def keep(self, name: str) -> None:

@@ -1,0 +1,309 @@
+"""A flow in memory as in ``auditworld``, with the truth about every offset, and people who move positions.
+
+What is asked of it is where a reader goes on: the real translator, the real view of groups, the real plan of
+moves and the real repairs read the world's logs, map, progress and state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, TypeVar
+from uuid import UUID
+
+import pytest
+
+from onceover.engine import groupview, names, repair, repairapply, translate
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.groupmap import GroupMap
+from onceover.engine.groups import Allowed, Decision, Direction, Facts, Remembered, decide, remembered
+from onceover.engine.groupview import GroupReader
+from onceover.engine.layout import Layout
+from onceover.engine.leader import FlowIdentity
+from onceover.engine.mapstore import MapStore
+from onceover.engine.naming import Naming
+from onceover.engine.repair import Repair, plan_skip
+from onceover.engine.repairapply import Repairer
+from onceover.engine.reseed import Making, plan_reseed
+from onceover.engine.scope import Rules
+from onceover.engine.translate import Translator
+from onceover.kafka import calls
+from onceover.kafka.backoff import Patience
+from onceover.kafka.calls import CommittedOffset, OffsetToCommit
+from onceover.kafka.each import Each
+from onceover.kafka.groupadmin import Listing
+from onceover.kafka.groupcalls import ListedGroup
+from onceover.kafka.groupoffsets import Named
+from onceover.model import TopicPartition
+from onceover.wire.progress import ProgressMeta
+from tests.support.auditworld import FLOW, SOURCE, Kind, Place, World
+from tests.support.fakelogs import FakeCluster, FakeLog
+from tests.support.mutations import Content
+
+T = TypeVar("T")
+GROUP: Final = "readers"
+
+
+class Origin(NamedTuple):
+    """Which record a place of the target holds a copy of."""
+
+    topic: UUID
+    partition: int
+    offset: int
+
+
+@dataclass
+class PositionCluster(FakeCluster):
+    """What is asked about positions, besides logs."""
+
+    patience: Patience = field(default_factory=Patience)
+
+    def retry(self, attempt: Callable[[], T], *_: object) -> T:
+        return attempt()
+
+    def hasty(self, _: float) -> PositionCluster:
+        return self
+
+    def close(self) -> None:
+        return None
+
+    def each_offset(
+        self, tps: Iterable[TopicPartition], at: int, isolation: int = calls.READ_COMMITTED
+    ) -> Each[TopicPartition, int]:
+        return Each(self.list_offsets(tps, at, isolation))
+
+    def committed(
+        self, group: str, tps: Iterable[TopicPartition] | None, **_: object
+    ) -> dict[TopicPartition, CommittedOffset]:
+        known = self.groups.get(group, {})
+        return {tp: known[tp] for tp in (known if tps is None else tps) if tp in known}
+
+
+class PositionWorld(World):
+    """The world, where each copy comes from, and a group that reads on both sides.
+
+    Attributes:
+        origins: of each copy, by its place.
+        since: where each source partition's last unbroken stretch of copying began.
+        memory: what was remembered of the group, by direction and receiving partition.
+    """
+
+    def __init__(self, kind: Kind) -> None:
+        self.origins: dict[Place, Origin] = {}
+        self.since = [0, 0]
+        self.memory: dict[Direction, dict[TopicPartition, Remembered]] = {d: {} for d in Direction}
+        super().__init__(kind)
+        self.source = PositionCluster("east", self.source.all_topics)
+        self.target = PositionCluster("west", self.target.all_topics, self.target.groups)
+
+    # ---- the truth
+
+    def between(self, partition: int) -> tuple[str, str]:
+        """Return the ids of the topics that the partition's progress speaks of."""
+        tp = TopicPartition(self.kind.target, partition)
+        meta = ProgressMeta.decode(self.target.groups[names.progress_group(FLOW)][tp].metadata)
+        assert meta is not None
+        return meta.source_topic_id, meta.target_topic_id
+
+    def newest(self, partition: int, target: int) -> dict[int, int]:
+        """Return where the newest copy of each copied offset is in a target partition."""
+        topic = self.between(partition)[0]
+        found: dict[int, int] = {}
+        for (number, place), origin in self.origins.items():
+            mine = (str(origin.topic), origin.partition, number) == (topic, partition, target)
+            if mine and origin.offset < self.positions[partition]:
+                found[origin.offset] = max(place, found.get(origin.offset, place))
+        return found
+
+    def outlived(self, partition: int, target: int) -> set[int]:
+        """Return the places in a target partition that hold copies from a source topic that is gone."""
+        topic = self.between(partition)[0]
+        return {
+            place
+            for (number, place), origin in self.origins.items()
+            if number == target and origin.partition == partition and str(origin.topic) != topic
+        }
+
+    def is_whole(self, partition: int) -> bool:
+        """Tell whether source and target still are the topics that were copied between."""
+        here, there = self.source.all_topics[SOURCE].id, self.target.all_topics[self.kind.target].id
+        return self.between(partition) == (str(here), str(there))
+
+    def visible(self, partition: int) -> set[int]:
+        """Return the offsets that a reader of a target partition meets."""
+        return {offset for offset, _ in self.there(partition).visible()}
+
+    # ---- what happens
+
+    def _write(self, partition: int, taken: list[tuple[int, Content]]) -> list[tuple[int, Place]]:
+        written = super()._write(partition, taken)
+        topic = self.source.all_topics[SOURCE].id
+        for offset, place in written:
+            self.origins[place] = Origin(topic, partition, offset)
+        return written
+
+    def recreate(self, *, target: bool) -> None:
+        """Delete a topic and make another one: with it goes what groups have committed in it."""
+        super().recreate(target=target)
+        (self.target if target else self.source).groups.pop(GROUP, None)
+        if target:
+            self.origins.clear()
+
+    def repaired(self, plan: Callable[[], Repair], patch: pytest.MonkeyPatch) -> bool:
+        """Let an operator apply what a repair's plan says; tell whether there was anything to do."""
+        for module in (repair, repairapply):
+            patch.setattr(module, "read_flow_state", lambda *_: self.state())
+        found = plan()
+        if found.refused or found.enrolment is None:
+            return False
+        self.generation += 1
+        leader: Any = SimpleNamespace(enrol=self._enrolled)
+        layout = Layout.from_json(self.state().leader[names.LAYOUT])
+        clusters: tuple[Any, Any] = self.source, self.target
+        approved: Any = SimpleNamespace(id=f"approval-{self.generation}")
+        journal: Any = None
+        Repairer(FlowIdentity(FLOW, 1, "sha"), *clusters, plan)._write(
+            leader, layout, found, approved, journal
+        )
+        return True
+
+    def reseed(self, partition: int, patch: pytest.MonkeyPatch) -> None:
+        """Let an operator have a partition copied from its start, of whatever topics there are now."""
+        clusters: tuple[Any, Any] = self.source, self.target
+        making = Making(Rules((".*",), (), Naming("identity", "east", "west")))
+        tp = TopicPartition(SOURCE, partition)
+        self.repaired(lambda: plan_reseed(FLOW, *clusters, tp, making), patch)
+
+    def skip_to(self, partition: int, offset: int, patch: pytest.MonkeyPatch) -> None:
+        """Let an operator go on elsewhere, before or behind."""
+        clusters: tuple[Any, Any] = self.source, self.target
+        tp = TopicPartition(SOURCE, partition)
+        self.repaired(lambda: plan_skip(FLOW, *clusters, tp, offset), patch)
+
+    def _enrolled(
+        self,
+        enrolments: list[Enrolment],
+        offsets: Mapping[TopicPartition, OffsetToCommit],
+        over: list[TopicPartition],
+    ) -> None:
+        (self.enrolment,) = enrolments
+        group = self.target.groups[names.progress_group(FLOW)]
+        for tp, pair in offsets.items():
+            group[tp] = CommittedOffset(0, pair.offset, pair.leader_epoch, pair.metadata)
+            self.positions[tp.partition] = self.since[tp.partition] = pair.offset
+            meta = ProgressMeta.decode(pair.metadata)
+            assert meta is not None
+            self.target_ends[tp.partition] = meta.target_end
+        for tp in over:
+            self.stops.pop(names.stop_key(*tp), None)
+
+    # ---- the group
+
+    def read_to(self, partition: int, offset: int, *, target: bool) -> None:
+        """Let the group commit on one side; never behind the end of what a reader can see."""
+        cluster, topic = (self.target, self.kind.target) if target else (self.source, SOURCE)
+        log: FakeLog = cluster.all_topics[topic].logs[partition]
+        at = min(max(offset, log.start), log.stable)
+        tp = TopicPartition(topic, partition)
+        cluster.groups.setdefault(GROUP, {})[tp] = CommittedOffset(0, at, -1, "")
+
+    def look(self, direction: Direction, patch: pytest.MonkeyPatch) -> list[Facts]:
+        """Return what the reader of groups finds out about the group's partitions."""
+        clusters: tuple[Any, Any] = self.source, self.target
+        reader = GroupReader(FLOW, direction, *clusters, GroupMap(self.translator(patch)), lambda _: True)
+        return [facts for group in reader.read().groups for facts in group.partitions]
+
+    def move(
+        self, direction: Direction, allowed: Allowed, patch: pytest.MonkeyPatch
+    ) -> list[tuple[Facts, Decision]]:
+        """Plan the group's move and do what it says; return each partition's facts and decision."""
+        done = []
+        for facts in self.look(direction, patch):
+            decision = decide(facts, allowed, next(self.now_ms))
+            if decision is None:
+                continue
+            done.append((facts, decision))
+            receiving = self.target if direction is Direction.FAILOVER else self.source
+            offsets = receiving.groups.setdefault(GROUP, {})
+            if decision.kind.writes or decision.to is not None:
+                self.memory[direction][facts.receiving] = remembered(facts, decision, next(self.now_ms))
+            if decision.kind.writes and decision.to is not None:
+                offsets[facts.receiving] = CommittedOffset(0, decision.to, -1, facts.metadata)
+        return done
+
+    def translator(self, patch: pytest.MonkeyPatch) -> Translator:
+        """Return the translator, up to date with the world."""
+        self._play(patch)
+        target: Any = self.target
+        found = Translator(target, FLOW, None)
+        found.refresh()
+        return found
+
+    def _play(self, patch: pytest.MonkeyPatch) -> None:
+        """Put the world in the place of everything that reads topics of the flow's own."""
+        world = self
+        state = SimpleNamespace(catch_up=lambda **_: world.state().leader, close=lambda: None)
+        patch.setattr(translate, "StateLog", lambda *_: state)
+        patch.setattr(groupview, "StateLog", lambda *_: state)
+        patch.setattr(translate, "MapIndex", lambda *_: _Index(world))
+        patch.setattr(groupview, "GroupMemory", lambda *_: _Memory(world))
+        patch.setattr(groupview, "GroupAdmin", _Admin)
+        own = names.state_topic(FLOW)
+        self.target.all_topics.setdefault(own, SimpleNamespace(id=UUID(int=4), logs=[], config={}))  # type: ignore[arg-type]
+
+
+class _Index:
+    """Stands in for ``MapIndex``."""
+
+    def __init__(self, world: PositionWorld) -> None:
+        self._world = world
+        self.store: MapStore | None = None
+
+    def refresh(self, *_: object, **__: object) -> None:
+        self.store = self._world.store()
+
+    def close(self) -> None:
+        return None
+
+
+class _Memory:
+    """Stands in for ``GroupMemory``."""
+
+    def __init__(self, world: PositionWorld) -> None:
+        self._world = world
+
+    def read(self) -> None:
+        return None
+
+    def groups(self, direction: Direction) -> set[str]:
+        return {GROUP} if self._world.memory[direction] else set()
+
+    def of(self, direction: Direction, _: str) -> dict[TopicPartition, Remembered]:
+        return dict(self._world.memory[direction])
+
+    def close(self) -> None:
+        return None
+
+
+@dataclass
+class _Admin:
+    """Stands in for ``GroupAdmin``."""
+
+    cluster: FakeCluster
+
+    def groups(self) -> Listing:
+        listed = ListedGroup(GROUP, "classic", "empty")
+        return Listing({GROUP: listed} if GROUP in self.cluster.groups else {})
+
+    def each_committed(self, groups: Iterable[str]) -> Each[str, dict[TopicPartition, CommittedOffset]]:
+        return Each({group: dict(self.cluster.groups.get(group, {})) for group in groups})
+
+    def each_named(self, asked: Mapping[str, Iterable[TopicPartition]], _: float) -> Each[str, Named]:
+        known = {group: self.cluster.groups.get(group, {}) for group in asked}
+        return Each(
+            {
+                group: Named({tp: known[group][tp] for tp in tps if tp in known[group]}, frozenset())
+                for group, tps in asked.items()
+            }
+        )
