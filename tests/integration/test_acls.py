@@ -13,6 +13,7 @@ from onceover.config.clients import ClientConfig
 from onceover.engine import aclsync, names
 from onceover.engine.acls import owned_acls
 from onceover.engine.groupapply import Applied
+from onceover.engine.groups import Allowed
 from onceover.engine.statelog import StateLog
 from onceover.engine.supervisor import Supervisor
 from onceover.errors import UsageError
@@ -21,7 +22,7 @@ from onceover.kafka.cluster import Cluster
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.clusters import SharedCluster
-from tests.support.grants import GROUP, adoption_rights, grant, mirror_rights
+from tests.support.grants import GROUP, TRANSACTIONAL_ID, adoption_rights, grant, mirror_rights
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
 from tests.support.rawkafka import Codec, RawRecord
@@ -203,8 +204,8 @@ def test_groups_move_with_the_rights_of_their_page_and_are_unknown_without(
     replica.copy()
     commit(source.admin_client, name, topic, {0: 7})
 
-    def apply() -> Applied:
-        wish = GroupWish(patterns=[name])
+    def apply(**allowed: bool) -> Applied:
+        wish = GroupWish(patterns=[name], allowed=Allowed(**allowed))
         return apply_groups(replica.flow.watch.flow, wish, lambda _: None, lambda _: False)
 
     unknown = [("UNKNOWN", 3)]
@@ -215,6 +216,14 @@ def test_groups_move_with_the_rights_of_their_page_and_are_unknown_without(
     grant(target, [(GROUP, replica.name, True, "READ")])
     assert apply().exit_code == 0
     assert offset_of(target.admin_client, name, topic) == 7
+    commit(source.admin_client, name, topic, {0: 3})
+    writes = (TRANSACTIONAL_ID, names.groups_id(replica.name), False, "WRITE DESCRIBE")
+    for right in ((GROUP, replica.name, True, "READ"), writes):
+        assert [r.code for r in apply(follow_rewinds=True).refused] == ["NOT_AUTHORIZED"]
+        assert offset_of(target.admin_client, name, topic) == 7
+        grant(source, [right])
+    assert apply(follow_rewinds=True).exit_code == 0
+    assert offset_of(target.admin_client, name, topic) == 3
 
 
 def test_mirrormakers_records_take_the_rights_of_their_page_and_the_copy_none_of_them(
