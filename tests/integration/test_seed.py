@@ -211,6 +211,29 @@ def test_progress_that_was_put_somewhere_and_lost_before_a_record_was_copied_is_
     assert replica.copy().records == 10 - wanted
 
 
+@pytest.mark.parametrize(("command", "wanted"), [("reseed", []), ("skip-to", ["10"])])
+def test_the_lag_group_is_not_believed_over_a_later_change_by_hand(
+    seeding: Seeding, command: str, wanted: list[str]
+) -> None:
+    """It stands where the lanes were before: put back since, what lies before it would never come again."""
+    topic, replica = seeding.filled(partitions=1), seeding.replica
+    seeding.commit(f"{replica.name}-first", {(topic, 0): 0})
+    replica.copy()
+    replica.source.plain(topic, 0, replica.source.records(2))
+    typed = ("partition", command, seeding.flow, f"{topic}:0", *wanted, "--apply")
+    assert replica.command(seeding.capsys, *typed)[0] == 0
+    seeding.lose_progress()
+    if wanted:
+        assert positions(seeding("plan", "lag-group")) == {f"{topic}:0": (None, 10, "repeat", 2)}
+        return
+    document = seeding("plan", "lag-group", exit_code=3)
+    assert refused(document) == {(f"{topic}:0", "LAG_GROUP_STALE")}
+    former, latter = commands(document["refused"][0]["resolve"])
+    assert (former.arguments[-1], latter.arguments[-1]) == ("0", "10")
+    follow(seeding.capsys, former)
+    assert replica.copy().records == 12
+
+
 def test_the_map_is_not_believed_when_it_may_have_expired_with_what_was_copied(seeding: Seeding) -> None:
     """Retention has passed both, and the source still holds everything: all of it would come again."""
     topic, replica = seeding.filled(partitions=1), seeding.replica

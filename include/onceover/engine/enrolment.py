@@ -126,6 +126,10 @@ class Enrolment:
         """Return the ids of the topics that a partition was copied between, as far as the leader knows."""
         return self.former.get(partition, self.ids)
 
+    def placed_by_hand(self, partition: int) -> Placed | None:
+        """Return where an operator has put a partition the last time; None where nobody has."""
+        return self.placed.get(partition) if partition in self.changed else None
+
     def between(self, source_id: UUID, target_id: UUID, partitions: Collection[int]) -> Enrolment:
         """Return the record with these partitions copied between these topics; others keep theirs."""
         now = str(source_id), str(target_id)

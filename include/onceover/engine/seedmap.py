@@ -58,7 +58,8 @@ class LagOrigin(Passive):
     def read(self, place: Place, topics: Sequence[SeatedTopic]) -> Offers:
         """Offer its offsets, with the bound of repeats: exact where the map knows, else up to the LSO.
 
-        Refused where a topic is another one now: what lies before the offset would never come.
+        Refused where a topic is another one now, or where the partition was put back by hand and nothing
+        tells that the group was written since: what lies before the offset would never come.
         """
         group = names.lag_group(place.flow)
         committed = GroupOrigin(group).read(place, topics).offers
@@ -69,11 +70,11 @@ class LagOrigin(Passive):
             for seat in topic.seats:
                 if seat.source not in committed:
                     continue
-                if is_recreated(topic, seat):
-                    refused[seat.source] = _recreated(place, seat, "LAG_GROUP_STALE", "the group was written")
+                answer = _from_group(place, topic, seat, committed[seat.source], ends)
+                if isinstance(answer, Refusal):
+                    refused[seat.source] = answer
                 else:
-                    known = ends.of_source(topic.enrolment, seat.source)
-                    offers[seat.source] = _bounded(seat, committed[seat.source], known)
+                    offers[seat.source] = answer
         return Offers(offers, refused)
 
 
@@ -242,6 +243,25 @@ def _first_record(target: Cluster, seat: Seat, start: int) -> int | None:
     with PartitionReader(target, seat.target, calls.READ_COMMITTED) as reader:
         found = reader.read(max(start, seat.target_start), seat.target_end, 1)
     return found[0].offset if found else None
+
+
+def _from_group(place: Place, topic: SeatedTopic, seat: Seat, offer: Offer, ends: MapEnds) -> Offer | Refusal:
+    if is_recreated(topic, seat):
+        return _recreated(place, seat, "LAG_GROUP_STALE", "the group was written")
+    known = ends.of_source(topic.enrolment, seat.source)
+    by_hand = None if topic.enrolment is None else topic.enrolment.placed_by_hand(seat.source.partition)
+    if by_hand is None or (known is not None and known.generation >= by_hand.generation):
+        return _bounded(seat, offer, known)
+    text = f"generation {by_hand.generation} has put it to {by_hand.offset}"
+    if offer.offset <= by_hand.offset:
+        return _bounded(seat, Offer(by_hand.offset, f"{text}, the group stands before that"), None)
+    return Refusal(
+        str(seat.source),
+        "LAG_GROUP_STALE",
+        f"{text}, and nothing tells whether the group, which stands at {offer.offset}, was written since",
+        f"{commands.skip_to(place.flow, seat.source, by_hand.offset, 'take the former')}, or "
+        f"{commands.skip_to(place.flow, seat.source, offer.offset, 'take the latter')}",
+    )
 
 
 def _bounded(seat: Seat, offer: Offer, known: MapRecord | None) -> Offer:
