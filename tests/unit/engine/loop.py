@@ -250,6 +250,16 @@ class Setting:
         until = Until(time.monotonic() + seconds, ends)
         return [record for records in self.loop.run(until) for record in records]
 
+    def run_script(self) -> list[MapRecord]:
+        """Copy until everything of the script was answered and dealt with, however long that takes."""
+        until = Until(time.monotonic() + 60)
+
+        def look_around() -> None:
+            until.stopped = not self.source.script
+
+        self.look_around = look_around
+        return [record for records in self.loop.run(until) for record in records]
+
 
 def partition(tp: TopicPartition) -> PartitionCopy:
     """Return a partition that begins at offset 0."""

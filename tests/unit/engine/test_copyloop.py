@@ -164,7 +164,7 @@ def test_look_around_that_raises_ends_the_loop_without_a_commit() -> None:
 def test_fetch_errors_leave_their_partition_out_and_the_others_go_on(bad: FetchedPartition) -> None:
     """Whatever the code; what was copied before it is committed, and nobody waits for it."""
     setting = Setting([[(A, answer([stored(0)], lso=9))], [(A, bad), (B, answer([stored(0, 2)], lso=2))]])
-    records = setting.run(seconds=0.1)
+    records = setting.run_script()
     assert {(r.source, r.source_end) for r in records} == {(A, 1), (B, 2)}
     assert setting.review.waiting == {A: bad.error_code}
     assert A in setting.review.answered, "before"
@@ -213,7 +213,7 @@ def test_nobody_is_looked_at_again_inside_a_transaction() -> None:
     script = [[(A, answer(error=6)), (B, answer([stored(0)], lso=9))], [(B, answer([stored(1)], lso=9))]]
     setting = Setting(script)
     setting.review.decided = [decided(A)]
-    setting.run(seconds=0.1)
+    setting.run_script()
     assert not setting.review.copied, "the transaction was open until the end"
 
 
