@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.support.rawkafka import RawRecord
+from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, alter_config, topic_config
 
 _LARGE = b"x" * 1_500_000
@@ -34,7 +34,12 @@ def test_what_a_lowered_limit_of_the_source_refuses_now_is_copied_all_the_same(r
         alter_config(source, topic, {"max.message.bytes": "100000"})
     alter_config(source, segment, {"segment.bytes": str(_MIB)})
     alter_config(source, time_ahead, {"message.timestamp.after.max.ms": "3600000"})
-    assert replica.copy().records == 4
+    # Unpacked by the target, it is too large as one batch, and each of its records is not.
+    swells = replica.topic("swells")
+    replica.source.plain(swells, 0, [large._replace(value=_LARGE[:100_000])] * 20, Codec.GZIP)
+    alter_config(source, swells, {"compression.type": "uncompressed"})
+    assert replica.copy().records == 24
+    assert {topic_config(replica.target_client, swells)["compression.type"]} == {"uncompressed"}
     assert not [p["stop"] for p in replica.flow.status()["partitions"] if p["stop"]]
     replica.assert_same()
     there = {topic: topic_config(replica.target_client, topic) for topic in (size, segment, time_ahead, born)}

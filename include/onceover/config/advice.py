@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import yaml
 
@@ -32,7 +32,7 @@ def advise(
         *_state(flow, target),
         *_handler_args(flow),
         *_same_name(flow, others),
-        *_opposite(flow, others),
+        *_round(flow, others),
     ]
 
 
@@ -76,19 +76,52 @@ def _same_name(flow: Flow, others: Sequence[Path]) -> Iterator[str]:
             yield f"{path} is called {flow.flow}, too: whichever starts later fences the other; rename one"
 
 
-def _opposite(flow: Flow, others: Sequence[Path]) -> Iterator[str]:
-    """Name flow files that would copy back what this one copies; by the clusters' names."""
+def _round(flow: Flow, others: Sequence[Path]) -> Iterator[str]:
+    """Name flow files that would copy back what this one copies, alone or in a ring; by cluster names."""
     if flow.topics.naming != "identity":
         return
-    for path in others:
-        other = _read(path)
-        aliases = [_get(other, side, "alias") for side in ("source", "target")]
-        naming = _get(other, "topics", "naming") or "identity"
-        if aliases == [flow.target.alias, flow.source.alias] and naming == "identity":
-            yield (
-                f"{path} copies in the other direction, both with naming: identity: topics that both include "
-                f"are refused, or records would go round for ever; write naming: prefix in both"
-            )
+    edges = [edge for path in others if (edge := _identity(path)) is not None]
+    alone = [edge for edge in edges if (edge.source, edge.target) == (flow.target.alias, flow.source.alias)]
+    for edge in alone:
+        yield (
+            f"{edge.path} copies in the other direction, both with naming: identity: topics that both "
+            "include are refused, or records would go round for ever; write naming: prefix in both"
+        )
+    ring = [] if alone else _way(edges, flow.target.alias, flow.source.alias)
+    if ring:
+        yield (
+            f"{', '.join(str(edge.path) for edge in ring)} copy back what this flow copies, in a ring, all "
+            "with naming: identity: topics that all include are refused in one of them, or records would go "
+            "round for ever; write naming: prefix in all"
+        )
+
+
+class _Edge(NamedTuple):
+    """A flow file, and between which clusters it copies."""
+
+    path: Path
+    source: object
+    target: object
+
+
+def _identity(path: Path) -> _Edge | None:
+    """Return a flow file that copies under the same names; None for another."""
+    other = _read(path)
+    if (_get(other, "topics", "naming") or "identity") != "identity":
+        return None
+    return _Edge(path, _get(other, "source", "alias"), _get(other, "target", "alias"))
+
+
+def _way(edges: Sequence[_Edge], start: object, end: object) -> list[_Edge]:
+    """Return the shortest way from one cluster to another; empty without one."""
+    ways: dict[object, list[_Edge]] = {start: []}
+    reached = [start]
+    for place in reached:
+        for edge in edges:
+            if edge.source == place and edge.target not in ways:
+                ways[edge.target] = [*ways[place], edge]
+                reached.append(edge.target)
+    return ways.get(end, [])
 
 
 def _get(data: Mapping[str, object], section: str, key: str) -> object:

@@ -112,6 +112,32 @@ def test_check_warns_of_a_flow_in_the_other_direction(
     assert [str(other) in w and "naming: prefix in both" in w for w in warnings] == [True] * warned
 
 
+@pytest.mark.parametrize(
+    ("naming", "end", "warned"),
+    [("identity", "east", True), ("prefix", "east", False), ("identity", "south", False)],
+)
+def test_check_warns_of_flows_that_make_a_ring(
+    write_flow: FlowWriter, naming: str, end: str, warned: bool
+) -> None:
+    """Whose files are named in their order; one that renames, or leads elsewhere, closes none."""
+    servers = "127.0.0.1:9"
+    on, home = (
+        write_flow(
+            {
+                "flow": name,
+                "source": {"alias": source, "client": {"bootstrap.servers": servers}},
+                "target": {"alias": target, "client": {"bootstrap.servers": servers}},
+                "topics": {"naming": naming if name == "home" else "identity"},
+            },
+            name,
+        )
+        for name, source, target in (("on", "west", "north"), ("home", "north", end))
+    )
+    write_flow()
+    warnings = _run("check", "orders-dr").document["warnings"]
+    assert [w.startswith(f"{on}, {home} copy back") for w in warnings] == [True] * warned
+
+
 def test_check_explains_topics(write_flow: FlowWriter) -> None:
     """In or out, the pattern that decides, and the name on the target."""
     write_flow({"topics": {"include": ["orders.*"], "exclude": [".*-tmp"]}})
