@@ -2,7 +2,8 @@
 
 Invariant: waiting for one partition takes nothing from the others, and nothing is tried for ever: what does
 not pass within its patience is told to a person, with the error that was seen last. Only a partition that
-nobody leads is waited for without end; it comes back by itself, and `status` tells.
+nobody leads is waited for without end, and the offset map, which the run makes anew; both come back by
+themselves, and `status` tells.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class Pace:
         return 0.0 if number < 0 else min(self.cap_s, self.first_s * 2 ** min(number, 30))
 
 
+# Code of ours: the topic of the offset map was deleted.
+MAP_MISSING = "MAP_MISSING"
 # A grant takes a moment until every broker knows it; asked for longer, the answer stays the same.
 RIGHTS = Pace(3.0, 0.2, 1.0)
 # Leaders move within a second, or within the half minute that a controller needs to notice a dead broker.
@@ -91,7 +94,7 @@ def pace_of(side: Side, error: OnceoverError) -> Pace:
     """Return how long an error is waited for."""
     if isinstance(error, UsageError):
         return RIGHTS
-    if error.code == NO_LEADER:
+    if error.code in (NO_LEADER, MAP_MISSING):
         return LEADERLESS
     if error.code == FEW_REPLICAS:
         return REPLICAS

@@ -60,6 +60,23 @@ def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: State
     _bring_in_line(admin, state)
 
 
+def restore_map(admin: Admin, target: Cluster, flow: str, settings: StateSettings) -> None:
+    """Create the offset map's topic again where somebody has deleted it: the copy waits for it.
+
+    What it held is not covered any more; that is all that is lost.
+
+    Raises:
+        Retriable: the target is away.
+        UsageError: not authorized.
+    """
+    offsets = names.map_topic(flow)
+    if offsets in target.topics([offsets]):
+        return
+    log.warning("%s was deleted: made anew; offsets copied before can no longer be translated", offsets)
+    config = _map_config(settings.map_retention_ms)
+    admin.create_topics([TopicSpec(offsets, names.MAP_PARTITIONS, settings.replication_factor, config)])
+
+
 def _bring_in_line(admin: Admin, state: str) -> None:
     """Give a state topic of an earlier version the configuration of new ones, where that is allowed."""
     found = admin.topic_configs([state])

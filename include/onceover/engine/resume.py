@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from onceover.engine import names
-from onceover.engine.aside import Side
+from onceover.engine.aside import MAP_MISSING, Side
 from onceover.engine.beyond import behind, written_behind
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.progress import beside, put_back
@@ -144,7 +144,7 @@ def gather(
         problem = (
             _unanswered(tp, Side.SOURCE, here)
             or _unanswered(enrolment.target_of(tp), Side.TARGET, there)
-            or _unmapped(flow, tp, there.found)
+            or _unmapped(flow, tp, there)
         )
         if problem is None and tp in progress.failed:
             problem = Problem(Side.TARGET, progress.failed[tp])
@@ -194,13 +194,18 @@ def _unanswered(tp: TopicPartition, side: Side, topics: Each[str, TopicInfo]) ->
     return _unled(tp, side) if is_leaderless(topics.found, tp) else None
 
 
-def _unmapped(flow: str, source: TopicPartition, topics: Mapping[str, TopicInfo]) -> Problem | None:
-    """Return a problem where nobody leads the partition of the offset map that the copy has to write.
+def _unmapped(flow: str, source: TopicPartition, topics: Each[str, TopicInfo]) -> Problem | None:
+    """Return a problem where the partition of the offset map that the copy has to write is not there.
+
+    Nobody leads it, or its topic was deleted: then the run makes it anew in a moment.
 
     Noticed only by writing it, it would cost the others their open transaction at every try.
     """
     written = map_partition(flow, source)
-    return _unled(written, Side.TARGET) if is_leaderless(topics, written) else None
+    if written.topic not in topics.found and written.topic not in topics.failed:
+        text = f"the offset map's topic {written.topic} does not exist: it was deleted, the run makes it anew"
+        return Problem(Side.TARGET, Retriable(text, code=MAP_MISSING, where=written.topic))
+    return _unled(written, Side.TARGET) if is_leaderless(topics.found, written) else None
 
 
 def _unled(tp: TopicPartition, side: Side) -> Problem:

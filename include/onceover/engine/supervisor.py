@@ -18,7 +18,7 @@ from onceover.engine.aclsync import AclSync
 from onceover.engine.claims import Claims
 from onceover.engine.enroller import Enroller
 from onceover.engine.enrolment import Enrolment, read_enrolments
-from onceover.engine.flowtopics import StateSettings, create_flow_topics
+from onceover.engine.flowtopics import StateSettings, create_flow_topics, restore_map
 from onceover.engine.layout import DONE, Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, now_ms
 from onceover.engine.lineage import changed_upstream
@@ -161,6 +161,7 @@ class Supervisor:
         self._mirror.tick()
         if now >= self._next_heartbeat_s:
             self._beat()
+            restore_map(self._target_admin, self._target, self._flow.name, self._state_settings)
             self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
         if now >= self._next_positions_s:
             self._mirror_positions()

@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from onceover.engine import names
-from onceover.engine.aside import Side, Troubles
+from onceover.engine.aside import MAP_MISSING, Side, Troubles
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.resume import Look, Writer, gather, map_partition
 from onceover.errors import OnceoverError, UsageError
@@ -30,9 +30,11 @@ class FakeSide:
     def __init__(self) -> None:
         self.led = {topic: {number: PartitionInfo(1, 0) for number in NUMBERS} for topic in IDS}
         self.denied: set[str] = set()
+        self.deleted: set[str] = set()
 
     def each_topic(self, wanted: Iterable[str]) -> Each[str, TopicInfo]:
-        found = {topic: TopicInfo(topic, IDS[topic], self.led[topic], False) for topic in wanted}
+        there = set(wanted) - self.deleted
+        found = {topic: TopicInfo(topic, IDS[topic], self.led[topic], False) for topic in there}
         error: OnceoverError = UsageError("error 29")
         denied = {topic: error for topic in found if topic in self.denied}
         return Each({topic: info for topic, info in found.items() if topic not in denied}, denied)
@@ -74,3 +76,16 @@ def test_an_offset_map_that_may_not_be_seen_is_no_partitions_trouble() -> None:
     target = FakeSide()
     target.denied = {MAP}
     assert not looked(target).problems
+
+
+def test_an_offset_map_that_was_deleted_is_waited_for_until_the_run_has_made_it_anew() -> None:
+    """No leader is missing, and nobody has to come; each try would leave offsets behind."""
+    target = FakeSide()
+    target.deleted = {MAP}
+    look, troubles = looked(target), Troubles()
+    assert set(look.problems) == ENROLLED.keys()
+    for tp, problem in look.problems.items():
+        assert (problem.side, problem.error.code) == (Side.TARGET, MAP_MISSING)
+        assert "the run makes it anew" in problem.error.message
+        troubles.note(tp, problem.side, problem.error, in_use=False)
+        assert not troubles.will_end(tp)
