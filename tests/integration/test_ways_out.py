@@ -18,7 +18,7 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
-from onceover.engine import names
+from onceover.engine import beyond, names
 from onceover.engine.aside import Pace
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.flowstate import read_flow_state
@@ -32,7 +32,7 @@ from tests.support.flows import FlowProcess, InlineFlow
 from tests.support.groups import commit, committed
 from tests.support.handled import handler_keys
 from tests.support.rawkafka import Codec, RawRecord
-from tests.support.replica import Replica, alter_config, delete_topics
+from tests.support.replica import Replica, alter_config, delete_before, delete_topics
 from tests.support.scene import Capture, Scene
 from tests.support.wait import wait_until
 from tests.support.waysout import Command, commands, follow
@@ -371,6 +371,44 @@ def test_an_older_position_put_back_with_its_metadata_is_not_believed(scene: Sce
     scene.expect_copied(10)
     scene.expect_clear(capsys)
     replica.assert_same()
+
+
+@pytest.mark.parametrize("hidden", ["expired", "behind what others wrote"])
+def test_an_older_position_is_known_by_the_map_where_the_log_does_not_tell(
+    scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch, hidden: str
+) -> None:
+    """A group that is restored from a backup is old, and so is its log."""
+    replica, group = scene.replica, names.progress_group(scene.replica.name)
+    older, beside = committed(replica.target_client, group, scene.topic)[0]
+    if hidden == "expired":
+        scene.feed(90)
+        scene.expect_copied(180)
+        delete_before(replica.target_client, scene.topic, -1)
+    else:
+        monkeypatch.setattr(beyond, "_MOST_BYTES", 1000)
+        replica.target.plain(scene.topic, 0, [RawRecord(b"k", bytes(2000))])
+        scene.feed(90)
+        scene.expect_copied(180)
+    commit(replica.target_client, group, scene.topic, {0: older}, metadata=beside)
+    scene.feed_other()
+    scene.expect_copied(3)
+    scene.expect_stop(capsys, "PROGRESS_FOREIGN", "put back")
+    plan, _, _ = ways(replica, scene.topic, "PROGRESS_FOREIGN")
+    assert [change["to"] for change in plan.run(capsys)["changes"] if change["what"] == "position"] == [100]
+
+
+def test_what_has_expired_behind_a_position_is_no_reason_for_doubt(
+    scene: Scene, tmp_path: Path, capsys: Capture
+) -> None:
+    """The near miss: what a killed run left behind it was aborted, and is gone."""
+    replica = scene.replica
+    scene.feed(20)
+    with FlowProcess(replica.flow.path, tmp_path / "killed.log", kill_at=Step.COMMIT.name) as killed:
+        assert killed.wait(_TIMEOUT_S) == -signal.SIGKILL
+    delete_before(replica.target_client, scene.topic, -1)
+    scene.expect_copied(40)
+    scene.expect_clear(capsys)
+    replica.assert_same(scene.other)
 
 
 def test_an_older_position_is_known_although_its_lane_is_another_one_now(

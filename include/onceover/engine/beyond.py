@@ -26,16 +26,23 @@ _MOST_BYTES: Final = 8 << 20
 _MARKER: Final = 1
 
 
+class _TooMuch(Exception):
+    """Others have written more than is read."""
+
+
 class Behind(NamedTuple):
     """What the log says about the end that stands beside a position.
 
     Args:
         found: target offset of a committed batch of the lane's own behind it, None without.
         is_dropped: the record before it was aborted, although it was told committed (``engine.undecided``).
+        is_unclear: the log no longer has what stood there, or others have written so much that ours may come
+            behind it: the offset map has to tell (``engine.receipted``).
     """
 
     found: int | None = None
     is_dropped: bool = False
+    is_unclear: bool = False
 
 
 def behind(
@@ -59,7 +66,11 @@ def behind(
     with PartitionReader(target, tp) as reader:
         if log_start < known_end <= stable_end and reader.is_aborted(known_end - 1):
             return Behind(is_dropped=True)
-        return Behind(_first_of(reader, max(known_end, log_start), stable_end, producer_ids))
+        try:
+            found = _first_of(reader, max(known_end, log_start), stable_end, producer_ids)
+        except _TooMuch:
+            return Behind(is_unclear=True)
+    return Behind(found, is_unclear=found is None and log_start > known_end + _MARKER)
 
 
 def written_behind(
@@ -73,7 +84,10 @@ def written_behind(
     # What is open can be deleted, too, and is open still.
     log_start = target.list_offsets([tp], calls.EARLIEST)[tp]
     with PartitionReader(target, tp, calls.READ_UNCOMMITTED) as reader:
-        return _first_of(reader, max(known_end, log_start), log_end, [producer_id])
+        try:
+            return _first_of(reader, max(known_end, log_start), log_end, [producer_id])
+        except _TooMuch:
+            return None
 
 
 def _first_of(reader: PartitionReader, start: int, end: int, producer_ids: Collection[int]) -> int | None:
@@ -83,5 +97,5 @@ def _first_of(reader: PartitionReader, start: int, end: int, producer_ids: Colle
             return header.base_offset
         left_bytes -= header.size_bytes
         if left_bytes <= 0:
-            return None
+            raise _TooMuch
     return None

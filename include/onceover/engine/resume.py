@@ -14,6 +14,7 @@ from onceover.engine.aside import MAP_MISSING, Side
 from onceover.engine.beyond import behind, written_behind
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.progress import beside, put_back
+from onceover.engine.receipted import Standing, copied_further
 from onceover.engine.stops import Evidence, TopicSeen, judge, needs_epoch
 from onceover.engine.undecided import OpenTransaction
 from onceover.errors import OnceoverError, Retriable, Superseded
@@ -171,7 +172,7 @@ def gather(
     _with_logs(source, target, readable, evidence, problems)
     _with_what_is_open(target, writer, evidence, problems)
     if writer.alone:
-        _with_what_follows(target, writer.producer_id, evidence, problems)
+        _with_what_follows(flow, target, writer.producer_id, evidence, problems)
     positions = {tp: committed.offset for tp, committed in progress.found.items()}
     return Look(evidence, problems, here.found, positions)
 
@@ -280,12 +281,14 @@ def _with_what_is_open(
 
 
 def _with_what_follows(
+    flow: str,
     target: Cluster,
     producer_id: int,
     evidence: dict[TopicPartition, Evidence],
     problems: dict[TopicPartition, Problem],
 ) -> None:
     """Doubt positions behind which there are records of ours; take out what cannot be read."""
+    unclear: dict[TopicPartition, Standing] = {}
     for tp, e in list(evidence.items()):
         if e.meta is None or e.left_open is not None or judge(e) is not None:
             continue
@@ -294,7 +297,7 @@ def _with_what_follows(
             continue
         try:
             ids = {producer_id} if e.meta.producer is None else {producer_id, e.meta.producer}
-            found, is_dropped = behind(target, e.target, e.meta.target_end, e.target_end, ids)
+            found, is_dropped, is_unclear = behind(target, e.target, e.meta.target_end, e.target_end, ids)
         except OnceoverError as error:
             # Also a missing right: what one partition's copy does not show takes nothing from the others.
             problems[tp] = Problem(Side.TARGET, error)
@@ -304,6 +307,11 @@ def _with_what_follows(
             evidence[tp] = replace(e, is_dropped=True)
         elif found is not None:
             evidence[tp] = replace(e, meta=None, doubt=put_back(e.meta.target_end, found))
+        elif is_unclear and e.position is not None:
+            unclear[tp] = Standing(e.position, e.meta.generation)
+    for tp, place in copied_further(target, flow, unclear).items():
+        e = evidence[tp]
+        evidence[tp] = replace(e, meta=None, doubt=put_back(e.meta.target_end if e.meta else 0, place))
 
 
 def _seen(topic: TopicInfo | None) -> TopicSeen | None:

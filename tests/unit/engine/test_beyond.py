@@ -33,7 +33,7 @@ def looked_for(
 
     monkeypatch.setattr(resume, "behind", behind)
     all_evidence = {SOURCE: evidence}
-    resume._with_what_follows(object(), 9, all_evidence, {})  # type: ignore[arg-type]
+    resume._with_what_follows("f", object(), 9, all_evidence, {})  # type: ignore[arg-type]
     return asked, all_evidence[SOURCE]
 
 
@@ -84,5 +84,6 @@ def test_what_the_targets_retention_has_deleted_is_not_read(monkeypatch: pytest.
     """What was aborted behind the known end, for one: nothing of it comes back, and nobody waits for it."""
     monkeypatch.setattr(beyond, "PartitionReader", EmptyLog)
     target: Any = SimpleNamespace(list_offsets=lambda tps, *_: dict.fromkeys(tps, EmptyLog.END))
-    assert beyond.behind(target, SOURCE, 100, EmptyLog.END, {7}) == Behind()
+    assert beyond.behind(target, SOURCE, 100, EmptyLog.END, {7}) == Behind(is_unclear=True)
+    assert beyond.behind(target, SOURCE, EmptyLog.END - 1, EmptyLog.END, {7}) == Behind()
     assert beyond.written_behind(target, SOURCE, 100, EmptyLog.END, 7) is None
