@@ -70,7 +70,7 @@ def _failing(flow: str, source: TopicPartition, error: OnceoverError, position: 
         f"transactions that copy {source} from offset {position} fail again and again, others do not",
         "a transaction that is committed",
         error.message,
-        "see to what is special about the records there, the handler's work on them among it, then "
+        "see to what is special about the records there (their size, or a handler's work on them), then "
         f"{commands.resume(flow, source)}{behind}",
         position,
     )

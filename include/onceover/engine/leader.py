@@ -30,6 +30,7 @@ from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.ports import Outgoing, TxnProducer
+from onceover.kafka.produce import way_out
 from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
@@ -415,7 +416,8 @@ def fence(target: Cluster, transactional_id: str) -> None:
             raise NeedsOperator(
                 f"{target.alias} refuses to fence {transactional_id} (error {result.error_code})",
                 code="CANNOT_FENCE",
-                resolve="grant the principal WRITE on transactional ids with the prefix onceover.<flow>.",
+                resolve=way_out(result.error_code)
+                or "grant the principal WRITE on transactional ids with the prefix onceover.<flow>.",
             )
 
     target.retry(attempt, Deadline(START_DEADLINE_S))

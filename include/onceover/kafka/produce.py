@@ -32,6 +32,12 @@ PATIENCE_S: Final = 10.0
 # The markers of the previous transaction take a few ms; a shorter pause only adds requests.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.002, 0.05
 _PRODUCE_TIMEOUT_MS = 30_000
+# Codes that one setting explains.
+_SETTINGS: Final = {
+    12: "set offset.metadata.max.bytes of the target's brokers back to 4096, the default, or higher: it is"
+    " too small for what stands beside each position",
+    50: "set transaction.max.timeout.ms of the target's brokers to at least 15000 (the default is 900000)",
+}
 
 
 @dataclass
@@ -271,6 +277,11 @@ def failure(
     return error.about(*partitions) if concerns_partition(code) else error
 
 
+def way_out(code: int) -> str | None:
+    """Return which setting of the target's brokers is in the way, where a code tells."""
+    return _SETTINGS.get(code)
+
+
 def _failure(cluster: Cluster, producer: str, api: Api, code: int, subject: str) -> OnceoverError:
     action = classify(api, code)
     what = api.name.replace("_", " ").lower()
@@ -286,7 +297,7 @@ def _failure(cluster: Cluster, producer: str, api: Api, code: int, subject: str)
                 resolve="grant the rights listed in docs/operations.md",
             )
         case Action.OPERATOR:
-            return NeedsOperator(text, code="BROKER_SETTING", where=subject)
+            return NeedsOperator(text, code="BROKER_SETTING", where=subject, resolve=way_out(code))
         case Action.FATAL:
             return Fatal(text, where=subject)
         case _:

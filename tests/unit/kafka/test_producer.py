@@ -452,3 +452,17 @@ def test_offsets_of_many_partitions_are_committed_in_portions(
     assert committed == many.keys()
     assert len(sizes) > 1
     assert max(sizes) < 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("code", "setting"), [(12, "offset.metadata.max.bytes"), (50, "transaction.max.timeout.ms")]
+)
+def test_the_setting_that_is_in_the_way_is_named(code: int, setting: str) -> None:
+    """Not a missing right, and not a number alone."""
+    cluster = v5()
+    made = producer(cluster)
+    request = names_of(cluster)[0] if code == 12 else "InitProducerId"
+    cluster.codes[request].append(code)
+    with pytest.raises(NeedsOperator) as refusal:
+        made.add_offsets(GROUP, OFFSETS) if code == 12 else made.init()
+    assert setting in str(refusal.value.resolve)
