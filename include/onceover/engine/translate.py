@@ -7,6 +7,7 @@ meets besides are records of other source partitions.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -80,6 +81,9 @@ class Translator:
         self._progress: dict[TopicPartition, CommittedOffset] = {}
         self._topics: Mapping[str, TopicInfo] = {}
         self._layout: Layout | None = None
+        # LSOs up to which the map tells everything, and when they were asked for.
+        self._settled: dict[TopicPartition, int] = {}
+        self._settled_s = -math.inf
 
     def __enter__(self) -> Self:
         return self
@@ -101,6 +105,7 @@ class Translator:
             Retriable: the target is away.
         """
         self._read_state()
+        self._settled, self._settled_s = {}, -math.inf
         self._index.refresh()
         self._read_s = dict.fromkeys(range(names.MAP_PARTITIONS), time.monotonic())
 
@@ -242,10 +247,9 @@ class Translator:
         self, source: TopicPartition, own: TopicPartition, target: TopicPartition, offset: int
     ) -> Translation:
         """Answer for an offset behind the last record of the map, if the target's log reaches it."""
-        # In this order: of every transaction whose end this LSO has passed, the map record is in the log
-        # already, and reading to the high watermark waits until it can be read.
-        lso = self._target.retry(lambda: self._target.list_offsets([target], calls.LATEST))[target]
-        self._index.refresh([lane_of(source, names.MAP_PARTITIONS)], settled=True)
+        if offset > self._settled.get(target, -1) and time.monotonic() - self._settled_s > _STALE_S:
+            self._settle(target)
+        lso = self._settled.get(target, -1)
         found = self._look_up(source, own, target, offset, back=True)
         if not isinstance(found, NotCovered) or found.end is None or offset <= found.end:
             return found
@@ -254,6 +258,17 @@ class Translator:
         if self._layout is None or self._layout.delivery != _EXACTLY_ONCE:
             return found
         return self._look_up(source, own, target, found.end, back=True)
+
+    def _settle(self, target: TopicPartition) -> None:
+        """Read up to where ``target`` is decided, and all others with it: most readers stand at the end."""
+        # In this order: of every transaction whose end an LSO has passed, the map record is in the log
+        # already, and reading to the high watermark waits until it can be read.
+        every = [TopicPartition(info.name, p) for info in self._topics.values() for p in info.partitions]
+        known = self._target.retry(lambda: self._target.each_offset(every, calls.LATEST)).found
+        if target not in known:
+            known |= self._target.retry(lambda: self._target.list_offsets([target], calls.LATEST))
+        self._index.refresh(settled=True)
+        self._settled, self._settled_s = known, time.monotonic()
 
     def _refused(self, enrolment: Enrolment, target: TopicPartition) -> NotCovered | None:
         """Tell whether what the map says is about another topic of the same name."""
