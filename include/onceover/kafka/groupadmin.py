@@ -103,24 +103,15 @@ class GroupAdmin:
         pending = {group: self._undecided(group) for group, named in each.found.items() if named.pending}
         return Each(found, {**each.failed, **pending})
 
-    def named(self, group: str, partitions: Collection[TopicPartition], patience_s: float) -> Named:
-        """Return what the group has committed for some partitions; those without a commit are left out.
-
-        Args:
-            patience_s: how long to wait for transactions that are being decided.
-
-        Raises:
-            Retriable: the coordinator is away.
-            UsageError: not authorized.
-        """
-        if not partitions:
-            return Named({}, frozenset())
-        return self.each_named({group: partitions}, patience_s).whole()[group]
-
     def each_named(
         self, asked: Mapping[str, Collection[TopicPartition]], patience_s: float
     ) -> Each[str, Named]:
-        """Return the same of many groups, asked together."""
+        """Return what groups have committed for some partitions; those without a commit are left out.
+
+        Args:
+            asked: partitions by group, asked together.
+            patience_s: how long to wait for transactions that are being decided.
+        """
         return fetch_committed(self.cluster, asked, self._retry_s, patience_s)
 
     def each_commit(

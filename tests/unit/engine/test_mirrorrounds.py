@@ -196,3 +196,15 @@ def test_a_share_group_has_no_offsets_to_be_missed(monkeypatch: pytest.MonkeyPat
     look, written = look_at(monkeypatch, share, plain)
     assert look.run(SETTINGS) == SETTINGS.checkpoint_interval_s
     assert written.groups == [b"plain"]
+
+
+def test_with_the_source_gone_a_round_is_tried_again_and_writes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nobody has to decide anything: it passes."""
+    round_, written = look_at(monkeypatch)
+    gone = GroupView("f", Direction.FAILOVER, "east", "west", (), (), 0, away=AWAY)
+    monkeypatch.setattr(round_, "_reader", SimpleNamespace(read=lambda: gone))
+    with pytest.raises(Retriable, match="its coordinator is away"):
+        round_.run(SETTINGS)
+    assert written.groups == []
