@@ -6,10 +6,17 @@ draws what happens, and finds the shortest story that shows a fault.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from onceover.engine import groupview, repairapply
+from onceover.engine.translate import Translator
+from onceover.wire.offsetlookup import Translated
 from tests.support.auditstory import Event
 from tests.support.auditworld import KINDS
 from tests.support.positionstory import events, live
@@ -23,6 +30,62 @@ _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_t
 def test_readers_go_on_at_their_next_record_whatever_happens(kind: str, data: st.DataObject) -> None:
     """A hundred worlds and more, the same each time."""
     live(kind, data.draw(st.lists(events(), min_size=5, max_size=20)))
+
+
+_COPIED = [Event("produce", 0, 4, 0), Event("produce", 1, 4, 0), Event("copy", 0, 4), Event("copy", 1, 4)]
+_ANEW = [*_COPIED, Event("source made anew", 0, 2)]
+
+
+def _one_further(patch: pytest.MonkeyPatch) -> None:
+    """A reader would miss a record."""
+    real = Translator.to_target
+
+    def further(*arguments: Any, **named: Any) -> Any:
+        found = real(*arguments, **named)
+        return Translated(found.offset + 1) if isinstance(found, Translated) else found
+
+    patch.setattr(Translator, "to_target", further)
+
+
+def _one_before(patch: pytest.MonkeyPatch) -> None:
+    """A reader that goes back would read a record again."""
+    real = Translator.to_source
+
+    def before(*arguments: Any, **named: Any) -> Any:
+        found = real(*arguments, **named)
+        return Translated(max(0, found.offset - 1)) if isinstance(found, Translated) else found
+
+    patch.setattr(Translator, "to_source", before)
+
+
+def _another_topic(patch: pytest.MonkeyPatch) -> None:
+    """Positions of a topic are taken for those of another one of its name."""
+    patch.setattr(groupview, "_is_there", lambda *_: True)
+
+
+def _old_map(patch: pytest.MonkeyPatch) -> None:
+    """What the map says of a topic that is gone is believed of its successor."""
+    patch.setattr(repairapply, "replace", lambda each, **named: replace(each, **{**named, "since": {}}))
+
+
+@pytest.mark.parametrize(
+    ("fault", "story"),
+    [
+        (_one_further, _COPIED),
+        (_one_before, _COPIED),
+        (_another_topic, _ANEW),
+        (_old_map, [*_ANEW, Event("mend", 0, 1, 6)]),
+    ],
+    ids=lambda each: each.__name__.strip("_") if callable(each) else "",
+)
+def test_a_fault_that_is_put_back_is_found(
+    monkeypatch: pytest.MonkeyPatch, fault: Callable[[pytest.MonkeyPatch], None], story: list[Event]
+) -> None:
+    """By a short story, which is true without it."""
+    live("record", story)
+    fault(monkeypatch)
+    with pytest.raises(AssertionError):
+        live("record", story)
 
 
 @pytest.mark.soak
