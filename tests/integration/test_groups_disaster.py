@@ -89,7 +89,7 @@ def elsewhere(kind: str, target: SharedCluster) -> Iterator[str]:
     [
         ("nobody", TEMPORARY),
         ("swallows", TEMPORARY),
-        ("no such name", TEMPORARY),
+        pytest.param("no such name", TEMPORARY, marks=pytest.mark.soak),
         ("no broker", OPERATOR),
         ("another cluster", OPERATOR),
     ],
