@@ -12,9 +12,9 @@ import logging
 from typing import Any
 from uuid import UUID
 
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, NotNow, Retriable
 from onceover.kafka import calls
-from onceover.kafka.backoff import Deadline
+from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.cluster import Cluster, failure
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.model import TopicPartition
@@ -32,6 +32,8 @@ _GLANCE_S = 0.05
 # A dead leader's open transaction holds the LSO until it times out (15 s); the InitProducerId that
 # precedes every such read ends it at once, so this is generous.
 _CATCH_UP_S = 45.0
+# A leader that was elected a moment ago, and its metadata, take less to agree.
+_NOT_NOW_S = 5.0
 
 
 class StateLog:
@@ -73,9 +75,12 @@ class StateLog:
         """
         isolation = calls.READ_UNCOMMITTED if wait else calls.READ_COMMITTED
         end = self._cluster.list_offsets([self._tp], calls.LATEST, isolation)[self._tp]
-        deadline = Deadline(_CATCH_UP_S)
+        deadline, patience, backoff = Deadline(_CATCH_UP_S), Deadline(_NOT_NOW_S), Backoff()
         while self._offset < end:
-            self._step(_WAIT_MS, _CATCH_UP_S)
+            try:
+                self._step(_WAIT_MS, _CATCH_UP_S)
+            except NotNow as error:
+                backoff.pause(patience, error)
             if deadline.passed:
                 raise Retriable(
                     f"{self._tp} cannot be read to its end: a transaction is open",
@@ -138,7 +143,7 @@ class StateLog:
         elif action is Action.MISSING and self._is_gone():
             raise self._missing()
         elif action in (Action.REFRESH_AND_RETRY, Action.RETRY, Action.MISSING):
-            raise Retriable(f"{self._tp} cannot be read at the moment (error {answer.error_code})")
+            raise NotNow(f"{self._tp} cannot be read at the moment (error {answer.error_code})")
         else:
             raise failure(self._cluster.alias, Api.FETCH, action, answer.error_code, str(self._tp))
 

@@ -164,21 +164,36 @@ def test_log_start_that_moved_is_followed() -> None:
     assert target.fetched_from == [0, 5]
 
 
-@pytest.mark.parametrize(
-    "trouble",
-    [ConnectionLost("gone"), answer(error=6), answer(error=100)],
-    ids=["connection", "leader moved", "a broker that does not know the topic yet"],
-)
-def test_lost_broker_is_retriable_and_the_next_call_connects_anew(
-    trouble: Exception | FetchedPartition,
-) -> None:
+def test_lost_broker_is_retriable_and_the_next_call_connects_anew() -> None:
     """The old connection is closed and never used again."""
-    target = FakeTarget([trouble, answer([state(0, a=1)])], high_watermark=1, lso=1)
+    target = FakeTarget([ConnectionLost("gone"), answer([state(0, a=1)])], high_watermark=1, lso=1)
     reader = log_of(target)
     with pytest.raises(Retriable):
         reader.catch_up()
     assert reader.catch_up() == {"a": 1}
     assert [fetcher.closed for fetcher in target.fetchers] == [True, False]
+
+
+NOT_NOW = pytest.mark.parametrize(
+    "code", [6, 74, 100], ids=["leader moved", "younger epoch", "not known yet"]
+)
+
+
+@NOT_NOW
+def test_a_leader_of_a_moment_ago_is_asked_again(code: int) -> None:
+    """Its topic may be as young: the leader is looked for anew."""
+    target = FakeTarget([answer(error=code), answer([state(0, a=1)])], high_watermark=1, lso=1)
+    assert log_of(target).catch_up() == {"a": 1}
+    assert [fetcher.closed for fetcher in target.fetchers] == [True, False]
+
+
+@NOT_NOW
+def test_it_is_not_asked_for_ever(monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    """Whoever waits is told; who only looks is told at once."""
+    monkeypatch.setattr(statelog, "_NOT_NOW_S", 0.0)
+    for look in ("catch_up", "poll"):
+        with pytest.raises(Retriable, match="cannot be read at the moment"):
+            getattr(log_of(FakeTarget([answer(error=code)], high_watermark=1, lso=1)), look)()
 
 
 def test_poll_tells_whether_something_came() -> None:
