@@ -401,7 +401,8 @@ def refused_record(
         f"the target refuses the record at source offset {offset}",
         "a record that the target topic's configuration accepts",
         f"error {code}: {reason or 'no reason given'}",
-        f"change the target topic's configuration, then {resume}; or {skip}",
+        "change the target topic's configuration, and that of the source topic where the copy follows it"
+        f" (or set topics.sync_configs to false in the flow file, before it), then {resume}; or {skip}",
         offset,
     )
 
