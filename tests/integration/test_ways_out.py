@@ -354,18 +354,26 @@ def test_progress_that_others_wrote_is_not_believed(
     replica.assert_same()
 
 
-def test_an_older_position_put_back_with_its_metadata_is_not_believed(scene: Scene, capsys: Capture) -> None:
-    """By a tool that saves and restores groups: everything behind it would be copied again silently."""
-    replica, group = scene.replica, names.progress_group(scene.replica.name)
-    older, beside = committed(replica.target_client, group, scene.topic)[0]
-    scene.feed(90)
-    scene.expect_copied(180)
-    commit(replica.target_client, group, scene.topic, {0: older}, metadata=beside)
+def expect_not_believed(scene: Scene, capsys: Capture, older: Mapping[int, tuple[int, str]]) -> Command:
+    """Put an older position back; return how the one that the map tells of is written."""
+    replica, (offset, beside) = scene.replica, older[0]
+    group = names.progress_group(replica.name)
+    commit(replica.target_client, group, scene.topic, {0: offset}, metadata=beside)
     scene.feed_other()
     scene.expect_copied(3)
     scene.expect_stop(capsys, "PROGRESS_FOREIGN", "put back")
     plan, apply, _ = ways(replica, scene.topic, "PROGRESS_FOREIGN")
     assert [change["to"] for change in plan.run(capsys)["changes"] if change["what"] == "position"] == [100]
+    return apply
+
+
+def test_an_older_position_put_back_with_its_metadata_is_not_believed(scene: Scene, capsys: Capture) -> None:
+    """By a tool that saves and restores groups: everything behind it would be copied again silently."""
+    replica = scene.replica
+    older = committed(replica.target_client, names.progress_group(replica.name), scene.topic)
+    scene.feed(90)
+    scene.expect_copied(180)
+    apply = expect_not_believed(scene, capsys, older)
     apply.run(capsys)
     scene.feed(5)
     scene.expect_copied(10)
@@ -378,8 +386,8 @@ def test_an_older_position_is_known_by_the_map_where_the_log_does_not_tell(
     scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch, hidden: str
 ) -> None:
     """A group that is restored from a backup is old, and so is its log."""
-    replica, group = scene.replica, names.progress_group(scene.replica.name)
-    older, beside = committed(replica.target_client, group, scene.topic)[0]
+    replica = scene.replica
+    older = committed(replica.target_client, names.progress_group(replica.name), scene.topic)
     if hidden == "expired":
         scene.feed(90)
         scene.expect_copied(180)
@@ -389,12 +397,7 @@ def test_an_older_position_is_known_by_the_map_where_the_log_does_not_tell(
         replica.target.plain(scene.topic, 0, [RawRecord(b"k", bytes(2000))])
         scene.feed(90)
         scene.expect_copied(180)
-    commit(replica.target_client, group, scene.topic, {0: older}, metadata=beside)
-    scene.feed_other()
-    scene.expect_copied(3)
-    scene.expect_stop(capsys, "PROGRESS_FOREIGN", "put back")
-    plan, _, _ = ways(replica, scene.topic, "PROGRESS_FOREIGN")
-    assert [change["to"] for change in plan.run(capsys)["changes"] if change["what"] == "position"] == [100]
+    expect_not_believed(scene, capsys, older)
 
 
 def test_what_has_expired_behind_a_position_is_no_reason_for_doubt(
