@@ -1,7 +1,8 @@
 """What a run takes of the machine over time (memory, descriptors, threads, connections): does it grow?
 
 Judged by the median of all slopes (Theil and Sen): of a leak, which is small against the noise at any moment,
-it sees what it adds up to; a garbage collector's teeth, or a moment without a broker, it does not mind.
+it sees what it adds up to; a garbage collector's teeth, or a moment without a broker, it does not mind. And
+what leaks stands higher at the end than before: the threads of a pool that comes back after a dip do not.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from tests.support.background import Background
 
 # Of a run: caches fill, the JVM compiles, Python's workers import.
 WARM_UP_SHARE: Final = 0.25
+# Of what is allowed: a steady leak has a quarter of its growth between the medians of the last two quarters.
+_NEW_SHARE: Final = 1 / 3
 # More points than this cost time, and tell nothing new.
 _POINTS: Final = 200
 
@@ -59,18 +62,23 @@ ALLOWED: Final[Mapping[str, Allowance]] = {
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """How one figure of one kind of process developed over the run, its warm-up left out."""
+    """How one figure of one kind of process developed over the run, its warm-up left out.
+
+    ``earlier``: the highest median of one of the run's first three quarters; ``at_end`` that of the last one.
+    """
 
     kind: str
     figure: str
     usual: float
     grown: float
     allowed: float
+    earlier: float
+    at_end: float
 
     @property
     def leaks(self) -> bool:
-        """True when it grew by more than is allowed."""
-        return self.grown > self.allowed
+        """True when it grew by more than is allowed, to where it never was."""
+        return self.grown > self.allowed and self.at_end > self.earlier + _NEW_SHARE * self.allowed
 
 
 def growths(samples: Sequence[Sample]) -> list[Growth]:
@@ -90,8 +98,15 @@ def growths(samples: Sequence[Sample]) -> list[Growth]:
             points = [(sample.at_s, float(asdict(sample)[figure])) for sample in warm]
             usual = statistics.median(value for _, value in points)
             grown = slope(points) * (points[-1][0] - points[0][0])
-            found.append(Growth(kind, figure, usual, grown, allowance.of(usual)))
+            *earlier, at_end = _quarters([float(asdict(sample)[figure]) for sample in ours])
+            found.append(Growth(kind, figure, usual, grown, allowance.of(usual), max(earlier), at_end))
     return found
+
+
+def _quarters(values: Sequence[float]) -> list[float]:
+    """Return the medians of the four quarters of a run."""
+    ends = [len(values) * quarter // 4 for quarter in range(5)]
+    return [statistics.median(values[begin:end]) for begin, end in pairwise(ends)]
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:

@@ -59,6 +59,12 @@ def test_a_moment_without_connections_is_not_growth() -> None:
     assert leaking(samples(lambda _: 100, lambda at: 2 if 1800 < at < 2100 else 20)) == []
 
 
+def test_what_falls_and_comes_back_is_not_growth() -> None:
+    """A pool of threads while others keep the machine busy for half an hour."""
+    rng = random.Random(7)
+    assert leaking(samples(lambda _: 100, lambda at: rng.randint(105, 120) - 10 * (1800 < at < 4500))) == []
+
+
 def test_too_few_samples_tell_nothing() -> None:
     """Instead of saying that all is well."""
     with pytest.raises(ValueError, match="tell nothing"):

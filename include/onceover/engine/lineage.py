@@ -101,7 +101,7 @@ def ring(way: Way, target_id: str, target: str) -> Way:
 
 
 def changed_upstream(
-    state: Mapping[str, Any], ways: Mapping[str, Way], copied: Mapping[str, str]
+    state: Mapping[str, Any], ways: Mapping[str, Way], copied: Mapping[str, str], *, whole: bool
 ) -> dict[str, dict[str, Any] | None]:
     """Return the records that have to be written so that a flow's state tells where its topics come from.
 
@@ -109,8 +109,9 @@ def changed_upstream(
         state: its first partition's values.
         ways: of source topics that other flows write.
         copied: source topics that the flow copies, with their targets.
+        whole: all flows that could write them were read; what is not known for now is not forgotten.
     """
     wanted = {names.upstream_key(t): upstream_json(ways[s]) for s, t in copied.items() if s in ways}
     gone = {key for key in state if key.startswith(names.UPSTREAM_PREFIX)} - wanted.keys()
     changed = {key: value for key, value in wanted.items() if state.get(key) != value}
-    return {**changed, **dict.fromkeys(gone)}
+    return {**changed, **dict.fromkeys(gone if whole else ())}

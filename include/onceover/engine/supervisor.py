@@ -275,7 +275,8 @@ class Supervisor:
         targets = {e.source: e.target for e in view.enrolled.values() if e.active and e.source not in left}
         targets |= {e.source: e.target for e in plan.turn if e.active}
         targets |= {topic: view.rules.naming.target_name(topic) for topic in plan.enrol}
-        changes = changed_upstream(self.leader.state.values, view.upstream, targets)
+        known = self.leader.state.values
+        changes = changed_upstream(known, view.upstream, targets, whole=not view.unreadable)
         if changes:
             self.leader.claim(changes)
 

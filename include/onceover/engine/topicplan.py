@@ -193,6 +193,10 @@ class _Planning:
         elif wanted and loop is not None and self._gives_way(old, loop):
             self._refused.append(refusals.looping(verdict, loop.flow, loop.ring))
             wanted = False
+        if wanted and not old.active and self._view.unreadable:
+            # Perhaps it has left for the very flow that cannot be read.
+            self._refused.append(refusals.other_unreadable(verdict, *self._unreadable))
+            wanted = False
         if wanted is not old.active:
             self._turn.append(replace(old, active=wanted))
         if wanted and info is not None and not self._gone(old):
@@ -200,6 +204,11 @@ class _Planning:
             self._keeps_timestamps(verdict, blocks=False)
             self._grow(verdict, info, old)
             self._configure(verdict, old)
+
+    @property
+    def _unreadable(self) -> tuple[str, str]:
+        """A flow whose state cannot be read, and why."""
+        return next(iter(self._view.unreadable.items()))
 
     def _gone(self, old: Enrolment) -> bool:
         """Tell whether the copy of an enrolled topic is gone; say so to a person who asks what to do.
@@ -295,8 +304,7 @@ class _Planning:
         elif loop is not None:
             self._refused.append(refusals.looping(verdict, loop.flow, loop.ring))
         elif self._view.unreadable:
-            flow, problem = next(iter(self._view.unreadable.items()))
-            self._refused.append(refusals.other_unreadable(verdict, flow, problem))
+            self._refused.append(refusals.other_unreadable(verdict, *self._unreadable))
         else:
             return True
         return False

@@ -122,7 +122,7 @@ def _ring(verdict: Verdict, flows: tuple[str, ...]) -> Refusal:
         RefusalCode.RING,
         f"target topic {verdict.target_topic} is copied on and back to {verdict.topic}, by flow {route}: "
         "records would go round for ever",
-        f"add {verdict.topic} to topics.exclude of one of them, or use `naming: prefix` in all of them; "
+        f"add {verdict.topic} to topics.exclude of this flow, or use `naming: prefix` in all of them; "
         f"if flow {writer} is retired for good, delete its topic {names.state_topic(writer)} on this flow's "
         "source; if another one is, start the flow that copies on from it once",
     )
