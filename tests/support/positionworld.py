@@ -31,6 +31,7 @@ from onceover.engine.translate import Translator
 from onceover.kafka import calls
 from onceover.kafka.backoff import Patience
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
+from onceover.kafka.cluster import TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.groupadmin import Listing
 from onceover.kafka.groupcalls import ListedGroup
@@ -67,6 +68,9 @@ class PositionCluster(FakeCluster):
 
     def close(self) -> None:
         return None
+
+    def each_topic(self, names: Iterable[str]) -> Each[str, TopicInfo]:
+        return Each(self.topics(names))
 
     def each_offset(
         self, tps: Iterable[TopicPartition], at: int, isolation: int = calls.READ_COMMITTED

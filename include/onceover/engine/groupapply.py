@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.engine.groupplan import Approves, GroupPlan, GroupSteps, Row, exit_code, plan_groups, summary
@@ -179,14 +179,16 @@ class GroupSync:
         failed = self._reader.settler.settle({group: tps[0] for group, tps in wanted.items()})
         now = self._reader.receiving.each_named(wanted, _PENDING_S)
         given = self._given(several)
-        failed = {**now.failed, **given.failed, **failed}
+        failed = {**now.failed, **failed}
+        # What may not be confirmed there is not taken back; the group's other partitions go on.
+        asked = [_forward_only(s) if s.group in given.failed else s for s in several]
         writes = {
             s.group: self._unmoved(s, now.found[s.group], given.found.get(s.group, _NOTHING), applied)
-            for s in several
+            for s in asked
             if s.writes and s.group not in failed
         }
         failed.update(self._commit({group: rows for group, rows in writes.items() if rows}))
-        for group, error in failed.items():
+        for group, error in {**given.failed, **failed}.items():
             _failed(group, error, applied)
         written = [(s, writes[s.group]) for s in several if writes.get(s.group) and s.group not in failed]
         self._done(written, applied)
@@ -287,6 +289,10 @@ def _failed(group: str, error: OnceoverError, applied: Applied) -> None:
 def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartition) -> int | None:
     found = committed.get(tp)
     return None if found is None else found.offset
+
+
+def _forward_only(steps: GroupSteps) -> GroupSteps:
+    return replace(steps, writes=tuple(row for row in steps.writes if not _takes_back(row)))
 
 
 def _takes_back(row: Row) -> bool:

@@ -229,11 +229,11 @@ class GroupReader:
         if not pairs:
             return {}
         targets = self._target.retry(
-            lambda: self._target.topics(sorted({p.target.topic for p in pairs.values()}))
+            lambda: self._target.each_topic(sorted({p.target.topic for p in pairs.values()}))
         )
         try:
             sources = self._source.retry(
-                lambda: self._source.topics(sorted({p.source.topic for p in pairs.values()}))
+                lambda: self._source.each_topic(sorted({p.source.topic for p in pairs.values()}))
             )
         except Retriable as error:
             if self.direction is Direction.FAILBACK:
@@ -246,7 +246,9 @@ class GroupReader:
             if doubt is not None:
                 found[giving] = (UNREADABLE, f"how far {pair.source} is copied is not known: {doubt.message}")
                 continue
-            if pair.source.topic not in sources and pair.target.topic not in targets:
+            # What was deleted with its rights is refused, not missing: brokers tell no one from the other.
+            is_gone = pair.target.topic not in targets.found.keys() | targets.failed.keys()
+            if is_gone and pair.source.topic not in sources.found:
                 found[giving] = (GONE, f"topic {pair.source.topic} was deleted on both sides")
                 continue
             meta = beside(progress.get(pair.target)).meta
@@ -255,7 +257,10 @@ class GroupReader:
                 (pair.source, sources, source_id, self._source.alias),
                 (pair.target, targets, target_id, self._target.alias),
             ):
-                if not _is_there(topics.get(tp.topic), tp, wanted):
+                # One that may not be looked at costs its own groups something, and no others.
+                if (hidden := topics.failed.get(tp.topic)) is not None:
+                    found[giving] = (UNREADABLE, f"{tp} on {alias} cannot be asked about: {hidden.message}")
+                elif not _is_there(topics.found.get(tp.topic), tp, wanted):
                     text = f"{tp} on {alias} is not the partition that was copied: deleted, or made anew"
                     found[giving] = ("RECREATED", text)
         return found

@@ -2,26 +2,20 @@
 
 The map is committed together with the position. A record of it that goes on behind a position, of the same
 generation or a later one, shows that the position is an older one that somebody has put back; generations
-before it do not count: whoever moves a position on purpose begins a new one.
+before it do not count: whoever moves a position on purpose begins a new one. The map is read to its end: what
+shows it may be its last record.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from onceover.engine import names
 from onceover.engine.mapreader import MapChanged, MapTopic, Point
 from onceover.errors import Retriable
-from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition, lane_of
-
-log = logging.getLogger(__name__)
-
-# The lane's other partitions wait meanwhile. Half a million records of the map, whole days of a busy flow.
-_LONGEST_S: Final = 10.0
 
 
 class Standing(NamedTuple):
@@ -50,7 +44,6 @@ def copied_further(
     there = topic.info.partitions
     partitions = sorted({lane_of(tp, names.MAP_PARTITIONS) for tp in standings} & there.keys())
     points = {partition: Point(start) for partition, start in topic.starts(partitions).items()}
-    deadline = Deadline(_LONGEST_S)
     try:
         for chunk in topic.read(points, topic.ends(partitions)):
             for _, _, record in chunk.entries:
@@ -59,11 +52,6 @@ def copied_further(
                     continue
                 if record.source_end > standing.position:
                     found[record.source] = record.target_start
-            if deadline.passed:
-                log.warning(
-                    "the offset map of %s is too long to be read to its end in %.0f s", flow, _LONGEST_S
-                )
-                break
     except MapChanged as changed:
         raise Retriable(str(changed)) from changed
     return found

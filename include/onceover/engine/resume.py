@@ -309,7 +309,25 @@ def _with_what_follows(
             evidence[tp] = replace(e, meta=None, doubt=put_back(e.meta.target_end, found))
         elif is_unclear and e.position is not None:
             unclear[tp] = Standing(e.position, e.meta.generation)
-    for tp, place in copied_further(target, flow, unclear).items():
+    _with_what_the_map_tells(flow, target, unclear, evidence, problems)
+
+
+def _with_what_the_map_tells(
+    flow: str,
+    target: Cluster,
+    unclear: Mapping[TopicPartition, Standing],
+    evidence: dict[TopicPartition, Evidence],
+    problems: dict[TopicPartition, Problem],
+) -> None:
+    """Doubt positions behind which the map knows of copies; take them out where it cannot be read."""
+    try:
+        further = copied_further(target, flow, unclear)
+    except OnceoverError as error:
+        for tp in unclear:
+            problems[tp] = Problem(Side.TARGET, error)
+            del evidence[tp]
+        return
+    for tp, place in further.items():
         e = evidence[tp]
         evidence[tp] = replace(e, meta=None, doubt=put_back(e.meta.target_end if e.meta else 0, place))
 

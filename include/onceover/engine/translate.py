@@ -319,7 +319,8 @@ class Translator:
         self._by_source = {e.source: e for e in self._by_target.values()}
         self._progress = target.retry(lambda: target.committed(group, None, stable=False))
         wanted = sorted(self._by_target)
-        self._topics = target.retry(lambda: target.topics(wanted)) if wanted else {}
+        # One that may not be described is unknown; the others are answered about.
+        self._topics = target.retry(lambda: target.each_topic(wanted)).found if wanted else {}
 
     def _never_started(self) -> UsageError:
         return UsageError(

@@ -45,7 +45,8 @@ def fetch_committed(cluster: Cluster, asked: Asked, retry_s: float, pending_s: f
 
     Args:
         cluster: where the groups are.
-        asked: by group.
+        asked: by group. Of all partitions, each is told as it was at one of the tries; who names them is to
+            write there, and is told what is pending at the last one.
         retry_s: how long those are asked again that could not be answered, from when all have been asked;
             ``pending_s`` likewise, those with a transaction that is not decided.
 
@@ -62,7 +63,8 @@ def fetch_committed(cluster: Cluster, asked: Asked, retry_s: float, pending_s: f
             each.failed.pop(group, None)
         for group in again.failed:
             each.found.pop(group, None)
-        each.found.update(again.found)
+        for group, named in again.found.items():
+            each.found[group] = named if asked[group] is not None else _joined(each.found.get(group), named)
         each.failed.update(again.failed)
         away = any(isinstance(error, Retriable) for error in each.failed.values())
         if (away and not retry.passed) or (_waiting(each) and not pending.passed):
@@ -73,6 +75,16 @@ def fetch_committed(cluster: Cluster, asked: Asked, retry_s: float, pending_s: f
         with suppress(Retriable):
             cluster.retry(ask_again, Deadline(max(retry_s, pending_s)))
     return each
+
+
+def _joined(before: Named | None, now: Named) -> Named:
+    """Keep what was told of a partition that is pending now: a moment ago it was all there was.
+
+    A reader with many threads, each in a transaction of its own, has some pending at any moment.
+    """
+    known = {} if before is None else before.committed
+    kept = {tp: known[tp] for tp in now.pending if tp in known}
+    return Named({**now.committed, **kept}, now.pending - kept.keys())
 
 
 def _waiting(each: Each[str, Named]) -> list[str]:
