@@ -36,7 +36,12 @@ class Carrier:
     """
 
     def __init__(self, client: Mapping[str, str], back: Mapping[str, str], topic: str) -> None:
-        settings = {**client, "group.id": f"{topic}-carrier", "auto.offset.reset": "earliest"}
+        # The flow may be about to create the topic: by default, that is looked for every five minutes.
+        looks: dict[str, str | int] = {
+            "auto.offset.reset": "earliest",
+            "topic.metadata.refresh.interval.ms": 300,
+        }
+        settings = {**client, "group.id": f"{topic}-carrier", **looks}
         self._consumer, self._producer = Consumer(settings), Producer(dict(back))
         self._topic = topic
         self._over = threading.Event()

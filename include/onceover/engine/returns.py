@@ -28,6 +28,8 @@ from onceover.wire.visibility import Visible
 
 # Looking takes a two-hundredth of the lane's time at most, however the records lie.
 _REST: Final = 200
+# One slow look (a codec is loaded, the machine is busy) says nothing about the next ones.
+_LONGEST_REST_S: Final = 10.0
 _RETURNS: Final = 3
 # A writer that repeats itself does so within seconds; a ring does not end.
 _APART_S: Final = 5.0
@@ -96,7 +98,7 @@ class Returns:
             self._found.add(tp)
             del self._watches[tp]
         ended_s = self.clock()
-        self._next_s = ended_s + (ended_s - began_s) * _REST
+        self._next_s = ended_s + min((ended_s - began_s) * _REST, _LONGEST_REST_S)
         return offsets
 
     def asked(self, tp: TopicPartition) -> None:
