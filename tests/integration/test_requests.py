@@ -198,10 +198,10 @@ def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(
     """The topic's limit was raised: the record that was refused goes through, in its place, although the
     clock of whoever asks is far behind the lane's."""
     monkeypatch.setattr(requests, "now_ms", lambda: int(time.time() * 1000) - 90_000)
-    limited = case.adversary.create_topic(f"{case.topic}-limited", 1, {"max.message.bytes": "20000"})
+    limited = case.adversary.create_topic(f"{case.topic}-limited", 1)
     flow = case.flow()
     with flow.running() as (lead, layout):
-        alter(case.source, limited, "200000")
+        alter(case.target, limited, "20000")
         case.adversary.plain(limited, 0, case.adversary.records(2))
         case.adversary.batch_of_size(limited, 0, 50_000)
         case.adversary.plain(limited, 0, case.adversary.records(2))

@@ -158,7 +158,7 @@ def _remember(watch: _Watch, one: Visible, now_s: float) -> None:
 def _records(one: Visible) -> Iterator[Record]:
     """Yield the first records of a batch, as far as they can be had cheaply."""
     header: BatchHeader = one.header
-    if one.batch is None:
+    if one.batch is None or header.size_bytes > _CEILING.record_bytes:
         return
     try:
         for piece in islice(unpack_pieces(header, one.batch, _CEILING), 1):
