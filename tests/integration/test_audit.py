@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
 
 from onceover.audit.model import Compared, FindingKind, Mode, Reason, Side
 from onceover.audit.since import START
@@ -150,8 +149,7 @@ def test_what_the_flow_has_not_taken_in_and_what_belongs_to_nobody_is_told(repli
     replica.copy()
     late = replica.topic("late")
     replica.source.plain(late, 0, replica.source.records(2))
-    admin = AdminClient(replica.target_client)
-    admin.create_partitions([NewPartitions(topic, 2)])[topic].result(_TIMEOUT_S)
+    replica.target.add_partitions(topic, 2)
     replica.target.plain(topic, 1, replica.target.records(2, value=b"nobody's"))
 
     content = audit(replica.flow.watch.flow, show=True)

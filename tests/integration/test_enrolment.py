@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 
 from onceover.engine import names
 from onceover.kafka.calls import CommittedOffset
@@ -21,18 +20,6 @@ from tests.support.waysout import APPLY, commands
 _TIMEOUT_S = 30.0
 # `status` opens both clusters anew each time.
 _POLL_S = 0.2
-
-
-def add_partitions(client: Mapping[str, str], topic: str, partitions: int) -> None:
-    """Add partitions to a topic of either cluster."""
-    admin = AdminClient(dict(client))
-    admin.create_partitions([NewPartitions(topic, partitions)])[topic].result(_TIMEOUT_S)
-
-
-def grow(replica: Replica, topic: str, partitions: int) -> None:
-    """Add partitions to a source topic."""
-    add_partitions(replica.source_client, topic, partitions)
-    replica.source.reconnect(topic)
 
 
 def committed(replica: Replica) -> dict[TopicPartition, CommittedOffset]:
@@ -65,7 +52,7 @@ def test_the_start_is_decided_once(replica: Replica, start: str, kept: range | t
     replica.configure(topics={"start": start})
     assert replica.copy().records == len(kept)
     later = replica.topic("later")
-    grow(replica, topic, 2)
+    replica.source.add_partitions(topic, 2)
     second = replica.source.records(2)
     for name, partition in ((topic, 0), (topic, 1), (later, 0)):
         replica.source.plain(name, partition, second)
@@ -118,7 +105,7 @@ def test_partitions_that_are_added_under_load(replica: Replica) -> None:
         Traffic(replica.source.bootstrap, {topic: 2}, seed=3, pause_s=0.02) as traffic,
     ):
         wait_until(lambda: traffic.total > 50, _TIMEOUT_S, "traffic flows")
-        grow(replica, topic, 5)
+        replica.source.add_partitions(topic, 5)
         for partition in range(2, 5):
             replica.source.every_null_and_empty(topic, partition)
         wait_until(
@@ -148,7 +135,7 @@ def test_growth_leaves_the_other_partitions_progress_alone(replica: Replica) -> 
         replica.source.plain(topic, partition, replica.source.records(5))
     replica.copy()
     before = committed(replica)
-    grow(replica, topic, 3)
+    replica.source.add_partitions(topic, 3)
     source, target = open_clusters(replica.flow.watch.flow)
     with source, target, replica.flow.running() as (lead, _):
         after = committed(replica)
@@ -165,10 +152,9 @@ def test_partitions_that_are_added_are_not_mixed_with_what_others_wrote(
     topic = replica.topic()
     replica.source.plain(topic, 0, replica.source.records(5))
     assert replica.copy().records == 5
-    add_partitions(replica.target_client, topic, 3)
-    replica.target.reconnect(topic)
+    replica.target.add_partitions(topic, 3)
     replica.target.plain(topic, 1, replica.target.records(7))
-    grow(replica, topic, 3)
+    replica.source.add_partitions(topic, 3)
     for partition in range(3):
         replica.source.plain(topic, partition, replica.source.records(4))
     assert replica.copy().records == 4

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 
 from onceover.engine.steps import Step
 from onceover.errors import UsageError
@@ -150,10 +150,7 @@ def test_growth_of_the_source_grows_what_the_handler_wants(replica: Replica) -> 
     topic = replica.topic("a", 1)
     replica.source.plain(topic, 0, [values(0, set())])
     with replica.running():
-        admin = AdminClient(replica.source_client)
-        for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
-            future.result(30)
-        replica.source.reconnect(topic)
+        replica.source.add_partitions(topic, 2)
         replica.source.plain(topic, 1, [values(1, set())])
         wait_until(
             lambda: sum(p["position"] or 0 for p in replica.flow.status()["partitions"]) == 2,

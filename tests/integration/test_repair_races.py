@@ -18,7 +18,6 @@ from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition
 from onceover.wiring.flows import identity, open_clusters
 from onceover.wiring.repairs import RepairWish, apply_repair
-from tests.integration.test_enrolment import grow
 from tests.support.replica import Replica, delete_topics
 from tests.support.scene import Capture, Scene
 from tests.support.wait import wait_until
@@ -90,7 +89,7 @@ def test_a_partition_that_is_enrolled_meanwhile_is_neither_lost_nor_copied_twice
 
     def take_in() -> None:
         with replica.running():
-            grow(replica, scene.topic, 3)
+            replica.source.add_partitions(scene.topic, 3)
             replica.source.plain(scene.topic, 2, replica.source.records(5))
             wait_until(lambda: is_copied(replica, scene.topic, 2), _TIMEOUT_S, "the new partition is copied")
 

@@ -154,7 +154,6 @@ def test_ring_that_nobody_saw_closing_is_opened_by_the_flow_that_came_last(ring:
     assert len(read_records(ring.clients[0], topic)) == 3
 
 
-@pytest.mark.soak
 def test_records_that_somebody_unseen_copies_back_stop_their_partition(
     replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 import yaml
-from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import AdminClient
 
 from onceover.engine import names
 from onceover.engine.layout import FAILED
@@ -169,9 +169,7 @@ def test_what_is_not_taken_in_counts_as_missing(replica: Replica, capsys: Captur
         later = replica.topic("later", partitions=2)
         for number in (0, 1):
             replica.source.plain(later, number, replica.source.records(30))
-        admin = AdminClient(replica.source_client)
-        admin.create_partitions([NewPartitions(topic, 2)])[topic].result(_TIMEOUT_S)
-        replica.source.reconnect(topic)
+        replica.source.add_partitions(topic, 2)
         replica.source.plain(topic, 1, replica.source.records(5))
         code, entry = status(replica, capsys)
         missing = {

@@ -12,7 +12,6 @@ from confluent_kafka.admin import (
     AlterConfigOpType,
     ConfigEntry,
     ConfigResource,
-    NewPartitions,
     ResourceType,
 )
 
@@ -174,9 +173,7 @@ def test_prefixed_copies_grow_under_load(replica: Replica) -> None:
         Traffic(replica.source.bootstrap, {topic: 2}, seed=5, pause_s=0.02) as traffic,
     ):
         wait_until(lambda: traffic.total > 50, _TIMEOUT_S, "traffic flows")
-        admin = AdminClient(replica.source_client)
-        admin.create_partitions([NewPartitions(topic, 4)])[topic].result(_TIMEOUT_S)
-        replica.source.reconnect(topic)
+        replica.source.add_partitions(topic, 4)
         for partition in (2, 3):
             replica.source.plain(topic, partition, replica.source.records(7))
         wait_until(

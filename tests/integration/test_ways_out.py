@@ -400,14 +400,19 @@ def test_an_older_position_is_known_by_the_map_where_the_log_does_not_tell(
     expect_not_believed(scene, capsys, older)
 
 
+def kill_before_the_commit(replica: Replica, tmp_path: Path) -> None:
+    """Run the flow until its first transaction is about to be committed, and kill it there."""
+    with FlowProcess(replica.flow.path, tmp_path / "killed.log", kill_at=Step.COMMIT.name) as killed:
+        assert killed.wait(_TIMEOUT_S) == -signal.SIGKILL
+
+
 def test_what_has_expired_behind_a_position_is_no_reason_for_doubt(
     scene: Scene, tmp_path: Path, capsys: Capture
 ) -> None:
     """The near miss: what a killed run left behind it was aborted, and is gone."""
     replica = scene.replica
     scene.feed(20)
-    with FlowProcess(replica.flow.path, tmp_path / "killed.log", kill_at=Step.COMMIT.name) as killed:
-        assert killed.wait(_TIMEOUT_S) == -signal.SIGKILL
+    kill_before_the_commit(replica, tmp_path)
     delete_before(replica.target_client, scene.topic, -1)
     scene.expect_copied(40)
     scene.expect_clear(capsys)
@@ -440,8 +445,7 @@ def test_what_a_killed_run_left_behind_a_position_is_no_reason_for_doubt(
     """The near miss: data of our own id, aborted; and records of somebody else's transaction."""
     replica = scene.replica
     scene.feed(20)
-    with FlowProcess(replica.flow.path, tmp_path / "killed.log", kill_at=Step.COMMIT.name) as killed:
-        assert killed.wait(_TIMEOUT_S) == -signal.SIGKILL
+    kill_before_the_commit(replica, tmp_path)
     theirs = replica.target.transaction(scene.topic)
     theirs.send(0, replica.target.records(2))
     theirs.commit()

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, Self
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from tests.support.background import Background
 from tests.support.rawkafka import (
@@ -104,9 +104,13 @@ class Adversary:
         """Create a topic that never expires and return its name once its leader takes requests."""
         new = NewTopic(topic, partitions, 1, config={**KEEP_FOREVER, **(config or {})})
         self._admin.create_topics([new])[topic].result(_ADMIN_TIMEOUT_S)
-
         self._await_leaders(topic, partitions)
         return topic
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Let a topic grow to ``total`` partitions; return once the leaders of all take requests."""
+        self._admin.create_partitions([NewPartitions(topic, total)])[topic].result(_ADMIN_TIMEOUT_S)
+        self._await_leaders(topic, total)
 
     def _await_leaders(self, topic: str, partitions: int) -> None:
         def ready() -> bool:

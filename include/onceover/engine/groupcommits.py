@@ -68,7 +68,7 @@ def read_commits(
     if isinstance(giving, OnceoverError):
         found, failed = {}, dict.fromkeys(groups, giving)
     else:
-        each = giving.each_committed(dict.fromkeys(groups))
+        each = giving.each_committed(groups)
         found, failed = each.found, each.failed
     mine = {
         group: {tp: offset for tp, offset in found.get(group, {}).items() if tp in receiving_of}

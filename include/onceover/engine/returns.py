@@ -26,7 +26,7 @@ from onceover.wire.records import Record, decode_payload
 from onceover.wire.unpack import Ceiling, unpack_pieces
 from onceover.wire.visibility import Visible
 
-# Looking takes a two-hundredth of the lane's time at most, however the records lie.
+# Looking takes a two-hundredth of a processor at most, however the records lie.
 _REST: Final = 200
 # One slow look (a codec is loaded, the machine is busy) says nothing about the next ones.
 _LONGEST_REST_S: Final = 10.0
@@ -66,18 +66,54 @@ class _Watch:
     marks: dict[int, _Mark] = field(default_factory=dict)
 
 
+@dataclass(slots=True)
+class _Turns:
+    """Who is looked at next: who comes first in one answer of a broker comes first in all of them.
+
+    Args:
+        had: those looked at in this lap; ``missed`` those that came in vain, and were not.
+        waited: those of ``had`` that have let one answer pass for the others.
+    """
+
+    had: set[TopicPartition] = field(default_factory=set)
+    missed: set[TopicPartition] = field(default_factory=set)
+    waited: set[TopicPartition] = field(default_factory=set)
+
+    def take(self, tp: TopicPartition, *, resting: bool) -> bool:
+        """Tell whether ``tp``, of which records came, is looked at now."""
+        if resting:
+            if tp not in self.had:
+                self.missed.add(tp)
+            return False
+        if tp in self.had:
+            if self.missed and tp not in self.waited:
+                self.waited.add(tp)
+                return False
+            # Who has missed a turn, and has not come since, may have no records any more.
+            self.had.clear()
+            self.missed.clear()
+        self.had.add(tp)
+        self.missed.discard(tp)
+        self.waited.clear()
+        return True
+
+
 @dataclass
 class Returns:
     """Of one lane; kept over its resets. Not thread-safe.
 
     Args:
         clock: monotonic.
+        cost: what this thread has used of a processor, in s. A look that only had to wait for its turn, on a
+            busy machine or behind this process's other threads, was not expensive.
     """
 
     clock: Callable[[], float] = time.monotonic
+    cost: Callable[[], float] = time.thread_time
     _watches: dict[TopicPartition, _Watch] = field(default_factory=dict)
     _found: set[TopicPartition] = field(default_factory=set)
     _accepted: set[TopicPartition] = field(default_factory=set)
+    _turns: _Turns = field(default_factory=_Turns)
     _next_s: float = 0.0
 
     def look(self, tp: TopicPartition, visible: Sequence[Visible]) -> tuple[int, ...]:
@@ -88,8 +124,9 @@ class Returns:
             visible: its batches, not verified: damage is left to the copy.
         """
         began_s = self.clock()
-        if began_s < self._next_s or tp in self._accepted:
+        if not visible or tp in self._accepted or not self._turns.take(tp, resting=began_s < self._next_s):
             return ()
+        before_s = self.cost()
         if tp not in self._watches and len(self._watches) >= _PARTITIONS:
             del self._watches[next(iter(self._watches))]
         watch = self._watches.setdefault(tp, _Watch())
@@ -97,8 +134,7 @@ class Returns:
         if offsets:
             self._found.add(tp)
             del self._watches[tp]
-        ended_s = self.clock()
-        self._next_s = ended_s + min((ended_s - began_s) * _REST, _LONGEST_REST_S)
+        self._next_s = self.clock() + min((self.cost() - before_s) * _REST, _LONGEST_REST_S)
         return offsets
 
     def asked(self, tp: TopicPartition) -> None:

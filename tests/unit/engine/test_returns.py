@@ -90,7 +90,9 @@ def rounds(log: Log, size: int, rng: random.Random, *, again: bool, fresh: bool)
 def test_ring_is_found_after_a_few_rounds(size: int, again: bool, fresh: bool) -> None:
     """Whatever copies the other way makes of the batches, and however long the way is; and it is proven."""
     clock, log = Clock(), Log()
-    offsets = feed(Returns(clock), clock, rounds(log, size, random.Random(7), again=again, fresh=fresh))
+    offsets = feed(
+        Returns(clock, clock), clock, rounds(log, size, random.Random(7), again=again, fresh=fresh)
+    )
     assert len(offsets) == 4
     assert list(offsets) == sorted(set(offsets))
     assert len({log.records[offset] for offset in offsets}) == 1
@@ -102,13 +104,13 @@ def test_records_without_repetition_are_left_alone() -> None:
     jumbled = (
         [log.append([record(n, rng.randrange(50)) for n in range(at, at + 3)])] for at in range(0, 2000, 3)
     )
-    assert feed(Returns(clock), clock, jumbled) == ()
+    assert feed(Returns(clock, clock), clock, jumbled) == ()
 
 
 def test_two_repetitions_are_no_ring() -> None:
     """A copier that was interrupted twice, or somebody who put everything back twice."""
     clock, log = Clock(), Log()
-    found = Returns(clock)
+    found = Returns(clock, clock)
     for _ in range(3):
         whole = ([log.append([record(number)])] for number in range(300))
         assert feed(found, clock, whole) == ()
@@ -118,20 +120,20 @@ def test_writer_that_repeats_itself_for_seconds_is_no_ring() -> None:
     """Retries and crash loops repeat the same records many times, but not for long."""
     clock, log = Clock(), Log()
     loop = ([log.append([record(number % 7)])] for number in range(400))
-    assert feed(Returns(clock), clock, loop, pause_s=0.01) == ()
+    assert feed(Returns(clock, clock), clock, loop, pause_s=0.01) == ()
 
 
 def test_many_records_of_the_same_time_and_contents_are_no_ring() -> None:
     """Such as a signal without contents at the full second, read for a long time."""
     clock, log = Clock(), Log()
     same = ([log.append([record(1, timestamp_ms=number // 100)])] for number in range(1000))
-    assert feed(Returns(clock), clock, same) == ()
+    assert feed(Returns(clock, clock), clock, same) == ()
 
 
 def test_record_that_is_read_again_at_its_own_offset_does_not_count() -> None:
     """A transaction was aborted, or the lane began again, and again."""
     clock, log = Clock(), Log()
-    found = Returns(clock)
+    found = Returns(clock, clock)
     batches = [[log.append([record(number)])] for number in range(20)]
     for _ in range(9):
         assert feed(found, clock, batches) == ()
@@ -154,13 +156,13 @@ def test_one_that_differs_in_anything_is_another_record(changed: str | None) -> 
     """Key, value, headers and time; the same without any difference is found."""
     clock, log = Clock(), Log()
     answers = ([log.append([unlike(number, time, changed) for number in range(5)])] for time in range(200))
-    assert bool(feed(Returns(clock), clock, answers)) is (changed is None)
+    assert bool(feed(Returns(clock, clock), clock, answers)) is (changed is None)
 
 
 def test_what_cannot_be_looked_into_is_left_to_the_copy() -> None:
     """Damage, a record that is too large, and offsets without records."""
     clock, log = Clock(), Log()
-    found = Returns(clock)
+    found = Returns(clock, clock)
     header, batch = log.append([record(1), record(2)], Codec.GZIP)
     broken = bytearray(batch or b"")
     broken[70:80] = b"x" * 10
@@ -172,7 +174,7 @@ def test_what_cannot_be_looked_into_is_left_to_the_copy() -> None:
 def test_looking_takes_a_small_share_of_the_time() -> None:
     """However the records lie: after each look there is a rest of 200 times as long."""
     clock, log = Clock(), Log()
-    found = Returns(clock)
+    found = Returns(clock, clock)
     clock.ticks_s = 0.001
     began_s = clock.now_s
     found.look(TP, [log.append([record(1)])])
@@ -186,10 +188,31 @@ def test_looking_takes_a_small_share_of_the_time() -> None:
     assert 90 <= looked.index(True) <= 210
 
 
+def test_every_partition_of_a_lane_is_looked_at_in_turn() -> None:
+    """Also where one look has used up the time for the rest of every answer; who is quiet holds up nobody."""
+    clock = Clock()
+    found = Returns(clock, clock)
+    tps = [TP._replace(partition=number) for number in range(4)]
+    logs = {tp: Log() for tp in tps}
+    looked: list[int] = []
+    for number in range(60):
+        clock.now_s += 1.0
+        for tp in tps[:3] if number > 1 else tps:
+            clock.ticks_s, before = 0.002, found._next_s
+            found.look(tp, [logs[tp].append([record(number)])])
+            clock.ticks_s = 0.0
+            if found._next_s != before:
+                looked.append(tp.partition)
+        assert found.look(tps[3], []) == ()
+    turns = [looked.count(number) for number in range(3)]
+    assert min(turns) >= 15
+    assert max(turns) - min(turns) <= 2
+
+
 def test_person_who_says_that_they_are_real_is_believed() -> None:
     """For the partition that was stopped, and only after it was."""
     clock, log = Clock(), Log()
-    found = Returns(clock)
+    found = Returns(clock, clock)
     found.asked(TP)
     ring = rounds(log, 5, random.Random(7), again=False, fresh=False)
     assert feed(found, clock, ring)
