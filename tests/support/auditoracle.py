@@ -129,6 +129,8 @@ class _Facts:
         self.here = {(p, o) for p in range(2) for o in _readable(world.here(p))}
         self.there = {(t, o) for t in range(world.target_partitions) for o in _readable(world.there(t))}
         self.strange = {place for place in truth.strange & self.there if not self._among_gone(place)}
+        seen = {(t, o) for t in range(world.target_partitions) for o, _ in world.there(t).visible()}
+        self.unread = {p for p in truth.strange & seen - self.there if not self._among_gone(p)}
         self.lost = truth.lost & self.here
         self.passed = truth.skipped | truth.diverted
         self.grown = [o for log in world.source.all_topics[SOURCE].logs[2:] for o in _readable(log)]
@@ -190,6 +192,7 @@ def _check_pass(facts: _Facts, answer: Answer) -> None:
     assert not facts.anew, "PASS of topics that were made anew"
     assert not facts.grown, f"PASS, and never taken in: {facts.grown}"
     assert not facts.strange, f"PASS, and strange on the target: {sorted(facts.strange)}"
+    assert not facts.unread, f"PASS, and nobody can read what is strange there: {sorted(facts.unread)}"
     assert not facts.lost, f"PASS, and not as it should be on the target: {sorted(facts.lost)}"
     for partition in range(2):
         mark = facts.world.watermarks.get(TopicPartition(facts.world.kind.target, partition))
