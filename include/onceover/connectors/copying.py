@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from onceover.connectors.keys import SENTINEL_VALUE, differing, partition_of, sentinel_key
+from onceover.connectors.keys import SENTINEL_VALUE, differing, named, partition_of, sentinel_key
 from onceover.connectors.model import Snapshot
-from onceover.connectors.planning import COMPACT, misplaced_keys, named
+from onceover.connectors.planning import COMPACT, misplaced_keys
 from onceover.connectors.scan import Scan
 from onceover.connectors.write import Entry
 from onceover.errors import NeedsOperator

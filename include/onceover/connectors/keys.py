@@ -7,19 +7,21 @@ is a key that no task looks up.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, Final
 
 import numpy as np
 
 from onceover.connectors.model import OffsetKey
+from onceover.connectors.ordering import order
 from onceover.handlers.murmur2 import murmur2
 
 _POSITIVE: Final = 0x7FFFFFFF
 SENTINEL_VALUE: Final = b'{"migrated":true}'
 # HashMap's table: doubled when more than three quarters full.
 _TABLE: Final = 16
+_NAMED: Final = 3
 
 
 def parse_key(key: bytes | None) -> OffsetKey | None:
@@ -93,17 +95,16 @@ class Moved(StrEnum):
 def compare(before: bytes, after: bytes | None) -> Moved:
     """Return how an offset has moved.
 
-    ``BACK`` when it is gone, or is a lower number in its one and only field; an offset of any other shape
-    has no order that could be known: ``CHANGED``.
+    ``BACK`` when it is gone, or lies before the other; ``CHANGED`` where its shape has no order that is known
+    (``connectors.ordering``).
     """
     if before == after:
         return Moved.SAME
     if after is None or holds_null(b"[0,{}]", after):
         return Moved.BACK
-    first, second = _number(before), _number(after)
-    if first is None or second is None or first[0] != second[0]:
-        return Moved.CHANGED
-    return Moved.BACK if second[1] < first[1] else Moved.FORWARD
+    first, second = _parsed(before), _parsed(after)
+    step = order(first, second) if isinstance(first, dict) and isinstance(second, dict) else None
+    return {-1: Moved.BACK, 1: Moved.FORWARD}.get(step or 0, Moved.CHANGED)
 
 
 def differing(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> list[bytes]:
@@ -116,13 +117,11 @@ def shown(key: bytes) -> str:
     return key.decode("utf-8", "backslashreplace")
 
 
-def _number(value: bytes) -> tuple[str, int | float] | None:
-    match _parsed(value):
-        case dict() as fields if len(fields) == 1:
-            name, number = next(iter(fields.items()))
-            return (name, number) if type(number) in (int, float) else None
-        case _:
-            return None
+def named(keys: Iterable[bytes]) -> str:
+    """Return the first keys as people read them, and how many more there are."""
+    some = sorted(keys)
+    more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+    return ", ".join(map(shown, some[:_NAMED])) + more
 
 
 def _bucket(name: str, size: int) -> int:

@@ -213,7 +213,7 @@ def check_not_failed(state: ConnectorState) -> None:
             f"{state.name} has failed",
             code=TASK_FAILED,
             where=state.name,
-            seen=_causes(traces[0] or "no trace"),
+            seen=_causes(next(filter(None, traces), "no trace")),
             resolve="resolve what the trace says, then run again, or take it back with rollback",
         )
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from onceover.connectors.access import Site
+from onceover.connectors.keys import named
 from onceover.connectors.lifecycle import TaskFailed
 from onceover.connectors.model import ConnectorOutcome, Outcome
-from onceover.connectors.planning import named
 from onceover.connectors.restore import WENT_ON, restore
 from onceover.connectors.run import Run
-from onceover.connectors.watching import Course, Progress
+from onceover.connectors.watching import Course, Progress, unordered
 
 
 class OnwardRun(Run):
@@ -80,6 +80,12 @@ class OnwardRun(Run):
         if progress.back:
             self.tell(f"went back: {named(progress.back)}; stopping it")
             return restore(self, progress)
+        if not progress.went_on and progress.changed:
+            return self.finish(
+                Outcome.UNVERIFIABLE,
+                f"{where}; it runs, and {unordered(progress.changed)}",
+                progress,
+            )
         if not progress.went_on:
             return self.finish(
                 Outcome.UNVERIFIABLE,

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from onceover.connectors.access import version_of
-from onceover.connectors.keys import holds_null, is_unusual_order, parse_key, partition_of, shown
+from onceover.connectors.keys import holds_null, is_unusual_order, named, parse_key, partition_of
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import (
     OFFSETS_TOPIC_KEY,
@@ -25,7 +25,6 @@ COMPACT: Final = "compact"
 # Stopping, and reading offsets over REST, came with it (KIP-875).
 _OLDEST: Final = (3, 5)
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
-_NAMED: Final = 3
 
 
 def default_topic(global_topic: str, connector: str) -> str:
@@ -299,10 +298,3 @@ def resume_changes(name: str, initial_state: str, reason: str = "and watch its o
     """Yield bringing it back to what it did before."""
     if initial_state != STOPPED:
         yield Change("resume", name, STOPPED, initial_state, reason)
-
-
-def named(keys: Iterable[bytes]) -> str:
-    """Return the first keys, and how many more there are."""
-    some = sorted(keys)
-    more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
-    return ", ".join(map(shown, some[:_NAMED])) + more

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onceover.connectors.copying import overwrite_entries
-from onceover.connectors.keys import differing
+from onceover.connectors.keys import differing, named
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import OFFSETS_TOPIC_KEY, ConnectorPlan
 from onceover.connectors.planning import (
     common_refusals,
     empty_refusals,
-    named,
     resume_changes,
     stop_changes,
     unfinished,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from onceover.connectors.keys import named
 from onceover.connectors.model import ConnectorOutcome, Outcome
-from onceover.connectors.planning import named
 from onceover.connectors.run import Run
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.watching import Progress

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onceover.connectors.keys import holds_null
+from onceover.connectors.keys import holds_null, named
+from onceover.connectors.lifecycle import TaskFailed, check_not_failed
 from onceover.connectors.manifest import Manifest
-from onceover.connectors.model import ConnectorOutcome, Outcome
-from onceover.connectors.planning import COMPACT, misplaced_keys, named
+from onceover.connectors.model import RUNNING, ConnectorOutcome, Outcome
+from onceover.connectors.planning import COMPACT, misplaced_keys
 from onceover.connectors.view import ConnectorView
-from onceover.connectors.watching import Progress
+from onceover.connectors.watching import Progress, unordered
 
 
 def judge(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
@@ -27,10 +28,17 @@ def judge(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
             Outcome.UNVERIFIABLE,
             f"its offsets are in {view.facts.offsets_topic}, with all others'",
         )
-    wrong = list(_violations(view))
+    wrong = [*_failures(view), *_violations(view)]
     if wrong:
         return ConnectorOutcome(view.name, Outcome.FAILED, "; ".join(wrong))
     return _progress(view, manifest)
+
+
+def _failures(view: ConnectorView) -> Iterator[str]:
+    try:
+        check_not_failed(view.state)
+    except TaskFailed as error:
+        yield f"it has failed and writes nothing: {error.seen}"
 
 
 def _violations(view: ConnectorView) -> Iterator[str]:
@@ -61,8 +69,12 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
     progress = Progress.between(manifest.values, own)
     if progress.back:
         outcome, message = Outcome.FAILED, f"{named(progress.back)}: lower than what was copied, or gone"
-    elif not progress.went_on:
-        outcome, message = Outcome.UNVERIFIABLE, "byte-equal to what was copied: it has not gone on yet"
+    elif progress.went_on:
+        outcome, message = Outcome.DONE, f"went on from what was copied to {view.configured}"
+    elif progress.changed:
+        outcome, message = Outcome.UNVERIFIABLE, unordered(progress.changed)
     else:
-        outcome, message = Outcome.DONE, f"goes on from what was copied to {view.configured}"
+        outcome, message = Outcome.UNVERIFIABLE, "byte-equal to what was copied: it has not gone on yet"
+    if view.state.state != RUNNING:
+        message += f"; it is {view.state.state} now"
     return ConnectorOutcome(view.name, outcome, message, facts=progress.facts())

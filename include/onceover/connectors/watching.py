@@ -7,11 +7,11 @@ its old offset by the next look; among the records that it wrote the lower ones 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onceover.connectors.keys import Moved, compare, parse_key
+from onceover.connectors.keys import Moved, compare, named, parse_key
 from onceover.connectors.model import ConnectorState, RawOffset, Snapshot
 from onceover.connectors.scan import Scan
 from onceover.connectors.steps import StepName, reached
@@ -64,18 +64,32 @@ class Progress:
         """True when the connector has gone on from an offset, or has written its first where it had none.
 
         New keys beside old ones that stand still prove nothing: it may have begun anew under other keys.
+        Neither do offsets of an order that nobody knows: begun anew, they would have changed as well.
         """
-        return bool(self.onward if self.moved else self.fresh)
+        return bool(self.keys(Moved.FORWARD) if self.moved else self.fresh)
+
+    @property
+    def changed(self) -> list[bytes]:
+        """Keys whose offset is another one, of a shape whose order nobody knows."""
+        return self.keys(Moved.CHANGED)
 
     @property
     def complete(self) -> bool:
-        """True when there is nothing more to wait for: every key went on, or the first one came."""
-        return self.went_on and not self.keys(Moved.SAME)
+        """True when there is nothing more to wait for: every key has moved, or the first one came."""
+        return bool(self.went_on or self.changed) and not self.keys(Moved.SAME)
 
     def facts(self) -> dict[str, Any]:
         """Return what is counted in a report."""
         counts = {str(kind): len(self.keys(kind)) for kind in Moved} | {str(Moved.BACK): len(self.back)}
         return {"offsets": len(self.moved), **counts, "new": len(self.fresh)}
+
+
+def unordered(keys: Sequence[bytes]) -> str:
+    """Return what is said of offsets that have changed, nobody knows in which direction."""
+    return (
+        f"{named(keys)}: changed, and of this shape nobody can tell whether forward: compare what the "
+        "connector wrote with what it had written before"
+    )
 
 
 class Trail:

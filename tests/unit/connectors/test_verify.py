@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from onceover.connectors.keys import partition_of, sentinel_key
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.migration import outcome_of
-from onceover.connectors.model import ConnectorOutcome, Outcome, Report
+from onceover.connectors.model import ConnectorOutcome, Outcome, Report, TaskState
 from onceover.connectors.verify import judge
 from onceover.connectors.view import ConnectorView
 from onceover.engine.plan import Refusal
@@ -54,6 +55,39 @@ def manifest(to_topic: str = OWN) -> Manifest:
 def test_verdict_says_what_is_known(seen: ConnectorView, found: Manifest | None, expected: Outcome) -> None:
     """A step back or a broken topic fails; what nothing shows is never called done."""
     assert judge(seen, found).outcome is expected
+
+
+@pytest.mark.parametrize("failed", ["FAILED", "RUNNING"])
+def test_connector_that_has_failed_is_never_called_good(failed: str) -> None:
+    """It, or one of its tasks; however far it had come."""
+    task = TaskState(0, "FAILED", "w1:8083", "org.X: no\n\tat y\nCaused by: org.Denied: topic")
+    state = replace(connector(OWN, failed), tasks=(task,))
+    found = judge(migrated({KEY: b'{"n":6}', OTHER: b'{"n":6}'}, state=state), manifest())
+    assert found.outcome is Outcome.FAILED
+    assert "Denied: topic" in found.message
+
+
+def test_state_in_which_nothing_is_written_is_named() -> None:
+    """What it had written before it was stopped is proof all the same."""
+    found = judge(migrated({KEY: b'{"n":6}', OTHER: b'{"n":6}'}, state=connector(OWN, "STOPPED")), manifest())
+    assert (found.outcome, "it is STOPPED now" in found.message) == (Outcome.DONE, True)
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ({"lsn": 1000, "txId": 7}, Outcome.FAILED),
+        ({"lsn": 1904121600, "txId": 7}, Outcome.DONE),
+        ({"page": "b", "cursor": "x"}, Outcome.UNVERIFIABLE),
+    ],
+)
+def test_offset_of_several_fields_counts_where_its_order_is_known(
+    now: dict[str, Any], expected: Outcome
+) -> None:
+    """Far back by somebody's hand is a step back; what changed in another shape shows nothing."""
+    before = b'{"lsn":1904121544,"txId":5}' if "lsn" in now else b'{"page":"a","cursor":"y"}'
+    seen = migrated({KEY: json.dumps(now).encode()})
+    assert judge(seen, replace(manifest(), offsets={KEY: before})).outcome is expected
 
 
 @pytest.mark.parametrize(
