@@ -146,10 +146,9 @@ class GroupSync:
         self._journal.planned(applied.plan)
         try:
             self._prepare()
-            self._remember(applied.plan)
             every = applied.plan.steps
             for several in (every[at : at + _AT_ONCE] for at in range(0, len(every), _AT_ONCE)):
-                self._write(several, applied)
+                self._write(self._remembered(several, applied), applied)
         except OnceoverError as error:
             self._journal.failed(error)
             raise
@@ -160,16 +159,20 @@ class GroupSync:
             self._reader.memory.prepare(self._replication_factor)
             self._prepared = True
 
-    def _remember(self, plan: GroupPlan) -> None:
-        """Remember everything that is about to be written, all groups at once: one answer to wait for."""
+    def _remembered(self, several: Sequence[GroupSteps], applied: Applied) -> list[GroupSteps]:
+        """Remember what is about to be written, together; return the steps of the groups that were."""
         changes = {}
-        for steps in plan.steps:
+        for steps in several:
             rows = [row for row in (*steps.writes, *steps.keeps) if row.decision.kind is not Kind.DELETE]
             changes[steps.group] = {
-                row.facts.receiving: remembered(row.facts, row.decision, plan.view.now_ms) for row in rows
+                row.facts.receiving: remembered(row.facts, row.decision, applied.plan.view.now_ms)
+                for row in rows
             }
         reached(Step.GROUP_REMEMBER)
-        self._reader.memory.write(plan.view.direction, changes)
+        refused = self._reader.memory.write(applied.plan.view.direction, changes)
+        for group, error in refused.items():
+            _failed(group, error, applied)
+        return [steps for steps in several if steps.group not in refused]
 
     # ---- several groups at once
 
@@ -263,7 +266,7 @@ class GroupSync:
                 failed[group] = error
         forgotten = {group: dict.fromkeys(tps) for group, tps in deleted.items() if group not in failed}
         if forgotten:
-            self._reader.memory.write(self._reader.direction, forgotten)
+            failed.update(self._reader.memory.write(self._reader.direction, forgotten))
         return failed
 
     def _done(self, written: Iterable[tuple[GroupSteps, Sequence[Row]]], applied: Applied) -> None:

@@ -10,28 +10,22 @@ Losing it loses no record: groups are then looked at afresh, as the first time.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from typing import Any, Final
 
 from onceover.engine import names
+from onceover.engine.groupentries import VERSION, Entries, Key, Pieces, entries_of, rewritten
 from onceover.engine.groups import Direction, Remembered
 from onceover.engine.statelog import StateLog
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.admin import Admin, TopicSpec
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
 
-VERSION: Final = 1
 # Small segments: only closed ones are compacted, and a continuous sync writes a record for each group that
 # has moved, every interval.
 _CONFIG: Final = {"cleanup.policy": "compact", "segment.bytes": str(16 << 20), "segment.ms": "3600000"}
-
-# Positions of earlier writes that stay known: enough for as many syncs at once as anybody runs by mistake.
-_KEPT: Final = 4
-
-Entries = Mapping[TopicPartition, Remembered | None]
 
 
 class GroupMemory:
@@ -47,7 +41,7 @@ class GroupMemory:
         self._tp = TopicPartition(names.groups_topic(flow), 0)
         self._log = StateLog(target, *self._tp)
         self._writer: NoteWriter | None = None
-        self._values: dict[str, Any] = {}
+        self._pieces: dict[tuple[str, str], dict[int, Any]] = {}
 
     def close(self) -> None:
         """Close all connections."""
@@ -64,17 +58,17 @@ class GroupMemory:
             NeedsOperator: written by another version.
         """
         if self._tp.topic in self._target.topics([self._tp.topic]):
-            self._values = dict(self._log.catch_up(wait=False))
+            values = self._log.catch_up(wait=False)
+            self._pieces.clear()
+            self._take(values)
 
     def groups(self, direction: Direction) -> set[str]:
         """Return the groups that something is remembered of."""
-        prefix = f"{direction}/"
-        found = self._values.items()
-        return {key[len(prefix) :] for key, value in found if key.startswith(prefix) and value is not None}
+        return {group for told, group in self._pieces if told == direction}
 
     def of(self, direction: Direction, group: str) -> dict[TopicPartition, Remembered]:
         """Return what was written for a group in one direction, by receiving partition."""
-        return dict(self._entries(direction, group))
+        return entries_of(self._pieces_of(direction, group))
 
     def prepare(self, replication_factor: int) -> None:
         """Create the topic where it is missing, before the first write."""
@@ -82,65 +76,82 @@ class GroupMemory:
         admin.create_topics([TopicSpec(self._tp.topic, 1, replication_factor, _CONFIG)])
         self._target.retry(self._check_ready)
 
-    def write(self, direction: Direction, changes: Mapping[str, Entries]) -> None:
+    def write(self, direction: Direction, changes: Mapping[str, Entries]) -> dict[str, OnceoverError]:
         """Remember entries of groups durably, None forgets one; all others stay.
 
         What another sync of the same flow has remembered meanwhile stays known: its positions are ours, too.
 
+        Returns:
+            Why not, for groups whose records the broker refuses: nothing may be written for these.
+
         Raises:
             Retriable: not acknowledged in time.
+            UsageError: not authorized.
         """
         self._target.retry(self.read)
         records = {
-            f"{direction}/{group}": self._merged(direction, group, new)
+            group: {
+                str(Key(direction, group, number)): value
+                for number, value in rewritten(self._pieces_of(direction, group), new).items()
+            }
             for group, new in changes.items()
             if new
         }
-        if records:
-            if self._writer is None:
-                self._writer = NoteWriter(self._target.config, self._tp)
-            self._writer.write_all(records)
-            self._values.update(records)
+        return self._write({group: values for group, values in records.items() if values})
 
-    def _merged(self, direction: Direction, group: str, changes: Entries) -> dict[str, Any] | None:
-        before = self.of(direction, group)
-        merged: dict[TopicPartition, Remembered | None] = {**before}
-        for tp, entry in changes.items():
-            merged[tp] = entry if entry is None or tp not in before else _joined(before[tp], entry)
-        topics: dict[str, dict[str, Any]] = {}
-        for tp, entry in sorted(merged.items()):
-            if entry is not None:
-                topics.setdefault(tp.topic, {})[str(tp.partition)] = _value(entry)
-        return {"v": VERSION, "topics": topics} if topics else None
+    def _write(self, records: Mapping[str, Mapping[str, Any]]) -> dict[str, OnceoverError]:
+        if not records:
+            return {}
+        if self._writer is None:
+            self._writer = NoteWriter(self._target.config, self._tp)
+        values = {key: value for own in records.values() for key, value in own.items()}
+        try:
+            self._writer.write_all(values)
+        except NeedsOperator as error:
+            if len(records) > 1:
+                # One of them: the others are not held responsible.
+                alone = [self._write({group: own}) for group, own in records.items()]
+                return {group: refused for each in alone for group, refused in each.items()}
+            return dict.fromkeys(records, self._refused(error))
+        self._take(values)
+        return {}
 
-    def _entries(self, direction: Direction, group: str) -> Iterator[tuple[TopicPartition, Remembered]]:
-        value = self._values.get(f"{direction}/{group}")
-        if value is None:
-            return
-        if value.get("v") != VERSION:
-            raise NeedsOperator(
-                f"what is remembered of group {group} was written by another version of Onceover",
-                code="STATE_VERSION",
-                where=str(self._tp),
-                expected=f"version {VERSION}",
-                seen=f"version {value.get('v')}",
-                resolve="use the newer version",
-            )
-        for topic, partitions in value["topics"].items():
-            for number, entry in partitions.items():
-                known = frozenset(entry["known"])
-                yield TopicPartition(topic, int(number)), Remembered(entry["given"], known, entry["at_ms"])
+    def _refused(self, error: NeedsOperator) -> NeedsOperator:
+        return NeedsOperator(
+            f"what would be written for it cannot be remembered: {error.message}",
+            code="NOT_REMEMBERED",
+            where=error.where,
+            resolve=f"correct the configuration of {self._tp.topic} (max.message.bytes, say), then run again",
+        )
+
+    def _take(self, values: Mapping[str, Any]) -> None:
+        """Keep records by the group that they are of."""
+        for text, value in values.items():
+            key = Key.read(text)
+            if key is None:
+                continue
+            of = self._pieces.setdefault((key.direction, key.group), {})
+            of.pop(key.piece, None)
+            if value is not None:
+                of[key.piece] = value
+            if not of:
+                del self._pieces[key.direction, key.group]
+
+    def _pieces_of(self, direction: Direction, group: str) -> Pieces:
+        pieces = self._pieces.get((direction, group), {})
+        for value in pieces.values():
+            if value.get("v") != VERSION:
+                raise NeedsOperator(
+                    f"what is remembered of group {group} was written by another version of Onceover",
+                    code="STATE_VERSION",
+                    where=str(self._tp),
+                    expected=f"version {VERSION}",
+                    seen=f"version {value.get('v')}",
+                    resolve="use the newer version",
+                )
+        return pieces
 
     def _check_ready(self) -> None:
         info = self._target.topics([self._tp.topic]).get(self._tp.topic)
         if info is None or any(p.leader < 0 for p in info.partitions.values()):
             raise Retriable(f"{self._tp.topic} has no leader yet")
-
-
-def _value(entry: Remembered) -> dict[str, Any]:
-    return {"given": entry.given, "known": sorted(entry.known), "at_ms": entry.at_ms}
-
-
-def _joined(before: Remembered, entry: Remembered) -> Remembered:
-    latest = sorted(before.known - entry.known)[-_KEPT:]
-    return replace(entry, known=entry.known.union(latest))

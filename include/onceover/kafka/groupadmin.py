@@ -19,6 +19,7 @@ from onceover.kafka.cluster import PENDING_OFFSETS, Cluster, failure
 from onceover.kafka.each import Each
 from onceover.kafka.groupcalls import ListedGroup
 from onceover.kafka.groupoffsets import Named, fetch_committed
+from onceover.kafka.offsetportions import offset_portions
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 
@@ -31,6 +32,8 @@ _HAS_MEMBERS: Final = frozenset({22, 25, 27, 68, 86, 113})
 _NO_GROUP: Final = frozenset({69})
 # The coordinator works them off one after the other; what is on its way hides the distance.
 _IN_FLIGHT: Final = 100
+# What a coordinator writes for a request is one batch: 1 MB at most, also with the longest names of topics.
+_DELETED_AT_ONCE: Final = 1000
 # A coordinator that moves is there again within seconds; one that is away holds up only its own groups.
 _RETRY_S: Final = 5.0
 
@@ -206,14 +209,19 @@ class GroupAdmin:
         """Yield the answers, in order; a request takes one group only, so many are on their way."""
         connection = self.cluster.control(node)
         sent = 0
+        owed: dict[str, int] = {}
         for number, group in enumerate(groups):
             for ahead in groups[sent : number + _IN_FLIGHT]:
                 before(ahead)
-                connection.send(
-                    *calls.offset_commit_request(ahead, offsets[ahead]), read=calls.partition_codes
-                )
+                portions = list(offset_portions(offsets[ahead]))
+                for some in portions:
+                    connection.send(*calls.offset_commit_request(ahead, some), read=calls.partition_codes)
+                owed[ahead] = len(portions)
                 sent += 1
-            yield group, connection.receive()
+            codes: dict[TopicPartition, int] = {}
+            for _ in range(owed.pop(group)):
+                codes |= connection.receive()
+            yield group, codes
 
     def _problem(self, api: Api, codes: Mapping[TopicPartition, int], group: str) -> OnceoverError | None:
         try:
@@ -225,11 +233,13 @@ class GroupAdmin:
 
     def _delete(self, group: str, partitions: list[TopicPartition]) -> None:
         connection = self.cluster.coordinator(group, calls.GROUP)
-        code, answer = groupcalls.offset_delete(connection, group, partitions)
-        if code in _NO_GROUP:
-            return
-        for each in (code, *answer.values()):
-            self._check(Api.OFFSET_DELETE, each, group, f"group {group}")
+        for at in range(0, len(partitions), _DELETED_AT_ONCE):
+            some = partitions[at : at + _DELETED_AT_ONCE]
+            code, answer = groupcalls.offset_delete(connection, group, some)
+            if code in _NO_GROUP:
+                return
+            for each in (code, *answer.values()):
+                self._check(Api.OFFSET_DELETE, each, group, f"group {group}")
 
     def _check(self, api: Api, code: int, group: str, subject: str) -> None:
         if code in _HAS_MEMBERS:

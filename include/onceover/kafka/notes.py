@@ -6,8 +6,8 @@ Idempotent and acknowledged by all in-sync replicas; used by the driver and the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
@@ -19,8 +19,12 @@ from onceover.model import TopicPartition
 _DELIVERY_TIMEOUT_S = 10.0
 # So that a broker that is silent is left, and the records sent again, before they are given up.
 _ANSWER_TIMEOUT_S = 3.0
+# In 10 s, the time that one has, by a line of 1 Mbit/s.
+_AT_ONCE_BYTES: Final = 1 << 20
 # Enough to see what it was about.
 _NAMED_KEYS = 3
+
+_Record: TypeAlias = tuple[bytes, bytes | None]
 
 
 class RecordWriter:
@@ -43,15 +47,20 @@ class RecordWriter:
             }
         )
 
-    def write(self, records: Iterable[tuple[bytes, bytes | None]]) -> None:
+    def write(self, records: Iterable[_Record]) -> None:
         """Write records in their order and wait until every one is acknowledged.
+
+        Of many, so much at a time that also a slow line carries it in time.
 
         Raises:
             Retriable: one was not acknowledged in time; which of the others were is not known.
             UsageError: not authorized.
             NeedsOperator: the broker refuses one for good.
         """
-        wanted = list(records)
+        for portion in _portions(records):
+            self._write(portion)
+
+    def _write(self, wanted: Sequence[_Record]) -> None:
         problems: list[KafkaError] = []
         shown = ", ".join(repr(key.decode("utf-8", "replace")) for key, _ in wanted[:_NAMED_KEYS])
         try:
@@ -118,3 +127,17 @@ class NoteWriter:
 
 def _json(value: Mapping[str, Any] | None) -> bytes | None:
     return None if value is None else json.dumps(value, separators=(",", ":")).encode()
+
+
+def _portions(records: Iterable[_Record]) -> Iterator[list[_Record]]:
+    portion: list[_Record] = []
+    filled = 0
+    for key, value in records:
+        size = len(key) + len(value or b"")
+        if portion and filled + size > _AT_ONCE_BYTES:
+            yield portion
+            portion, filled = [], 0
+        portion.append((key, value))
+        filled += size
+    if portion:
+        yield portion

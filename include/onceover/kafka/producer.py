@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.errors import MustReset, OnceoverError, Retriable, Unanswered
@@ -19,6 +19,7 @@ from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.connection import Connection
 from onceover.kafka.leftopen import end_left_open
+from onceover.kafka.offsetportions import offset_portions
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.kafka.produce import BY_TOPIC_ID, FIRST_PAUSE_S, LONGEST_PAUSE_S, PATIENCE_S, ProduceLink
 from onceover.model import TopicPartition
@@ -28,10 +29,6 @@ from onceover.wire.batch import stamp
 
 _PRODUCE_V5_SET: Final = 12
 _PRODUCE_V3_SET: Final = 11
-# The group's coordinator writes one request as one batch into its own topic, which takes 1 MB by default
-# (offset key and value repeat the group's and the topic's names).
-_OFFSETS_BYTES: Final = 500_000
-_OFFSET_OVERHEAD_BYTES: Final = 400
 # The coordinator reads its log, is not there, or is no longer this one.
 _UNREADY: Final = frozenset({14, 15, 16})
 _CLOSING: Final = "the previous transaction is still being closed"
@@ -196,7 +193,7 @@ class TransactionalProducer:
         self._begin()
         if self._state.requests is RequestSet.V3:
             self._add_group(group)
-        for portion in _portions(offsets):
+        for portion in offset_portions(offsets):
             self._commit_offsets(group, portion, moving)
 
     def _commit_offsets(
@@ -353,20 +350,3 @@ class TransactionalProducer:
             late = Unanswered(text, where=subject, code=produce.why_known(error))
             return late.about(*error.partitions)
         return error
-
-
-def _portions(
-    offsets: Mapping[TopicPartition, OffsetToCommit],
-) -> Iterator[dict[TopicPartition, OffsetToCommit]]:
-    """Cut committed offsets into what one request may hold."""
-    portion: dict[TopicPartition, OffsetToCommit] = {}
-    filled = 0
-    for target, offset in offsets.items():
-        size = len(target.topic) + len(offset.metadata) + _OFFSET_OVERHEAD_BYTES
-        if portion and filled + size > _OFFSETS_BYTES:
-            yield portion
-            portion, filled = {}, 0
-        portion[target] = offset
-        filled += size
-    if portion:
-        yield portion

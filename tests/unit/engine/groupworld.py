@@ -34,6 +34,7 @@ class World:
         unsettled: why coordinators take no write.
         settled: called when a group's coordinator has taken a write; ``settled_here`` on the giving side.
         before_commit: called right before a commit reaches the coordinator.
+        forgetful: why nothing can be remembered of groups.
         log: what was written, in its order.
     """
 
@@ -49,6 +50,7 @@ class World:
     settled_here: Callable[[str], None] = lambda _: None
     before_commit: Callable[[str], None] = lambda _: None
     log: list[tuple[str, str]] = field(default_factory=list)
+    forgetful: dict[str, OnceoverError] = field(default_factory=dict)
     remembered: dict[str, Remembered] = field(default_factory=dict)
     looks: int = 0
     requests: list[str] = field(default_factory=list)
@@ -128,15 +130,18 @@ class World:
 
     def write(
         self, direction: Direction, changes: Mapping[str, Mapping[TopicPartition, Remembered | None]]
-    ) -> None:
+    ) -> dict[str, OnceoverError]:
         assert direction is self.direction
         for group, entries in changes.items():
+            if group in self.forgetful:
+                continue
             for entry in entries.values():
                 self.log.append(("remember", group))
                 if entry is None:
                     self.remembered.pop(group)
                 else:
                     self.remembered[group] = entry
+        return {group: error for group, error in self.forgetful.items() if group in changes}
 
     # ---- GroupAdmin of the receiving side
 

@@ -239,6 +239,13 @@ def test_a_memory_that_cannot_be_written_ends_it_before_any_commit() -> None:
     assert sync.journal.outcomes == ["planned", "failed FULL"]
 
 
+def test_a_group_of_which_nothing_can_be_remembered_is_left_alone_and_the_others_go_on() -> None:
+    world = World(here={"a": 4, "b": 7}, forgetful={"a": NeedsOperator("too large", code="NOT_REMEMBERED")})
+    applied = Sync(world).apply()
+    assert world.there == {"b": 7 + SHIFT}
+    assert (codes(applied), applied.exit_code) == ({"a": "NOT_REMEMBERED"}, OPERATOR)
+
+
 def test_the_delay_is_counted_from_the_look_before() -> None:
     """A commit may have been made right after that look."""
     world = World(here={"a": 4})

@@ -184,3 +184,14 @@ def test_before_types_every_group_is_classic(monkeypatch: pytest.MonkeyPatch) ->
     answer = SimpleNamespace(error_code=0, groups=[group])
     connection = cast(Any, SimpleNamespace(call=lambda _request, _type, read: read(answer)))
     assert groupcalls.list_groups(connection, 4) == (0, [ListedGroup("billing", "classic", "stable")])
+
+
+def test_a_commit_of_thousands_of_offsets_goes_in_portions_that_the_coordinator_takes() -> None:
+    """It writes each request as one batch of 1 MB at most; one refused portion fails its group alone."""
+    cluster = FakeCluster()
+    many = {TP._replace(partition=number): OffsetToCommit(5, -1, "") for number in range(12_000)}
+    cluster.answers["big"] = [{TP: 0}, {OTHER: 0}, {OTHER: UNKNOWN_TOPIC}]
+    failed = GroupAdmin(cluster, retry_s=0.0).each_commit({"big": many, "small": {TP: OFFSETS[TP]}})
+    assert set(failed) == {"big"}
+    assert cluster.committed_groups.count("big") >= 10
+    assert cluster.committed_groups[-1] == "small"

@@ -67,3 +67,23 @@ def test_a_record_that_was_not_taken_says_who_has_to_do_something(
 
 def test_acknowledged_records_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     write(monkeypatch, ScriptedProducer())
+
+
+def test_much_is_written_in_portions_that_have_a_time_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """43 MB in ten seconds, as all that was remembered of 5,000 groups, is no line's guarantee."""
+    flushed: list[int] = []
+
+    class Counting(ScriptedProducer):
+        def flush(self, timeout_s: float) -> int:
+            flushed.append(len(self._callbacks))
+            left = super().flush(timeout_s)
+            self._callbacks.clear()
+            return left
+
+    monkeypatch.setattr(notes, "Producer", lambda _: Counting())
+    settings: Any = SimpleNamespace(alias="west", properties={})
+    value, number = b"x" * 500_000, 43
+    records = [(b"%d" % n, value) for n in range(number)] + [(b"a", b"y" * 3_000_000), (b"b", None)]
+    RecordWriter(settings, TopicPartition("state", 1)).write(records)
+    assert sum(flushed) == number + 2
+    assert max(flushed) == 2

@@ -1,0 +1,222 @@
+"""What is remembered of groups: however large one is, however often a write is cut off, nothing is lost."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from onceover.engine import groupmemory
+from onceover.engine.groupentries import Key, entries_of, rewritten
+from onceover.engine.groupmemory import GroupMemory
+from onceover.engine.groups import Direction, Remembered
+from onceover.errors import NeedsOperator, Retriable
+from onceover.kafka import cluster
+from onceover.model import TopicPartition
+from tests.unit.engine.topicworld import target_id, topic
+
+# What brokers and librdkafka take by default.
+_LARGEST_BYTES = 1_000_000
+NAME = "__onceover.f.groups"
+TP = TopicPartition("orders", 0)
+
+
+class Log:
+    """The memory's topic on a target.
+
+    Attributes:
+        values: what lies in it; None where there is no topic.
+        refuses: groups whose records the broker refuses, beside those that are too large.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] | None = {}
+        self.topic_id = 1
+        self.refuses: set[str] = set()
+        self.made: list[str] = []
+
+    # ---- Cluster
+
+    config = None
+
+    def topics(self, _: Any) -> Any:
+        return {} if self.values is None else {NAME: topic(NAME, 1, target_id(str(self.topic_id)))}
+
+    def retry(self, attempt: Any) -> Any:
+        return attempt()
+
+    # ---- StateLog, NoteWriter and Admin
+
+    def catch_up(self, *, wait: bool) -> dict[str, Any]:
+        assert self.values is not None and not wait
+        return dict(self.values)
+
+    def write_all(self, records: Mapping[str, Any]) -> None:
+        if self.values is None:
+            raise Retriable("west did not take it: Message timed out")
+        for key, value in records.items():
+            text = json.dumps(value, separators=(",", ":"))
+            if len(text) > _LARGEST_BYTES or any(key.endswith(f"/{group}") for group in self.refuses):
+                raise NeedsOperator("west did not take it: Message size too large", code="WRITE_REFUSED")
+            if value is None:
+                self.values.pop(key, None)
+            else:
+                self.values[key] = json.loads(text)
+
+    def create_topics(self, specs: Any) -> None:
+        self.made += [spec.name for spec in specs]
+        if self.values is None:
+            self.values, self.topic_id = {}, self.topic_id + 1
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Log:
+    """Put a log in the place of everything that reads and writes it."""
+    made = Log()
+    monkeypatch.setattr(groupmemory, "StateLog", lambda *_: made)
+    monkeypatch.setattr(groupmemory, "NoteWriter", lambda *_: made)
+    monkeypatch.setattr(groupmemory, "Admin", lambda *_: made)
+    return made
+
+
+def opened(log: Log) -> GroupMemory:
+    memory = GroupMemory(cast(cluster.Cluster, log), "f")
+    memory.read()
+    return memory
+
+
+def entry(number: int, at_ms: int = 1_763_800_000_000) -> Remembered:
+    known = frozenset(10**10 + number + each for each in range(6))
+    return Remembered(10**10 + number, known, at_ms)
+
+
+def large(count: int, name: str = "payments.transactions") -> dict[TopicPartition, Remembered]:
+    return {TopicPartition(name, number): entry(number) for number in range(count)}
+
+
+def test_a_group_over_thousands_of_partitions_is_remembered(log: Log) -> None:
+    many = large(12_000)
+    assert opened(log).write(Direction.FAILOVER, {"big": many, "small": {TP: entry(1)}}) == {}
+    assert log.values is not None
+    memory = opened(log)
+    assert memory.groups(Direction.FAILOVER) == {"big", "small"}
+    assert memory.of(Direction.FAILOVER, "big") == many
+    assert memory.of(Direction.FAILOVER, "small") == {TP: entry(1)}
+    assert memory.of(Direction.FAILBACK, "big") == {}
+
+
+def test_the_longest_names_and_numbers_fit(log: Log) -> None:
+    """A topic of its own for each partition."""
+    last, at_ms = 2**63 - 1, 10**13
+    known = frozenset(last - each for each in range(6))
+    many = {TopicPartition(f"{n:0249}", 999_999): Remembered(last, known, at_ms) for n in range(3000)}
+    assert opened(log).write(Direction.FAILOVER, {"big": many}) == {}
+    assert opened(log).of(Direction.FAILOVER, "big") == many
+
+
+def test_a_record_of_an_older_release_is_read_and_outgrown(log: Log) -> None:
+    """It held all of a group; what is new joins it."""
+    old = large(7000)
+    piece = {
+        str(tp.partition): {"given": e.given, "known": sorted(e.known), "at_ms": e.at_ms}
+        for tp, e in old.items()
+    }
+    assert log.values is not None
+    log.values["failover/big"] = {"v": 1, "topics": {"payments.transactions": piece}}
+    memory = opened(log)
+    assert memory.of(Direction.FAILOVER, "big") == old
+    assert memory.write(Direction.FAILOVER, {"big": large(3000, "more")}) == {}
+    assert opened(log).of(Direction.FAILOVER, "big") == {**old, **large(3000, "more")}
+
+
+def test_only_what_has_changed_is_written_again(log: Log) -> None:
+    memory = opened(log)
+    memory.write(Direction.FAILOVER, {"big": large(4000)})
+    assert log.values is not None
+    before = dict(log.values)
+    memory.write(
+        Direction.FAILOVER, {"big": {TopicPartition("payments.transactions", 3999): entry(7, 2**41)}}
+    )
+    assert len([key for key, value in log.values.items() if before[key] != value]) == 1
+
+
+def test_a_group_that_cannot_be_remembered_is_refused_alone(log: Log) -> None:
+    log.refuses = {"b"}
+    memory = opened(log)
+    refused = memory.write(Direction.FAILOVER, {name: {TP: entry(1)} for name in "abc"})
+    assert {group: error.code for group, error in refused.items()} == {"b": "NOT_REMEMBERED"}
+    assert memory.groups(Direction.FAILOVER) == opened(log).groups(Direction.FAILOVER) == {"a", "c"}
+
+
+def test_what_is_refused_to_everybody_is_no_groups_own(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    away = Retriable("not acknowledged")
+
+    def fail(_: object) -> None:
+        raise away
+
+    memory = opened(log)
+    monkeypatch.setattr(log, "write_all", fail)
+    with pytest.raises(Retriable):
+        memory.write(Direction.FAILOVER, {"a": {TP: entry(1)}})
+
+
+@pytest.mark.parametrize("group", ["", "a", "a/b", "+1/a", "failover/a", "failover+1/a", "\u00e4 \U0001f600"])
+@pytest.mark.parametrize("piece", [0, 1, 12])
+def test_a_key_is_read_as_it_was_written(group: str, piece: int) -> None:
+    key = Key(str(Direction.FAILOVER), group, piece)
+    assert Key.read(str(key)) == key
+    assert (piece > 0) or str(key) == f"failover/{group}"
+
+
+@pytest.mark.parametrize("text", ["", "failover", "layout", "other/a", "failover+x/a"])
+def test_what_is_no_key_is_left_alone(text: str) -> None:
+    assert Key.read(text) is None
+
+
+_PLACES = st.builds(TopicPartition, st.sampled_from(["a", "b"]), st.integers(0, 6))
+_CHANGES = st.dictionaries(_PLACES, st.booleans(), max_size=8)
+
+
+_A, _B, _C = (TopicPartition("a", number) for number in range(3))
+
+
+@example([({_A: True, _B: True, _C: True}, 5, 3), ({_C: True}, 1, 2), ({_B: True}, 1, 3)])
+@given(st.lists(st.tuples(_CHANGES, st.integers(0, 5), st.integers(1, 3)), max_size=8))
+def test_a_kill_between_two_records_loses_and_revives_nothing(
+    looks: list[tuple[dict[TopicPartition, bool], int, int]],
+) -> None:
+    """Each look is written down to some record only; limits differ, as between releases."""
+    pieces: dict[int, Any] = {}
+    for number, (changed, taken, at_most) in enumerate(looks):
+        before = entries_of(pieces)
+        changes = {
+            tp: Remembered(number, frozenset({number}), number) if kept else None
+            for tp, kept in changed.items()
+        }
+        records = rewritten(pieces, changes, at_most)
+        whole = taken >= len(records)
+        for piece in list(records)[:taken]:
+            value = records[piece]
+            if value is None:
+                del pieces[piece]
+            else:
+                pieces[piece] = value
+                assert sum(map(len, value["topics"].values())) <= at_most
+        now = entries_of(pieces)
+        for tp in before.keys() | changes.keys():
+            wanted = changes.get(tp, before.get(tp))
+            told = now.get(tp)
+            if whole:
+                assert (told is None) == (wanted is None)
+            if wanted is not None and told is not None and (whole or tp not in changes):
+                assert told.given == wanted.given
+                assert wanted.known <= told.known
+            if tp not in changes and wanted is not None:
+                assert told is not None
