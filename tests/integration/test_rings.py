@@ -154,6 +154,33 @@ def test_ring_that_nobody_saw_closing_is_opened_by_the_flow_that_came_last(ring:
     assert len(read_records(ring.clients[0], topic)) == 3
 
 
+def test_flow_that_gave_way_goes_on_where_somebody_says_once_the_ring_is_gone(
+    ring: Ring, capsys: Capture
+) -> None:
+    """Not by itself, and not at its old position: what came round since then is its own target's."""
+    topic = f"{ring.name}.orders"
+    for side in (ring.sides[0], ring.sides[2]):
+        side.create_topic(topic, 1)
+    for number in (0, 2, 1):
+        assert ring.flow(number).copy().records == 0
+    assert ring.flow(0).copy().records == 0
+    assert ring.flow(1).copy().records == 0
+    ring.sides[2].plain(topic, 0, ring.sides[2].records(3))
+    assert [ring.flow(n).copy().records for n in (2, 0, 1)] == [3, 3, 0]
+    assert ring.flow(0, exclude=[topic]).copy().records == 0
+    left = ring.flow(1)
+    assert left.copy().records == left.copy().records == 0
+    assert ring.refusals(left) == {topic: "GAVE_WAY"}
+    (partition,) = left.status()["partitions"]
+    shown, done = commands(partition["stop"]["resolve"])
+    (change, _) = shown.run(capsys)["changes"]
+    assert (change["risk"], change["records"]) == ("skip", change["to"] - change["from"])
+    assert done.run(capsys)["applied"] is True
+    ring.sides[1].plain(topic, 0, ring.sides[1].records(1))
+    assert (left.copy().records, ring.refusals(left)) == (1, {})
+    assert len(read_records(ring.clients[2], topic)) == 4
+
+
 def test_records_that_somebody_unseen_copies_back_stop_their_partition(
     replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,8 +18,10 @@ from onceover.wiring.flows import open_clusters, supervisor
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow
-from tests.support.replica import Live, delete_topics
+from tests.support.replica import Live, delete_topics, read_records
+from tests.support.scene import Capture
 from tests.support.wait import wait_until
+from tests.support.waysout import APPLY, Command, commands
 
 _TIMEOUT_S = 30.0
 _POLL_S = 0.2
@@ -136,6 +138,28 @@ def read_by_pattern(client: Mapping[str, str], pattern: str, count: int) -> Coun
     return found
 
 
+def begin_at_once(monkeypatch: pytest.MonkeyPatch, there: InlineFlow, back: InlineFlow) -> None:
+    """Let both flows take in the same topic, and the later one leave it again."""
+    leads = []
+    with ExitStack() as stack:
+        for flow in (there, back):
+            clusters = [stack.enter_context(cluster) for cluster in open_clusters(flow.watch.flow)]
+            lead = supervisor(flow.watch, *clusters)
+            stack.callback(lead.close)
+            lead.start()
+            leads.append(lead)
+        with monkeypatch.context() as patch:
+            patch.setattr("onceover.engine.topicview.loops", lambda *_: {})
+            patch.setattr("onceover.engine.topicview.rivals_here", lambda *_: [])
+            for lead in leads:
+                lead.discover()
+        plans = [lead.discover() for lead in leads for _ in range(2)]
+        assert [[e.active for e in plan.turn] for plan in plans] == [[], [], [False], []]
+        assert [r.code for r in plans[-1].refused] == ["TWO_WAY"]
+        for lead in leads:
+            lead.end()
+
+
 def test_both_directions_with_prefix_naming(pair: Pair) -> None:
     """Both sides have everything, nothing goes round, and a consumer of ``.*orders`` sees it all."""
     orders = pair.topic("orders", records=20)
@@ -197,23 +221,32 @@ def test_two_flows_that_start_at_once_settle_it(pair: Pair, monkeypatch: pytest.
     orders = pair.topic("orders")
     pair.topic("orders", on_west=True)
     there, back = pair.there(), pair.back()
-    leads = []
-    with ExitStack() as stack:
-        for flow in (there, back):
-            clusters = [stack.enter_context(cluster) for cluster in open_clusters(flow.watch.flow)]
-            lead = supervisor(flow.watch, *clusters)
-            stack.callback(lead.close)
-            lead.start()
-            leads.append(lead)
-        blind = monkeypatch.context()
-        with blind as patch:
-            patch.setattr("onceover.engine.topicview.loops", lambda *_: {})
-            patch.setattr("onceover.engine.topicview.rivals_here", lambda *_: [])
-            for lead in leads:
-                lead.discover()
-        plans = [lead.discover() for lead in leads for _ in range(2)]
-        assert [[e.active for e in plan.turn] for plan in plans] == [[], [], [False], []]
-        assert [r.code for r in plans[-1].refused] == ["TWO_WAY"]
-        for lead in leads:
-            lead.end()
+    begin_at_once(monkeypatch, there, back)
     assert [p["topic"] for p in there.status()["partitions"]] == [orders]
+
+
+def test_a_flow_that_gave_way_copies_nothing_back_when_the_other_one_retires(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    """It waits until somebody has said of each partition where it goes on, and goes on exactly there."""
+    orders = pair.on_east.create_topic(f"{pair.name}.orders", 2)
+    pair.on_west.create_topic(orders, 2)
+    there, back = pair.there(), pair.back()
+    begin_at_once(monkeypatch, there, back)
+    pair.on_east.plain(orders, 0, pair.on_east.records(3))
+    assert (there.copy().records, back.copy().records) == (3, 0)
+    delete_topics(pair.west, [names.state_topic(there.name)])
+    assert back.copy().records == back.copy().records == 0
+    (refused,) = back.status()["partitions"]
+    assert refused["stop"]["code"] == "GAVE_WAY"
+    planned = commands(refused["stop"]["resolve"])[0].run(capsys)["changes"]
+    ends = {change["object"]: change["to"] for change in planned if change["what"] == "position"}
+    for number in range(2):
+        assert back.copy().records == 0
+        source = f"{orders}:{number}"
+        skip = "onceover", "partition", "skip-to", back.name, source, str(ends[source])
+        assert Command(" ".join(skip)).run(capsys, APPLY)["applied"] is True
+    pair.on_west.plain(orders, 0, pair.on_west.records(2))
+    assert back.copy().records == 2
+    assert [p["stop"] for p in back.status()["partitions"]] == [None] * 2
+    assert sum(len(read_records(pair.east, orders, number)) for number in range(2)) == 5

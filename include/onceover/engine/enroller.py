@@ -197,11 +197,10 @@ class Enroller:
 
     @staticmethod
     def _report(batch: Sequence[Enrolment], enrolled: Mapping[str, Enrolment]) -> None:
-        left = [e.source for e in batch if not e.active]
-        back = [
-            e.source for e in batch if e.active and e.target in enrolled and not enrolled[e.target].active
-        ]
-        new = [e.source for e in batch if e.source not in {*left, *back}]
+        known = {e.source: enrolled[e.target].active for e in batch if e.target in enrolled}
+        left = [e.source for e in batch if not e.active and known.get(e.source)]
+        back = [e.source for e in batch if e.active and known.get(e.source) is False]
+        new = [e.source for e in batch if e.active and e.source not in back]
         for what, topics in (("enrolled", new), ("left the filter", left), ("returned", back)):
             if topics:
                 log.info("%s: %s", what, ", ".join(topics))

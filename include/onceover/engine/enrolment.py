@@ -6,7 +6,7 @@ a partition that is enrolled but has no progress has lost it, and nobody may gue
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -31,6 +31,16 @@ class Placed(NamedTuple):
     target_end: int
 
 
+class GaveWay(NamedTuple):
+    """That a topic was left to another flow, since when its copies may come back to its source.
+
+    ``generation``: under which that was seen last; ``flow``: to whom.
+    """
+
+    generation: int
+    flow: str
+
+
 @dataclass(frozen=True)
 class Enrolment:
     """One topic of the flow.
@@ -51,6 +61,8 @@ class Enrolment:
             above: its neighbour was accepted with new ones, and it was not.
         placed: where a partition's progress was written by the leader the last time; without it by an
             older release.
+        gave_way: to whom the topic was left, None where it was not, or by an older release. Positions that
+            are older than that are none to go on from.
     """
 
     source: str
@@ -64,10 +76,11 @@ class Enrolment:
     changed: Mapping[int, str] = field(default_factory=dict)
     former: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     placed: Mapping[int, Placed] = field(default_factory=dict)
+    gave_way: GaveWay | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``topic/<target>``."""
-        return {
+        value: dict[str, Any] = {
             "v": VERSION,
             "source": self.source,
             "target": self.target,
@@ -82,6 +95,7 @@ class Enrolment:
             "former": {str(p): list(ids) for p, ids in sorted(self.former.items())},
             "placed": {str(p): list(placed) for p, placed in sorted(self.placed.items())},
         }
+        return value if self.gave_way is None else {**value, "gave_way": list(self.gave_way)}
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Enrolment:
@@ -111,6 +125,7 @@ class Enrolment:
                 {int(p): text(approval) for p, approval in value.get("changed", {}).items()},
                 {int(p): (text(one), text(two)) for p, (one, two) in value.get("former", {}).items()},
                 {int(p): Placed(*map(whole_number, at)) for p, at in value.get("placed", {}).items()},
+                _gave_way(value.get("gave_way")),
             )
         except MALFORMED as error:
             raise unreadable(
@@ -130,6 +145,24 @@ class Enrolment:
         """Return where an operator has put a partition the last time; None where nobody has."""
         return self.placed.get(partition) if partition in self.changed else None
 
+    @property
+    def waits_to_be_placed(self) -> bool:
+        """Tell whether the topic was left to another flow and a partition was not placed by hand since."""
+        if self.gave_way is None:
+            return False
+        generations = (self.placed[p].generation if p in self.placed else 0 for p in self.start)
+        return any(generation <= self.gave_way.generation for generation in generations)
+
+    def left_to(self, flow: str, generation: int) -> Enrolment:
+        """Return the record of a topic that is another flow's for now."""
+        marked = self.active or not self.waits_to_be_placed
+        gave_way = GaveWay(generation, flow) if marked else self.gave_way
+        return replace(self, active=False, gave_way=gave_way)
+
+    def back(self) -> Enrolment:
+        """Return the record of a topic that is copied again."""
+        return replace(self, active=True, gave_way=None)
+
     def between(self, source_id: UUID, target_id: UUID, partitions: Collection[int]) -> Enrolment:
         """Return the record with these partitions copied between these topics; others keep theirs."""
         now = str(source_id), str(target_id)
@@ -144,6 +177,13 @@ class Enrolment:
     def target_of(self, source: TopicPartition) -> TopicPartition:
         """Return the target partition that ``source`` is copied to: the same number."""
         return TopicPartition(self.target, source.partition)
+
+
+def _gave_way(value: Sequence[object] | None) -> GaveWay | None:
+    if value is None:
+        return None
+    generation, flow = value
+    return GaveWay(whole_number(generation), text(flow))
 
 
 def read_enrolments(state: Mapping[str, Any]) -> dict[str, Enrolment]:

@@ -16,6 +16,7 @@ from onceover.engine.approval import Item, Standing, items_of
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.engine.topicplan import TopicPlan
+from onceover.engine.topicrefusals import NOT_OURS
 from onceover.errors import OnceoverError
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
@@ -231,6 +232,9 @@ class _Planning:
         if topic.enrolment is None and topic.source.name not in self._enrol:
             self.refused += self._blocked.get(topic.source.name, [_not_ready(self._flow, topic)])
             return
+        if taken := self._others(topic):
+            self.refused += taken
+            return
         if topic.enrolment is not None and (gone := _copy_gone(self._flow, topic)):
             self.refused.append(gone)
             return
@@ -252,6 +256,12 @@ class _Planning:
             self.positions |= found
             self.changes += changes
 
+    def _others(self, topic: SeatedTopic) -> list[Refusal]:
+        """Return why an enrolled topic that is not copied is another flow's, or may be."""
+        if topic.enrolment is None or topic.enrolment.active:
+            return []
+        return [r for r in self._blocked.get(topic.source.name, []) if r.code in NOT_OURS]
+
     def _seat(self, seat: Seat, topic: SeatedTopic) -> tuple[Offer, Change] | Refusal | None:
         """Return what is written for one partition; None where nothing has to be."""
         source = seat.source
@@ -263,7 +273,8 @@ class _Planning:
                 return refusal or (None if seat.position is not None else _nothing_named(seat, topic))
         if not seat.start <= offer.offset <= seat.end:
             return _out_of_range(seat, offer)
-        if seat.position == offer.offset and seat.doubt is None:
+        waits = topic.enrolment is not None and topic.enrolment.waits_to_be_placed
+        if seat.position == offer.offset and seat.doubt is None and not waits:
             return None
         if seat.position is not None and not self._choice.replace:
             return _progress_exists(seat, offer)
@@ -287,8 +298,8 @@ def _consequence(seat: Seat, offer: Offer) -> tuple[str, int | None, str]:
     """Return risk, offsets it concerns, and the reason to show."""
     if seat.position is not None and seat.doubt is None:
         distance = offer.offset - seat.position
-        risk = "skip" if distance > 0 else "repeat"
-        return risk, abs(distance), f"{offer.reason}; replaces the progress that is there"
+        risk = "skip" if distance > 0 else "repeat" if distance else "none"
+        return risk, abs(distance) or None, f"{offer.reason}; replaces the progress that is there"
     if offer.risk is not None:
         doubt = "" if seat.doubt is None else f"; {seat.doubt.message}"
         return offer.risk, offer.records, offer.reason + doubt

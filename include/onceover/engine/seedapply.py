@@ -359,13 +359,14 @@ def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layo
     numbers = {p.seat.source.partition: p.seat.between for p in written}
     # What the map says about topics that are gone is void from here on.
     anew = [number for number, between in numbers.items() if (between or old.ids_of(number)) != new.ids]
-    return replace(
+    changed = replace(
         new,
         at_ms=now_ms(),
-        active=True,
         since={**old.since, **dict.fromkeys(anew, layout.generation)},
         placed={**old.placed, **placed},
     )
+    # One that was left to another flow returns whole or not at all.
+    return changed if changed.waits_to_be_placed else changed.back()
 
 
 def _changed(enrolment: Enrolment, topic: SeatedTopic, plan: SeedPlan, approved: Approval) -> Enrolment:

@@ -135,7 +135,7 @@ class Supervisor:
         if not found:
             return
         verdict, loop = found[0]
-        refusal = looping(verdict, loop.flow, loop.ring)
+        refusal = looping(verdict, self._flow.name, loop.flow, loop.ring)
         shown = ", ".join(v.topic for v, _ in found[:_NAMED])
         raise UsageError(
             refusal.message,
@@ -249,6 +249,7 @@ class Supervisor:
             read_managed(self._requests.values),
             sync_configs=scope.sync_configs,
         )
+        view = replace(view, generation=self._layout().generation)
         wanted = plan_topics(view)
         self._tell_upstream(view, wanted)
         plan = self._apply(view, self._claimed(view, wanted))

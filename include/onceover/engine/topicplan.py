@@ -77,7 +77,8 @@ class View:
         loops: source topics that other flows write from our copies.
         upstream: through which flows the records of source topics have come that other flows write.
         unreadable: other flows whose state cannot be read now, with the reason.
-        target_ends: high watermark of target partitions that are not enrolled yet.
+        target_ends: high watermark of target partitions that are not enrolled yet, or of topics that were
+            left to another flow.
         overrides: source topics' own configuration, as far as it was read; ``target_overrides`` likewise.
         keys: configuration keys that the target knows; empty when that is not known.
         unread: source topics in scope whose configuration could not be read, and why; ``target_unread`` those
@@ -87,6 +88,7 @@ class View:
         restamped: target topics that give records the time at which they are copied.
         sync_configs: whether configuration is copied.
         adopt: whether target topics that are not managed are taken over (``topics apply``).
+        generation: of the run that plans; 0 for whoever enrols nothing.
     """
 
     flow: str
@@ -110,6 +112,7 @@ class View:
     restamped: frozenset[str] = frozenset()
     sync_configs: bool = True
     adopt: bool = False
+    generation: int = 0
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdict on every topic that is on the source or enrolled, by name."""
@@ -186,24 +189,52 @@ class _Planning:
         if wanted and verdict.target_topic != old.target:
             self._refused.append(refusals.renamed(verdict, old.target))
             return
-        loop, owner = self._view.loops.get(verdict.topic), self._view.elsewhere.get(old.target)
-        if wanted and owner is not None and owner.active and self._gives_way(old, owner):
-            self._refused.append(refusals.owned_elsewhere(verdict, owner.flow, self._view.flow))
+        why = self._why_not(verdict, old)
+        if wanted and why is not None:
+            self._refused.append(why)
             wanted = False
-        elif wanted and loop is not None and self._gives_way(old, loop):
-            self._refused.append(refusals.looping(verdict, loop.flow, loop.ring))
-            wanted = False
-        if wanted and not old.active and self._view.unreadable:
-            # Perhaps it has left for the very flow that cannot be read.
-            self._refused.append(refusals.other_unreadable(verdict, *self._unreadable))
-            wanted = False
-        if wanted is not old.active:
-            self._turn.append(replace(old, active=wanted))
+        other = self._other(verdict, old)
+        if other is not None:
+            # Also a topic that is not wanted: what it has copied comes back to its source from now on.
+            turned = old.left_to(other.flow, self._view.generation)
+        elif wanted and not old.active:
+            turned = old.back()
+        else:
+            turned = replace(old, active=wanted)
+        if turned != old:
+            self._turn.append(turned)
         if wanted and info is not None and not self._gone(old):
             self._note_unread(verdict)
             self._keeps_timestamps(verdict, blocks=False)
             self._grow(verdict, info, old)
             self._configure(verdict, old)
+
+    def _other(self, verdict: Verdict, old: Enrolment) -> Loop | Writer | None:
+        """Return to whom this flow leaves an enrolled topic, None for nobody."""
+        owner, loop = self._view.elsewhere.get(old.target), self._view.loops.get(verdict.topic)
+        if owner is not None and owner.active and self._gives_way(old, owner):
+            return owner
+        return loop if loop is not None and self._gives_way(old, loop) else None
+
+    def _why_not(self, verdict: Verdict, old: Enrolment) -> Refusal | None:
+        """Return why an enrolled topic may not be copied now, None where it may."""
+        other = self._other(verdict, old)
+        if isinstance(other, Writer):
+            return refusals.owned_elsewhere(verdict, other.flow, self._view.flow)
+        if other is not None:
+            return refusals.looping(verdict, self._view.flow, other.flow, other.ring)
+        if not old.active and self._view.unreadable:
+            # Perhaps it has left for the very flow that cannot be read.
+            return refusals.other_unreadable(verdict, *self._unreadable)
+        if old.gave_way is not None and old.waits_to_be_placed and self._holds_records(old.target):
+            return refusals.gave_way(verdict, self._view.flow, old.gave_way.flow)
+        return None
+
+    def _holds_records(self, name: str) -> bool:
+        """Tell whether anything was ever written to a target topic; one that is gone holds nothing."""
+        existing = self._view.target.get(name)
+        numbers = existing.partitions if existing else ()
+        return any(self._view.target_ends.get(TopicPartition(name, p), 1) for p in numbers)
 
     @property
     def _unreadable(self) -> tuple[str, str]:
@@ -302,7 +333,7 @@ class _Planning:
         if owner is not None:
             self._refused.append(refusals.owned_elsewhere(verdict, owner.flow, self._view.flow))
         elif loop is not None:
-            self._refused.append(refusals.looping(verdict, loop.flow, loop.ring))
+            self._refused.append(refusals.looping(verdict, self._view.flow, loop.flow, loop.ring))
         elif self._view.unreadable:
             self._refused.append(refusals.other_unreadable(verdict, *self._unreadable))
         else:
@@ -344,7 +375,7 @@ class _Planning:
         existing = self._view.target[verdict.target_topic]
         there = len(existing.partitions)
         ours = self._view.adopt or existing.name in self._view.managed
-        if any(self._view.target_ends.get(TopicPartition(existing.name, p), 1) for p in existing.partitions):
+        if self._holds_records(existing.name):
             self._refused.append(refusals.not_empty(verdict, self._view.flow))
             return
         if there > here or (there < here and not ours):

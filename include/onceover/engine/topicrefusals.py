@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum, auto
-from typing import Any
+from typing import Any, Final
 
 from onceover.engine import commands, names
 from onceover.engine.enrolment import Enrolment
@@ -28,6 +29,7 @@ class RefusalCode(StrEnum):
     CLAIMED_ELSEWHERE = auto()
     TWO_WAY = auto()
     RING = auto()
+    GAVE_WAY = auto()
     TARGET_NOT_EMPTY = auto()
     PARTITION_COUNT = auto()
     TARGET_PARTITIONS = auto()
@@ -47,6 +49,15 @@ class RefusalCode(StrEnum):
 
 # The one refusal that goes away by itself.
 NO_LEADER = RefusalCode.NO_LEADER
+# A topic is, or may be, another flow's, whatever is known about its positions.
+NOT_OURS: Final = frozenset(
+    {
+        RefusalCode.ENROLLED_ELSEWHERE,
+        RefusalCode.TWO_WAY,
+        RefusalCode.RING,
+        RefusalCode.OTHER_FLOW_UNREADABLE,
+    }
+)
 
 
 def renamed(verdict: Verdict, enrolled_as: str) -> Refusal:
@@ -81,7 +92,8 @@ def owned_elsewhere(verdict: Verdict, owner: str, flow: str) -> Refusal:
         verdict.topic,
         RefusalCode.ENROLLED_ELSEWHERE,
         f"flow {owner} already writes target topic {verdict.target_topic}; two flows would mix their records",
-        f"add {verdict.topic} to topics.exclude of flow {flow} or of flow {owner}",
+        f"add {verdict.topic} to topics.exclude of flow {flow}; if flow {owner} is retired for good, delete "
+        f"its topic {names.state_topic(owner)}",
     )
 
 
@@ -96,33 +108,53 @@ def claimed_elsewhere(topic: str, flow: str) -> Refusal:
     )
 
 
-def looping(verdict: Verdict, flow: str, ring: tuple[str, ...]) -> Refusal:
+def looping(verdict: Verdict, flow: str, other: str, ring: tuple[str, ...]) -> Refusal:
     """Return the refusal of a topic that other flows copy back.
 
     Args:
-        flow: the one that does so alone.
+        flow: this one.
+        other: the one that does so alone.
         ring: those that do so together, beginning with the one that writes the topic; empty where one does.
     """
     if len(ring) > 1:
-        return _ring(verdict, ring)
+        return _ring(verdict, flow, ring)
     return Refusal(
         verdict.topic,
         RefusalCode.TWO_WAY,
-        f"flow {flow} copies target topic {verdict.target_topic} back to {verdict.topic}: "
+        f"flow {other} copies target topic {verdict.target_topic} back to {verdict.topic}: "
         "records would go round for ever",
-        f"add {verdict.topic} to topics.exclude, or use `naming: prefix` in both flows; if flow {flow} is "
-        f"retired for good, delete its topic {names.state_topic(flow)} on this flow's source",
+        f"add {verdict.topic} to topics.exclude of flow {flow}, or use `naming: prefix` in both flows; if "
+        f"flow {other} is retired for good, delete its topic {names.state_topic(other)} on this flow's "
+        "source",
     )
 
 
-def _ring(verdict: Verdict, flows: tuple[str, ...]) -> Refusal:
+def gave_way(verdict: Verdict, flow: str, other: str) -> Refusal:
+    """Return the refusal of a topic that could be copied again, but not from its old position.
+
+    Args:
+        flow: this one; ``other`` to which it was left.
+    """
+    options = "latest", "--topic", re.escape(verdict.topic), "--replace"
+    return Refusal(
+        verdict.topic,
+        RefusalCode.GAVE_WAY,
+        f"it was left to flow {other}, and nothing is in its way any more; but from its old position, what "
+        f"has come from target topic {verdict.target_topic} to {verdict.topic} since would be copied back",
+        f"while nobody writes to {verdict.topic}, {commands.seed_plan(flow, *options)} shows what is left "
+        f"out by going on at its end, and {commands.seed_apply(flow, *options)} does it; where else it can "
+        f"go on: docs/topics.md; or add {verdict.topic} to topics.exclude of flow {flow}",
+    )
+
+
+def _ring(verdict: Verdict, flow: str, flows: tuple[str, ...]) -> Refusal:
     writer, route = flows[0], ", then ".join(reversed(flows))
     return Refusal(
         verdict.topic,
         RefusalCode.RING,
         f"target topic {verdict.target_topic} is copied on and back to {verdict.topic}, by flow {route}: "
         "records would go round for ever",
-        f"add {verdict.topic} to topics.exclude of this flow, or use `naming: prefix` in all of them; "
+        f"add {verdict.topic} to topics.exclude of flow {flow}, or use `naming: prefix` in all of them; "
         f"if flow {writer} is retired for good, delete its topic {names.state_topic(writer)} on this flow's "
         "source; if another one is, start the flow that copies on from it once",
     )

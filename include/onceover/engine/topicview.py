@@ -137,12 +137,12 @@ class TopicReader:
         return loops(flows, rules.naming, *ids, ways), ways
 
     def _ends(self, view: View) -> dict[TopicPartition, int]:
-        """Return the ends of target topics that a plan may want to take as they are."""
+        """Return the ends of target topics that a plan takes as they are only while they are empty."""
         known = view.enrolled_by_source
         existing = [
             view.target[v.target_topic]
             for v in _inside(view)
-            if v.topic not in known and v.target_topic in view.target
+            if v.target_topic in view.target and (v.topic not in known or known[v.topic].waits_to_be_placed)
         ]
         wanted = [TopicPartition(t.name, p) for t in existing if _is_led(t) for p in t.partitions]
         return self.target.list_offsets(wanted, calls.LATEST, calls.READ_UNCOMMITTED)

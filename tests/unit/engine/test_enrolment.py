@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.engine.enrolment import Enrolment, Placed, owned, read_enrolments
+from onceover.engine.enrolment import Enrolment, GaveWay, Placed, owned, read_enrolments
 from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition, lane_of
 
@@ -44,6 +44,22 @@ def test_what_an_older_release_wrote_has_no_places() -> None:
     assert Enrolment.from_json(placed.to_json()) == placed
     older = {key: value for key, value in placed.to_json().items() if key not in ("placed", "former")}
     assert Enrolment.from_json(older) == ENROLLED
+
+
+def test_a_topic_that_gave_way_waits_until_each_partition_was_placed_since() -> None:
+    """What older releases wrote did not give way, as far as it says."""
+    left = ENROLLED.left_to("other", 7)
+    assert (left.active, left.waits_to_be_placed) == (False, True)
+    assert Enrolment.from_json(left.to_json()) == left
+    assert "gave_way" not in ENROLLED.to_json() and not ENROLLED.waits_to_be_placed
+    assert left.left_to("another", 8) == left
+    for generations, waits in (((8, 7), True), ((8, 8), False)):
+        placed = replace(left, placed={p: Placed(g, 5, 7) for p, g in enumerate(generations)})
+        assert placed.waits_to_be_placed is waits
+    assert placed.left_to("another", 9).gave_way == GaveWay(9, "another")
+    assert placed.back() == replace(ENROLLED, placed=placed.placed)
+    with pytest.raises(NeedsOperator, match="enrolment"):
+        Enrolment.from_json({**left.to_json(), "gave_way": [7]})
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 7])

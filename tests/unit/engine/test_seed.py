@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -23,6 +24,7 @@ from onceover.engine.seed import (
     plan_seed,
 )
 from onceover.engine.topicplan import TopicPlan
+from onceover.engine.topicrefusals import NOT_OURS, RefusalCode
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 
@@ -80,6 +82,30 @@ def test_progress_is_replaced_only_when_asked_with_the_same_numbers(
 def test_progress_that_is_there_already_needs_nothing() -> None:
     """An interrupted run goes on with the rest."""
     assert plan(topic(seat(position=50), enrolled=True), {0: 50}).changes == ()
+
+
+def test_partitions_of_a_topic_that_gave_way_are_written_where_they_stand_already_too() -> None:
+    """What counts is that somebody has said so since: the topic returns when that is true of each."""
+    one = topic(seat(0, position=50), seat(1, position=70), enrolled=True)
+    assert one.enrolment is not None
+    left = replace(one, enrolment=one.enrolment.left_to("back", 7))
+    changes = plan(left, {0: 50, 1: 90}, Choice(replace=True)).changes
+    assert [(c.from_, c.to, c.risk) for c in changes[:2]] == [(50, 50, "none"), (70, 90, "skip")]
+    assert [r.code for r in plan(left, {0: 50, 1: 90}).refused] == ["PROGRESS_EXISTS"] * 2
+
+
+@pytest.mark.parametrize("code", sorted(NOT_OURS))
+def test_an_enrolled_topic_that_is_another_flows_now_is_not_seeded(code: RefusalCode) -> None:
+    """It would copy for a moment what comes back. One that is copied, and the other has to leave, is."""
+    one = topic(seat(position=50), enrolled=True)
+    assert one.enrolment is not None
+    left = replace(one, enrolment=one.enrolment.left_to("back", 7))
+    refused = TopicPlan(operation="topics", flow="f", refused=(Refusal("a", code, "no", "no"),))
+    offers = Offers({TopicPartition("a", 0): Offer(90, "said so")})
+    for each, expected in ((left, [code]), (one, [])):
+        planned = plan_seed("seed", "f", [each], offers, refused, Choice(replace=True))
+        assert [r.code for r in planned.refused] == expected
+        assert bool(planned.changes) is not bool(expected)
 
 
 def test_a_topic_that_cannot_be_taken_is_refused_with_the_reason() -> None:

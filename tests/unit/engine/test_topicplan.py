@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from onceover.engine.enrolment import GaveWay, Placed
 from onceover.engine.managed import Managed
 from onceover.engine.naming import PREFIX
 from onceover.engine.plan import Refusal
 from onceover.engine.topicplan import Loop, TopicPlan, View, Writer, overlap, plan_topics, without
 from onceover.engine.topics import OF_EVERY_COPY
 from onceover.engine.topicsteps import AddPartitions, CreateTopic
-from tests.unit.engine.topicworld import World, leave, source_id, topic
+from tests.support.waysout import commands
+from tests.unit.engine.topicworld import FLOW, World, leave, source_id, topic
 
 OTHER_ID = UUID(int=3)
 
@@ -313,7 +316,69 @@ def test_topic_that_left_does_not_return_into_a_loop() -> None:
     view = looped(9)
     gone = {"t": leave(view.enrolled["t"])}
     plan = plan_topics(replace(view, enrolled=gone))
-    assert codes(plan) == ["TWO_WAY"] and not plan.turn
+    assert codes(plan) == ["TWO_WAY"] and not any(e.active for e in plan.turn)
+
+
+def given_way(**changes: Any) -> View:
+    """Return a view in generation 8 of a topic that gave way in generation 7 to a flow that is gone since."""
+    world = enrolled(now=2)
+    world.enrolled["t"] = replace(leave(world.enrolled["t"]), gave_way=GaveWay(7, "back"))
+    world.ends = {"t": 5}
+    return replace(world.view(), generation=8, **changes)
+
+
+def placed(view: View, *generations: int) -> View:
+    """Return the view with partitions that the leader wrote under these generations."""
+    there = {number: Placed(generation, 9, 5) for number, generation in enumerate(generations)}
+    return replace(view, enrolled={"t": replace(view.enrolled["t"], placed=there)})
+
+
+def test_topic_that_gives_way_keeps_on_record_to_whom_and_when() -> None:
+    """Also one that had left before: from then on what it has copied comes back to its source."""
+    view = replace(looped(4), generation=7)
+    gone = replace(leave(view.enrolled["t"]), gave_way=GaveWay(7, "back"))
+    assert plan_topics(view).turn == (gone,)
+    excluded = replace(view, rules=replace(view.rules, exclude=("t",)))
+    left = replace(excluded, enrolled={"t": leave(view.enrolled["t"])})
+    assert plan_topics(left).turn == (gone,)
+    assert plan_topics(replace(left, enrolled={"t": gone}, generation=9)).turn == ()
+
+
+def test_topic_that_gave_way_does_not_return_by_itself() -> None:
+    """At its old position it would copy what has come from its target since: somebody has to say where."""
+    plan = plan_topics(given_way())
+    assert (codes(plan), plan.turn, plan.enrol) == (["GAVE_WAY"], (), ())
+    (refusal,) = plan.refused
+    assert "flow back" in refusal.message
+    assert [c.arguments for c in commands(refusal.resolve)] == [
+        ["seed", action, FLOW, "--from", "latest", "--topic", "t", "--replace"]
+        for action in ("plan", "apply")
+    ]
+
+
+def test_topic_that_gave_way_returns_once_every_partition_was_placed_since() -> None:
+    """The mark goes with it."""
+    view = given_way()
+    for generations in ((8,), (8, 7), (6, 8)):
+        assert codes(plan_topics(placed(view, *generations))) == ["GAVE_WAY"]
+    (back,) = plan_topics(placed(view, 8, 8)).turn
+    assert (back.active, back.gave_way) == (True, None)
+
+
+def test_a_place_that_was_given_while_the_other_one_copied_counts_for_nothing() -> None:
+    """More has come round since."""
+    view = placed(given_way(loops={"t": Loop("ring", 1)}), 8, 8)
+    (turned,) = plan_topics(replace(view, generation=9)).turn
+    assert (turned.active, turned.gave_way) == (False, GaveWay(9, "ring"))
+
+
+def test_topic_that_gave_way_before_it_had_copied_anything_returns_as_before() -> None:
+    """Nothing was ever written to its target, so nothing has come back from there. A deleted one stops."""
+    view = given_way()
+    empty = replace(view, target_ends=dict.fromkeys(view.target_ends, 0))
+    for harmless in (empty, replace(view, target={})):
+        plan = plan_topics(harmless)
+        assert ([e.active for e in plan.turn], codes(plan)) == ([True], [])
 
 
 def test_new_topics_wait_while_another_flows_state_cannot_be_read() -> None:
