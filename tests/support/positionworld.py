@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.engine import groupview, names, repair, repairapply, translate
+from onceover.engine import freshmap, groupview, names, repair, repairapply, translate
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.groupmap import GroupMap
 from onceover.engine.groups import Allowed, Decision, Direction, Facts, Remembered, decide, remembered
@@ -28,6 +28,7 @@ from onceover.engine.repairapply import Repairer
 from onceover.engine.reseed import Making, plan_reseed
 from onceover.engine.scope import Rules
 from onceover.engine.translate import Translator
+from onceover.errors import OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.backoff import Patience
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
@@ -36,7 +37,7 @@ from onceover.kafka.each import Each
 from onceover.kafka.groupadmin import Listing
 from onceover.kafka.groupcalls import ListedGroup
 from onceover.kafka.groupoffsets import Named
-from onceover.model import TopicPartition
+from onceover.model import TopicPartition, lane_of
 from onceover.wire.progress import ProgressMeta
 from tests.support.auditworld import FLOW, SOURCE, Kind, Place, World
 from tests.support.fakelogs import FakeCluster, FakeLog
@@ -56,8 +57,13 @@ class Origin(NamedTuple):
 
 @dataclass
 class PositionCluster(FakeCluster):
-    """What is asked about positions, besides logs."""
+    """What is asked about positions, besides logs.
 
+    Attributes:
+        away: partitions that nobody leads, and what is answered.
+    """
+
+    away: dict[TopicPartition, OnceoverError] = field(default_factory=dict)
     patience: Patience = field(default_factory=Patience)
 
     def retry(self, attempt: Callable[[], T], *_: object) -> T:
@@ -75,7 +81,11 @@ class PositionCluster(FakeCluster):
     def each_offset(
         self, tps: Iterable[TopicPartition], at: int, isolation: int = calls.READ_COMMITTED
     ) -> Each[TopicPartition, int]:
-        return Each(self.list_offsets(tps, at, isolation))
+        asked = list(tps)
+        led = [tp for tp in asked if tp not in self.away]
+        return Each(
+            self.list_offsets(led, at, isolation), {tp: self.away[tp] for tp in asked if tp in self.away}
+        )
 
     def committed(
         self, group: str, tps: Iterable[TopicPartition] | None, **_: object
@@ -91,15 +101,22 @@ class PositionWorld(World):
         origins: of each copy, by its place.
         since: where each source partition's last unbroken stretch of copying began.
         memory: what was remembered of the group, by direction and receiving partition.
+        unread: why partitions of the map cannot be read; ``open``: not to their ends.
+        away: partitions of the target that nobody leads, and what is answered.
+        hidden: how many of the newest map records a transaction hides, until it is waited for.
     """
 
     def __init__(self, kind: Kind) -> None:
         self.origins: dict[Place, Origin] = {}
         self.since = [0, 0]
         self.memory: dict[Direction, dict[TopicPartition, Remembered]] = {d: {} for d in Direction}
+        self.unread: dict[int, OnceoverError] = {}
+        self.open: dict[int, OnceoverError] = {}
+        self.hidden = 0
+        self.away: dict[TopicPartition, OnceoverError] = {}
         super().__init__(kind)
         self.source = PositionCluster("east", self.source.all_topics)
-        self.target = PositionCluster("west", self.target.all_topics, self.target.groups)
+        self.target = PositionCluster("west", self.target.all_topics, self.target.groups, away=self.away)
 
     # ---- the truth
 
@@ -255,7 +272,7 @@ class PositionWorld(World):
         state = SimpleNamespace(catch_up=lambda **_: world.state().leader, close=lambda: None)
         patch.setattr(translate, "StateLog", lambda *_: state)
         patch.setattr(groupview, "StateLog", lambda *_: state)
-        patch.setattr(translate, "MapIndex", lambda *_: _Index(world))
+        patch.setattr(freshmap, "MapIndex", lambda *_: _Index(world))
         patch.setattr(groupview, "GroupMemory", lambda *_: _Memory(world))
         patch.setattr(groupview, "GroupAdmin", _Admin)
         own = names.state_topic(FLOW)
@@ -267,10 +284,23 @@ class _Index:
 
     def __init__(self, world: PositionWorld) -> None:
         self._world = world
+        self._shown: set[int] = set()
         self.store: MapStore | None = None
 
-    def refresh(self, *_: object, **__: object) -> None:
-        self.store = self._world.store()
+    def each_refresh(self, partitions: list[int], *, settled: bool = False) -> dict[int, OnceoverError]:
+        world, known = self._world, self._world.maps
+        failed = {**world.unread, **world.open} if settled else world.unread
+        found = {partition: failed[partition] for partition in partitions if partition in failed}
+        if settled:
+            self._shown.update(set(partitions) - found.keys())
+        before = len(known) - world.hidden
+        world.maps = [
+            record
+            for number, record in enumerate(known)
+            if number < before or lane_of(record.source, names.MAP_PARTITIONS) in self._shown
+        ]
+        self.store, world.maps = world.store(), known
+        return found
 
     def close(self) -> None:
         return None

@@ -55,7 +55,8 @@ def run(args: argparse.Namespace) -> CommandResult:
     asked = TopicPartition(args.topic, args.partition)
     to_source = args.to == SOURCE
     source, target = open_clusters(flow)
-    with source, target, Translator(target, flow.flow, run_dir(flow)) as translator:
+    made = Translator(target, flow.flow, run_dir(flow), handled=flow.handler is not None)
+    with source, target, made as translator:
         found = translator.sources_of(asked) if to_source else translator.targets_of(asked)
         others = found if args.all else found[:1]
         answers = [

@@ -15,7 +15,7 @@ from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.each import Each
+from onceover.kafka.each import Each, answers_in_time
 from onceover.model import TopicPartition
 
 # A partition without a leader must not keep the groups of all others waiting.
@@ -74,21 +74,13 @@ def _told(giving: Cluster, partitions: list[TopicPartition]) -> Each[TopicPartit
 
 def _read(cluster: Cluster, partitions: list[TopicPartition], at: int) -> Each[TopicPartition, int]:
     """Read offsets; those that cannot be read now are asked for again together, for a while."""
-    each: Each[TopicPartition, int] = Each()
-
-    def ask() -> None:
-        waiting = [tp for tp in partitions if tp not in each.found]
-        answered = cluster.each_offset(waiting, at, calls.READ_UNCOMMITTED)
-        each.found.update(answered.found)
-        each.failed.clear()
-        each.failed.update(answered.failed)
-        # Those first that waiting does not mend.
-        for error in sorted(each.failed.values(), key=lambda error: isinstance(error, Retriable)):
+    each = answers_in_time(
+        cluster.retry,
+        partitions,
+        lambda some: cluster.each_offset(some, at, calls.READ_UNCOMMITTED),
+        Deadline(_RETRY_S),
+    )
+    for error in each.failed.values():
+        if not isinstance(error, Retriable):
             raise error
-
-    try:
-        cluster.retry(ask, Deadline(_RETRY_S))
-    except Retriable as error:
-        waiting = (tp for tp in partitions if tp not in each.found)
-        each.failed.update((tp, each.failed.get(tp, error)) for tp in waiting)
     return each

@@ -26,6 +26,7 @@ from onceover.engine.groupsettle import GroupSettler
 from onceover.engine.layout import Layout, check_clusters, check_distinct
 from onceover.engine.progress import beside, copied_between
 from onceover.engine.statelog import StateLog
+from onceover.engine.translate import NOT_ENROLLED
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster, TopicInfo
@@ -314,12 +315,27 @@ class GroupReader:
                 last=commits.last.get(giving),
                 opposite=group.opposite.get(giving),
                 problem=problems.get(giving)
-                or (_pending(receiving) if receiving in commits.current.pending else None)
-                or self._not_one_to_one(pairs[giving]),
+                or (_pending(receiving) if receiving in commits.current.pending else None),
             )
-            if facts.problem is None and group.facts.error is None:
-                facts = self._translated(facts, pairs[giving], logs, progress)
+            if facts.problem is None:
+                facts = self._placed(group, facts, pairs[giving], logs, progress)
             yield facts
+
+    def _placed(self, group: _Raw, facts: Facts, pair: Pair, logs: Logs, progress: Committed) -> Facts:
+        """Add where the group goes on, or why that is not known: each part of the map is read on its own."""
+        try:
+            facts = replace(facts, problem=self._not_one_to_one(pair))
+            if facts.problem is None and group.facts.error is None:
+                facts = self._translated(facts, pair, logs, progress)
+        except (Retriable, NeedsOperator) as error:
+            text = f"what the offset map tells of {pair.source} cannot be read now: {error.message}"
+            return replace(facts, problem=(UNREADABLE, text))
+        except UsageError as error:
+            # Taken out by a reseed of its shrunk topic since this look began; the next one knows.
+            if error.code != NOT_ENROLLED:
+                raise
+            return replace(facts, problem=(UNREADABLE, f"{pair.source} has just left the flow"))
+        return facts
 
     def _not_one_to_one(self, pair: Pair) -> tuple[str, str] | None:
         if self._translator.is_one_to_one(pair.source):

@@ -18,8 +18,10 @@ from uuid import UUID
 
 from onceover.engine.mapreader import MapChanged, MapTopic, Point
 from onceover.engine.mapstore import MapStore, StoreDamaged
-from onceover.errors import Retriable, UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.backoff import Deadline
+from onceover.kafka.cluster import DEFAULT_TIMEOUT_S, Cluster
+from onceover.kafka.each import answers_in_time
 from onceover.wire.offsetmap import MapRecord
 
 log = logging.getLogger(__name__)
@@ -31,6 +33,8 @@ _SUFFIX: Final = ".sqlite3"
 _PORTION: Final = 1000
 # Retention may pass the start while the topic is being read, once or twice; a log cannot change for ever.
 _ATTEMPTS: Final = 5
+# A partition without a leader must not keep those waiting whose part of the map is in the others.
+_PATIENCE_S: Final = 5.0
 
 
 def read_map(target: Cluster, flow: str) -> Iterator[list[MapRecord]]:
@@ -102,24 +106,48 @@ class MapIndex:
         for _ in self.refreshing(partitions, settled=settled):
             pass
 
+    def each_refresh(
+        self, partitions: list[int] | None = None, *, settled: bool = False
+    ) -> dict[int, OnceoverError]:
+        """Do the same, for those who do not need them all; return why some were not read: the others were.
+
+        Raises:
+            Retriable: the target is away.
+            UsageError: the index cannot be kept in ``home``, or the topic may not be read.
+        """
+        failed: dict[int, OnceoverError] = {}
+        for _ in self._refreshing(partitions, settled=settled, failed=failed):
+            pass
+        return failed
+
     def refreshing(self, partitions: list[int] | None = None, *, settled: bool = False) -> Iterator[None]:
-        """Do the same in steps of well below a second."""
+        """Do as ``refresh`` does, in steps of well below a second."""
+        return self._refreshing(partitions, settled=settled, failed=None)
+
+    def _refreshing(
+        self, partitions: list[int] | None, *, settled: bool, failed: dict[int, OnceoverError] | None
+    ) -> Iterator[None]:
+        """Read; what cannot be read is noted in ``failed``, where that is given, and raised otherwise."""
         damage: StoreDamaged | None = None
+        changed: list[int] = []
         for _ in range(_ATTEMPTS):
+            changed.clear()
+            if failed is not None:
+                failed.clear()
             try:
-                yield from self._read(partitions, settled=settled)
-            except MapChanged as changed:
-                log.info("%s", changed)
-                if self.store is not None:
-                    self.store.forget(changed.partition)
+                yield from self._read(partitions, changed, settled=settled, failed=failed)
             except StoreDamaged as seen:
                 if damage is not None:
                     raise self._unusable(seen) from seen
                 damage = seen
                 self.discard(seen)
             else:
-                return
-        raise Retriable(f"the log of the offset map of {self._flow} changes again and again")
+                if not changed:
+                    return
+        error = Retriable(f"the log of the offset map of {self._flow} changes again and again")
+        if failed is None:
+            raise error
+        failed.update(dict.fromkeys(changed, error))
 
     def discard(self, damage: StoreDamaged) -> None:
         """Remove the store; the next ``refresh`` builds another one."""
@@ -128,7 +156,14 @@ class MapIndex:
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
-    def _read(self, partitions: list[int] | None, *, settled: bool) -> Iterator[None]:
+    def _read(
+        self,
+        partitions: list[int] | None,
+        changed: list[int],
+        *,
+        settled: bool,
+        failed: dict[int, OnceoverError] | None,
+    ) -> Iterator[None]:
         topic = self._target.retry(lambda: MapTopic.find(self._target, self._flow))
         if topic is None:
             self.close()
@@ -136,10 +171,23 @@ class MapIndex:
         store = self._open(topic.topic_id)
         known = topic.info.partitions
         wanted = [p for p in (sorted(known) if partitions is None else partitions) if p in known]
-        ends = self._target.retry(lambda: topic.ends(wanted, settled=settled))
-        starts = self._target.retry(lambda: topic.starts(wanted))
-        for partition in wanted:
-            yield from _follow(store, topic, partition, starts[partition], ends[partition])
+        bounds = answers_in_time(
+            self._target.retry,
+            wanted,
+            lambda some: topic.each_bounds(some, settled=settled),
+            Deadline(DEFAULT_TIMEOUT_S if failed is None else _PATIENCE_S),
+        )
+        for partition, error in bounds.failed.items():
+            _note(failed, partition, error)
+        for partition, (start, end) in bounds.found.items():
+            try:
+                yield from _follow(store, topic, partition, start, end)
+            except MapChanged as change:
+                log.info("%s", change)
+                store.forget(partition)
+                changed.append(partition)
+            except OnceoverError as error:
+                _note(failed, partition, error)
 
     # ---- files
 
@@ -177,6 +225,13 @@ class MapIndex:
             seen=str(error),
             resolve="make the folder writable, or set ONCEOVER_HOME to another one",
         )
+
+
+def _note(failed: dict[int, OnceoverError] | None, partition: int, error: OnceoverError) -> None:
+    """Take note of what keeps one partition from being read; a missing right is the whole topic's."""
+    if failed is None or not isinstance(error, Retriable | NeedsOperator):
+        raise error
+    failed[partition] = error
 
 
 def _follow(store: MapStore, topic: MapTopic, partition: int, start: int, end: int) -> Iterator[None]:

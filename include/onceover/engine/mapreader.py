@@ -16,6 +16,7 @@ from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster, TopicInfo, failure
+from onceover.kafka.each import Each
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
@@ -112,9 +113,26 @@ class MapTopic:
         isolation = calls.READ_UNCOMMITTED if settled else calls.READ_COMMITTED
         return self._offsets(partitions, calls.LATEST, isolation)
 
+    def each_bounds(self, partitions: list[int], *, settled: bool = False) -> Each[int, tuple[int, int]]:
+        """Return both, with the partitions beside it that are not answered."""
+        isolation = calls.READ_UNCOMMITTED if settled else calls.READ_COMMITTED
+        # In this order: what expires in between is before the start, and not behind the end.
+        ends = self._each(partitions, calls.LATEST, isolation)
+        starts = self._each(list(ends.found), calls.EARLIEST, calls.READ_COMMITTED)
+        found = {p: (start, ends.found[p]) for p, start in starts.found.items()}
+        return Each(found, {**ends.failed, **starts.failed})
+
     def _offsets(self, partitions: list[int], what: int, isolation: int) -> dict[int, int]:
-        tps = [TopicPartition(self.info.name, p) for p in partitions]
-        return {tp.partition: o for tp, o in self.target.list_offsets(tps, what, isolation).items()}
+        return self._each(partitions, what, isolation).whole()
+
+    def _each(self, partitions: list[int], what: int, isolation: int) -> Each[int, int]:
+        each = self.target.each_offset(
+            [TopicPartition(self.info.name, p) for p in partitions], what, isolation
+        )
+        return Each(
+            {tp.partition: offset for tp, offset in each.found.items()},
+            {tp.partition: error for tp, error in each.failed.items()},
+        )
 
     def holds(self, partition: int, point: Point) -> bool:
         """Tell whether the log before ``point`` is still the one that was read (KIP-320)."""

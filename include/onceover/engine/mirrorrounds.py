@@ -36,7 +36,7 @@ from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster
-from onceover.model import TopicPartition
+from onceover.model import TopicPartition, lane_of
 from onceover.wire.mirroroutput import encode_heartbeat
 
 # A heartbeat under way is looked for this often in its interval, and its age is known as exactly as that.
@@ -97,7 +97,7 @@ class CheckpointRound:
     ) -> None:
         source, target = view.source, view.target
         self._settings: MirrorSettings | None = None
-        self._translator = Translator(target, flow, home)
+        self._translator = Translator(target, flow, home, handled=handled)
         self._reader = GroupReader(
             flow,
             Direction.FAILOVER,
@@ -156,19 +156,27 @@ class OffsetSyncRound:
         return settings.offset_syncs
 
     def run(self, settings: MirrorSettings) -> float:
-        """Write what has changed; return the pause until the next look, in seconds."""
+        """Write what has changed; return the pause until the next look, in seconds.
+
+        Raises:
+            Retriable: a cluster, or a part of the offset map, cannot be read; the others' are written.
+            NeedsOperator: likewise, a record of the map is damaged.
+        """
         enrolments, progress = self._view.enrolments(), self._view.progress()
-        self._index.refresh()
+        unread = self._index.each_refresh()
         topics = self._view.target.retry(lambda: self._view.target.topics(sorted(enrolments)))
         live = {
             source: enrolment
             for enrolment in enrolments.values()
             for source in enrolment.sources()
             if enrolment.target in topics
+            and lane_of(source, names.MAP_PARTITIONS) not in unread
             and (str(enrolment.source_id), str(topics[enrolment.target].topic_id))
             == _copied_ids(enrolment, source, progress)
         }
         self._topic.write(dict(self._syncs(live)))
+        for error in unread.values():
+            raise error
         return settings.checkpoint_interval_s
 
     def close(self) -> None:

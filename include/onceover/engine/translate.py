@@ -7,24 +7,27 @@ meets besides are records of other source partitions.
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Final, NamedTuple, Protocol, Self, TypeVar
+from typing import Final, NamedTuple, Protocol, Self
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.freshmap import AGAIN_S, STALE_S, FreshMap
 from onceover.engine.layout import Layout
-from onceover.engine.mapindex import MapIndex
-from onceover.engine.mapstore import MapStore, PairRow, StoreDamaged
+from onceover.engine.mapstore import MapStore, PairRow
 from onceover.engine.progress import beside, copied_between
 from onceover.engine.statelog import StateLog
-from onceover.errors import UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
+from onceover.kafka.backoff import Deadline
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.each import Each, answers_in_time
 from onceover.model import TopicPartition, lane_of
 from onceover.wire.offsetlookup import (
     NotCovered,
@@ -36,13 +39,15 @@ from onceover.wire.offsetlookup import (
 )
 from onceover.wire.offsetmap import MapRecord
 
-T = TypeVar("T")
+log = logging.getLogger(__name__)
 
 NO_MAP: Final = "the offset map holds nothing about this partition"
 SOURCE_RECREATED: Final = "the source topic was deleted and created anew since it was copied"
 RECREATED: Final = "the target topic was deleted and created anew since it was copied"
-# What is not covered may be the next moment; many questions in a row must not each read the topic.
-_STALE_S: Final = 1.0
+# Code of a question about a partition that the flow does not copy.
+NOT_ENROLLED: Final = "NOT_ENROLLED"
+# A partition without a leader must not keep those waiting who ask about others.
+_PATIENCE_S: Final = 5.0
 _EXACTLY_ONCE: Final = "exactly_once"
 _NAMED: Final = 5
 BEYOND: Final = "the target's log does not reach it, or a transaction is open there"
@@ -62,28 +67,35 @@ class Translator:
     """Translation by the flow's offset map. Not thread-safe.
 
     Answers are as of the last ``refresh``; the first question, and one that is not covered, read what they
-    need by themselves, the latter once a second at most.
+    need by themselves, the latter once a second at most. What cannot be read, of the map or of the target's
+    logs, is an error for those who ask about it (``Retriable``, or ``NeedsOperator`` for a damaged record),
+    and takes nothing from other partitions.
 
     Args:
         target: the flow's target; belongs to the caller. The source is not needed, and may be gone.
         flow: its name.
         home: folder of the flow's files, where the index is kept (``ONCEOVER_HOME/<flow>``); None reads the
             one partition of the map topic that is needed, each time a translator is made.
+        handled: the flow has a handler, so that the records of any source partition may be anywhere.
     """
 
-    def __init__(self, target: Cluster, flow: str, home: Path | None) -> None:
+    def __init__(self, target: Cluster, flow: str, home: Path | None, *, handled: bool = False) -> None:
         self._target = target
         self._flow = flow
-        self._index = MapIndex(target, flow, home)
-        self._read_s: dict[int, float] = {}
+        self._map = FreshMap(target, flow, home)
+        self._handled = handled
         self._by_target: dict[str, Enrolment] = {}
         self._by_source: dict[str, Enrolment] = {}
         self._progress: dict[TopicPartition, CommittedOffset] = {}
         self._topics: Mapping[str, TopicInfo] = {}
         self._layout: Layout | None = None
-        # LSOs up to which the map tells everything, and when they were asked for.
-        self._settled: dict[TopicPartition, int] = {}
-        self._settled_s = -math.inf
+        # Partitions of the map that were read to their ends after the progress that is known here.
+        self._shown: set[int] = set()
+        # By partition of the map: LSOs up to which it tells everything, and when they were asked for.
+        self._settled: dict[int, _Settled] = {}
+        # Partitions of the target that did not answer a moment ago.
+        self._silent: dict[TopicPartition, OnceoverError] = {}
+        self._silent_s = -math.inf
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +107,7 @@ class Translator:
 
     def close(self) -> None:
         """Close the index."""
-        self._index.close()
+        self._map.close()
 
     def refresh(self) -> None:
         """Read the flow's state, its topics and all that is new in the map.
@@ -105,9 +117,9 @@ class Translator:
             Retriable: the target is away.
         """
         self._read_state()
-        self._settled, self._settled_s = {}, -math.inf
-        self._index.refresh()
-        self._read_s = dict.fromkeys(range(names.MAP_PARTITIONS), time.monotonic())
+        self._settled.clear()
+        self._silent.clear()
+        self._map.refresh()
 
     # ---- answers
 
@@ -132,7 +144,17 @@ class Translator:
         refused = self._refused(enrolment, own)
         if refused is not None:
             return refused
-        return self._asked(source, lambda: self._look_up(source, own, target or own, offset, back=False))
+
+        def look_up() -> Translation:
+            return self._look_up(source, own, target or own, offset, back=False)
+
+        found = self._asked(source, look_up)
+        partition = lane_of(source, names.MAP_PARTITIONS)
+        if partition not in self._shown and self._is_hidden(found, own, offset):
+            self._map.settle(partition)
+            self._shown.add(partition)
+            found = look_up()
+        return found
 
     def to_source(
         self, target: TopicPartition, offset: int, *, source: TopicPartition | None = None
@@ -176,12 +198,23 @@ class Translator:
         return bool(self._of_source(source))
 
     def sources_of(self, target: TopicPartition) -> list[TopicPartition]:
-        """Return the source partitions with records in ``target``: that of the same number first."""
+        """Return the source partitions with records in ``target``: that of the same number first.
+
+        Raises:
+            UsageError: the partition is not part of the flow.
+            Retriable: what the map says about it cannot be read now; with a handler that is any part of it.
+        """
         enrolment = self.enrolment(target=target)
         own = TopicPartition(enrolment.source, target.partition)
         for partition in range(names.MAP_PARTITIONS):
-            self._refresh(partition)
-        found = self._stored(lambda store: self._live(store, store.pairs(target=target))) or []
+            try:
+                self._map.need(partition)
+            except (Retriable, NeedsOperator) as error:
+                # Without a handler each source partition's records are in its own target partition alone.
+                if self._handled or partition == lane_of(own, names.MAP_PARTITIONS):
+                    raise
+                log.debug("not looked at for other sources of %s: %s", target, error)
+        found = self._map.ask(lambda store: self._live(store, store.pairs(target=target))) or []
         others = sorted(pair.source for pair in found if pair.source != own)
         # A handler may have given the target more partitions than the source has.
         return [own, *others] if own.partition in enrolment.start else others
@@ -219,11 +252,11 @@ class Translator:
         self, source: TopicPartition, own: TopicPartition, target: TopicPartition, offset: int, *, back: bool
     ) -> Translation:
         question = _Question(source, own, target, offset, back, self._since(source))
-        return self._stored(question.ask) or NotCovered(None, None, NO_MAP)
+        return self._map.ask(question.ask) or NotCovered(None, None, NO_MAP)
 
     def _of_source(self, source: TopicPartition) -> list[PairRow]:
-        self._refresh(lane_of(source, names.MAP_PARTITIONS))
-        return self._stored(lambda store: self._live(store, store.pairs(source=source))) or []
+        self._map.need(lane_of(source, names.MAP_PARTITIONS))
+        return self._map.ask(lambda store: self._live(store, store.pairs(source=source))) or []
 
     def _live(self, store: MapStore, pairs: Iterable[PairRow]) -> list[PairRow]:
         """Return the pairs of which the map says something about the topics as they are now."""
@@ -236,20 +269,24 @@ class Translator:
     def _asked(self, source: TopicPartition, look_up: Callable[[], Translation]) -> Translation:
         """Look up in what is at hand; read what is new when that does not cover it."""
         partition = lane_of(source, names.MAP_PARTITIONS)
-        self._refresh(partition)
+        self._map.need(partition)
         found = look_up()
-        if isinstance(found, NotCovered) and time.monotonic() - self._read_s[partition] > _STALE_S:
-            self._read(partition)
+        if isinstance(found, NotCovered) and self._map.renew(partition):
             found = look_up()
         return found
+
+    def _is_hidden(self, found: Translation, own: TopicPartition, offset: int) -> bool:
+        """Tell whether an offset was copied, so that a transaction may hide what the map tells of it."""
+        if not isinstance(found, NotCovered) or (found.end is not None and offset <= found.end):
+            return False
+        committed = self._progress.get(own)
+        return committed is not None and offset < committed.offset
 
     def _behind_the_end(
         self, source: TopicPartition, own: TopicPartition, target: TopicPartition, offset: int
     ) -> Translation:
         """Answer for an offset behind the last record of the map, if the target's log reaches it."""
-        if offset > self._settled.get(target, -1) and time.monotonic() - self._settled_s > _STALE_S:
-            self._settle(target)
-        lso = self._settled.get(target, -1)
+        lso = self._decided(lane_of(source, names.MAP_PARTITIONS), target, offset)
         found = self._look_up(source, own, target, offset, back=True)
         if not isinstance(found, NotCovered) or found.end is None or offset <= found.end:
             return found
@@ -259,16 +296,38 @@ class Translator:
             return found
         return self._look_up(source, own, target, found.end, back=True)
 
-    def _settle(self, target: TopicPartition) -> None:
-        """Read up to where ``target`` is decided, and all others with it: most readers stand at the end."""
-        # In this order: of every transaction whose end an LSO has passed, the map record is in the log
-        # already, and reading to the high watermark waits until it can be read.
-        every = [TopicPartition(info.name, p) for info in self._topics.values() for p in info.partitions]
-        known = self._target.retry(lambda: self._target.each_offset(every, calls.LATEST)).found
-        if target not in known:
-            known |= self._target.retry(lambda: self._target.list_offsets([target], calls.LATEST))
-        self._index.refresh(settled=True)
-        self._settled, self._settled_s = known, time.monotonic()
+    def _decided(self, partition: int, target: TopicPartition, offset: int) -> int:
+        """Return up to where ``target`` is decided and a partition of the map tells everything that it can.
+
+        Raises:
+            Retriable: one of the two cannot be read now.
+        """
+        settled = self._settled.get(partition)
+        if settled is None or settled.is_old_for(target, offset):
+            # In this order: of every transaction whose end an LSO has passed, the map record is in the log
+            # already, and reading to the high watermark waits until it can be read.
+            ends = self._ends(target)
+            self._map.settle(partition)
+            settled = self._settled[partition] = _Settled(ends, time.monotonic())
+        if target in settled.ends.failed:
+            raise settled.ends.failed[target]
+        return settled.ends.found[target]
+
+    def _ends(self, target: TopicPartition) -> Each[TopicPartition, int]:
+        """Return the LSOs of ``target`` and, with it, of all others: most readers stand at the end."""
+        if time.monotonic() - self._silent_s > AGAIN_S:
+            self._silent.clear()
+        every = {TopicPartition(info.name, p) for info in self._topics.values() for p in info.partitions}
+        each = answers_in_time(
+            self._target.retry,
+            sorted({target, *every} - self._silent.keys()),
+            lambda some: self._target.each_offset(some, calls.LATEST),
+            Deadline(_PATIENCE_S),
+        )
+        if each.failed:
+            self._silent.update(each.failed)
+            self._silent_s = time.monotonic()
+        return Each(each.found, dict(self._silent))
 
     def _refused(self, enrolment: Enrolment, target: TopicPartition) -> NotCovered | None:
         """Tell whether what the map says is about another topic of the same name."""
@@ -285,23 +344,6 @@ class Translator:
 
     # ---- reading
 
-    def _refresh(self, partition: int) -> None:
-        if partition not in self._read_s:
-            self._read(partition)
-
-    def _read(self, partition: int) -> None:
-        self._index.refresh([partition])
-        self._read_s[partition] = time.monotonic()
-
-    def _stored(self, look: Callable[[MapStore], T]) -> T | None:
-        """Ask the store; a damaged one is built anew and asked again. None without a map."""
-        try:
-            return None if self._index.store is None else look(self._index.store)
-        except StoreDamaged as damage:
-            self._index.discard(damage)
-            self._index.refresh(sorted(self._read_s))
-            return None if self._index.store is None else look(self._index.store)
-
     def _read_state(self) -> None:
         topic, group = names.state_topic(self._flow), names.progress_group(self._flow)
         target = self._target
@@ -317,6 +359,7 @@ class Translator:
         self._layout = Layout.from_json(values[names.LAYOUT])
         self._by_target = read_enrolments(values)
         self._by_source = {e.source: e for e in self._by_target.values()}
+        self._shown.clear()
         self._progress = target.retry(lambda: target.committed(group, None, stable=False))
         wanted = sorted(self._by_target)
         # One that may not be described is unknown; the others are answered about.
@@ -338,9 +381,24 @@ class Translator:
             expected = f"one of {len(topics)} {side} topics: {_shown(sorted(topics))}"
         return UsageError(
             f"{asked} is not part of flow {self._flow} on its {side}",
-            code="NOT_ENROLLED",
+            code=NOT_ENROLLED,
             expected=expected,
             resolve=f"`onceover status {self._flow}` lists what is copied",
+        )
+
+
+class _Settled(NamedTuple):
+    """LSOs of the target up to which a partition of the map tells everything."""
+
+    ends: Each[TopicPartition, int]
+    at_s: float
+
+    def is_old_for(self, target: TopicPartition, offset: int) -> bool:
+        """Tell whether a newer answer could be another one."""
+        if target in self.ends.failed:
+            return time.monotonic() - self.at_s > AGAIN_S
+        return self.ends.found.get(target, -1) < offset and (
+            target not in self.ends.found or time.monotonic() - self.at_s > STALE_S
         )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from onceover.errors import OnceoverError
+from onceover.errors import OnceoverError, Retriable
+from onceover.kafka.backoff import Deadline
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -33,3 +35,40 @@ class Each(Generic[K, V]):
         for error in self.failed.values():
             raise error
         return self.found
+
+
+def answers_in_time(
+    retry: Callable[[Callable[[], None], Deadline], None],
+    wanted: Collection[K],
+    ask: Callable[[list[K]], Each[K, V]],
+    deadline: Deadline,
+) -> Each[K, V]:
+    """Ask about each; those that may be answered later are asked about again, together, until a deadline.
+
+    Args:
+        retry: of the cluster that is asked: runs an attempt again while it raises ``Retriable``.
+        ask: asks about some of them once.
+    """
+    each: Each[K, V] = Each()
+
+    def attempt() -> None:
+        waiting = [one for one in wanted if one not in each.found and not _is_final(each.failed.get(one))]
+        answered = ask(waiting)
+        each.found.update(answered.found)
+        for one in waiting:
+            each.failed.pop(one, None)
+        each.failed.update(answered.failed)
+        for error in each.failed.values():
+            if not _is_final(error):
+                raise error
+
+    try:
+        retry(attempt, deadline)
+    except Retriable as error:
+        unknown = (one for one in wanted if one not in each.found)
+        each.failed.update((one, each.failed.get(one, error)) for one in unknown)
+    return each
+
+
+def _is_final(error: OnceoverError | None) -> bool:
+    return error is not None and not isinstance(error, Retriable)

@@ -81,7 +81,7 @@ def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
     with (
         source,
         target,
-        Translator(target, flow.flow, home) as translator,
+        Translator(target, flow.flow, home, handled=flow.handler is not None) as translator,
         Journal(home / "journal" / "groups.jsonl") as journal,
     ):
         reader = GroupReader(

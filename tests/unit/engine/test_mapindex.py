@@ -19,6 +19,8 @@ from onceover.engine.mapindex import FOLDER, MapIndex
 from onceover.engine.mapreader import Chunk, MapChanged, MapTopic, Point
 from onceover.engine.mapstore import MapStore
 from onceover.errors import Retriable, UsageError
+from onceover.kafka.backoff import Deadline
+from onceover.kafka.each import Each
 from tests.support.wait import wait_until
 from tests.unit.engine.maplog import MapLog
 from tests.unit.engine.mapwriter import copied
@@ -35,11 +37,8 @@ class FakeTopic:
         self.reads: list[int] = []
         self.same_log = True
 
-    def starts(self, partitions: list[int]) -> dict[int, int]:
-        return dict.fromkeys(partitions, self.log.log_start)
-
-    def ends(self, partitions: list[int], *, settled: bool = False) -> dict[int, int]:
-        return dict.fromkeys(partitions, self.log.next_offset)
+    def each_bounds(self, partitions: list[int], *, settled: bool = False) -> Each[int, tuple[int, int]]:
+        return Each(dict.fromkeys(partitions, (self.log.log_start, self.log.next_offset)))
 
     def holds(self, partition: int, point: Point) -> bool:
         return self.same_log
@@ -56,7 +55,7 @@ class FakeTopic:
 
 
 class FakeCluster:
-    def retry(self, attempt: Callable[[], Any]) -> Any:
+    def retry(self, attempt: Callable[[], Any], _: Deadline | None = None) -> Any:
         return attempt()
 
 

@@ -168,7 +168,7 @@ def look_at(monkeypatch: pytest.MonkeyPatch, *groups: GroupFacts) -> tuple[Check
     seen = GroupView("f", Direction.FAILOVER, "east", "west", groups, (), 0)
     written = FakeCheckpoints()
     monkeypatch.setattr(mirrorrounds, "MirrorTopic", lambda *_: written)
-    monkeypatch.setattr(mirrorrounds, "Translator", lambda *_: None)
+    monkeypatch.setattr(mirrorrounds, "Translator", lambda *_, **__: None)
     monkeypatch.setattr(mirrorrounds, "GroupReader", lambda *_, **__: SimpleNamespace(read=lambda: seen))
     view: Any = FakeView("a")
     return checkpoints(view), written
