@@ -145,6 +145,10 @@ class Enrolment:
         """Return where an operator has put a partition the last time; None where nobody has."""
         return self.placed.get(partition) if partition in self.changed else None
 
+    def placed_by_an_older_release(self, partition: int) -> bool:
+        """Tell whether an operator has put a partition somewhere, and nothing says where and when."""
+        return partition in self.changed and partition not in self.placed
+
     @property
     def waits_to_be_placed(self) -> bool:
         """Tell whether the topic was left to another flow and a partition was not placed by hand since."""

@@ -248,6 +248,8 @@ def _first_record(target: Cluster, seat: Seat, start: int) -> int | None:
 def _from_group(place: Place, topic: SeatedTopic, seat: Seat, offer: Offer, ends: MapEnds) -> Offer | Refusal:
     if is_recreated(topic, seat):
         return _recreated(place, seat, "LAG_GROUP_STALE", "the group was written")
+    if topic.enrolment is not None and topic.enrolment.placed_by_an_older_release(seat.source.partition):
+        return _put_somewhere(place, topic.enrolment, seat, offer)
     known = ends.of_source(topic.enrolment, seat.source)
     by_hand = None if topic.enrolment is None else topic.enrolment.placed_by_hand(seat.source.partition)
     if by_hand is None or (known is not None and known.generation >= by_hand.generation):
@@ -261,6 +263,18 @@ def _from_group(place: Place, topic: SeatedTopic, seat: Seat, offer: Offer, ends
         f"{text}, and nothing tells whether the group, which stands at {offer.offset}, was written since",
         f"{commands.skip_to(place.flow, seat.source, by_hand.offset, 'take the former')}, or "
         f"{commands.skip_to(place.flow, seat.source, offer.offset, 'take the latter')}",
+    )
+
+
+def _put_somewhere(place: Place, enrolment: Enrolment, seat: Seat, offer: Offer) -> Refusal:
+    start = max(seat.start, enrolment.start[seat.source.partition])
+    return Refusal(
+        str(seat.source),
+        "LAG_GROUP_STALE",
+        f"an older release has put it elsewhere by hand, and nothing tells whether the group, which stands "
+        f"at {offer.offset}, was written since",
+        f"{commands.skip_to(place.flow, seat.source, start, 'begin where it was enrolled or reseeded')}, or, "
+        f"if the group is newer, {commands.skip_to(place.flow, seat.source, offer.offset, 'take that')}",
     )
 
 

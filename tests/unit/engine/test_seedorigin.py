@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from onceover.engine.seed import SeatedTopic
+from onceover.engine.seedmap import LagOrigin
 from onceover.engine.seedorigin import GroupOrigin, Place
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
+from tests.support.waysout import commands
 from tests.unit.engine.test_seed import seat, topic
 
 ONE, TWO, OTHER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("elsewhere", 0)
@@ -53,3 +56,20 @@ def test_a_group_that_has_committed_nothing_at_all_is_unknown() -> None:
     assert offered(FakeSource(OTHER)) == set()
     with pytest.raises(UsageError, match="has committed nothing"):
         offered(FakeSource())
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_the_lag_group_is_not_believed_where_an_older_release_has_put_the_partition(
+    by_hand: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wrote down that somebody has, and not where to: behind that offset, the group would skip records."""
+    monkeypatch.setattr("onceover.engine.seedmap.newest_records", lambda *_: ())
+    one = topic(seat(0, start=2), enrolled=True)
+    assert one.enrolment is not None
+    one = replace(one, enrolment=replace(one.enrolment, changed={0: "approval"} if by_hand else {}))
+    place = Place("f", cast(Any, FakeSource(ONE)), cast(Any, SimpleNamespace()))
+    found = LagOrigin().read(place, [one])
+    assert bool(found.offers) is not by_hand
+    for refusal in found.refused.values():
+        assert refusal.code == "LAG_GROUP_STALE"
+        assert [c.arguments[2:] for c in commands(refusal.resolve)] == [["f", "a:0", "2"], ["f", "a:0", "4"]]
