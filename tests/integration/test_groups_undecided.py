@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.producer import TransactionalProducer
 from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.groups import commit, offset_of
 from tests.support.replica import Replica
@@ -68,6 +69,17 @@ def test_a_first_commit_that_is_pending_is_waited_for_and_other_partitions_go_on
     wait_until(lambda: offset_of(replica.target_client, group, topic) == 8, _TIMEOUT_S, "it is decided")
     assert apply(replica, group)[0] == DONE
     assert offset_of(replica.target_client, group, topic) == 8
+
+
+def test_a_kill_before_the_end_of_our_own_write_keeps_no_reader_waiting(
+    replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The write that a coordinator has to take first is for a partition that no reader asks for."""
+    topic, group = copied(replica), f"{replica.name}-reader"
+    commit(replica.source_client, group, topic, {0: 5})
+    monkeypatch.setattr(TransactionalProducer, "abort", lambda _: None)
+    assert apply(replica, group) == (DONE, {})
+    assert offset_of(replica.target_client, group, topic) == 5
 
 
 class Early:

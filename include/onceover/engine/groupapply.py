@@ -137,10 +137,20 @@ class GroupSync:
         plan = self.plan()
         announce(plan)
         applied = Applied(plan)
+        self._release(plan)
         if plan.steps and not (plan.watched and pause(WATCH_S)):
             self._do(applied)
         self._looks = {group.name: group.seen_s for group in plan.view.groups}
         return applied
+
+    def _release(self, plan: GroupPlan) -> None:
+        """End what is pending because the marker of a write of ours was lost (KAFKA-20734).
+
+        Its group has no step before that, and the next write of ours in its log brings the marker.
+        """
+        pending = {row.group: row.facts.receiving for row in plan.rows if row.decision.code == PENDING}
+        if pending:
+            self._reader.settler.settle(pending)
 
     def _do(self, applied: Applied) -> None:
         self._journal.planned(applied.plan)

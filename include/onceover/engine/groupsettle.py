@@ -6,16 +6,20 @@ Invariant: nothing is left of the write, and nobody's commit is touched by it: i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
-from onceover.errors import MustReset, OnceoverError, Retriable
-from onceover.kafka.backoff import Deadline
+from onceover.errors import MustReset, NotNow, OnceoverError, Retriable
+from onceover.kafka import calls
+from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.connection import ConnectionLost
 from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition
 
-# Should we be killed in between, readers that start wait for as long before they see their offset.
+# Should we be killed in between, readers that start wait for as long before they see their offset, where it
+# is theirs that was written for.
 _TIMEOUT_MS: Final = 10_000
 # As for every other request to a group's coordinator.
 _RETRY_S: Final = 5.0
@@ -28,14 +32,24 @@ class GroupSettler:
     Args:
         cluster: where the groups are.
         transactional_id: two processes at once take it from each other, and try again.
-        retry_s: seconds to try again for.
+        at: a partition that no reader asks for, so that none ever waits for a write of ours; None where the
+            cluster has none of the flow's own, and each group's is used.
+        retry_s: seconds to try again for, over all groups.
     """
 
-    def __init__(self, cluster: Cluster, transactional_id: str, retry_s: float = _RETRY_S) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        transactional_id: str,
+        at: TopicPartition | None = None,
+        retry_s: float = _RETRY_S,
+    ) -> None:
         self._cluster = cluster
         self._id = transactional_id
+        self._at = at
         self._retry_s = retry_s
         self._producer: TransactionalProducer | None = None
+        self._is_left_open = False
 
     def close(self) -> None:
         """Close the connections."""
@@ -47,21 +61,33 @@ class GroupSettler:
         """Return when the coordinators of all groups have taken a write; why not, for those that have not.
 
         Groups in one partition of the brokers' own topic of offsets have one log: a write for one of them is
-        one for all.
+        one for all. Logs that take none are tried again behind all others, together.
 
         Args:
             groups: a partition for each that exists on the cluster.
         """
         failed: dict[str, OnceoverError] = {}
         waiting = self._by_log(list(groups)) if groups else []
+        deadline, backoff = Deadline(self._retry_s), Backoff()
         while waiting:
-            refused = self._settled({log[0]: groups[log[0]] for log in waiting})
-            failed |= refused
-            # What is said of one group's rights is not said of its neighbours'; that it is away is.
+            refused = self._round({log[0]: groups[log[0]] for log in waiting}, deadline)
+            again: list[list[str]] = []
+            is_over = deadline.passed or not self._cluster.patience.left_s
             for log in waiting:
-                if isinstance(refused.get(log[0]), Retriable):
-                    failed |= dict.fromkeys(log, refused[log[0]])
-            waiting = [log[1:] for log in waiting if log[0] in refused and log[1:] and log[1] not in failed]
+                error = refused.get(log[0])
+                # What is said of one group's rights is not said of its neighbours'; that it is away is.
+                if isinstance(error, Retriable):
+                    if is_over:
+                        failed |= dict.fromkeys(log, error)
+                    else:
+                        again.append(log)
+                elif error is not None:
+                    failed[log[0]] = error
+                    again += [log[1:]] if log[1:] else []
+            waiting = again
+            if waiting and any(isinstance(error, Retriable) for error in refused.values()):
+                with suppress(Retriable):
+                    backoff.pause(deadline, NotNow("not every log has taken a write"))
         return failed
 
     def _by_log(self, groups: list[str]) -> list[list[str]]:
@@ -79,45 +105,78 @@ class GroupSettler:
             logs.setdefault(offsets_partition(group, len(info.partitions)), []).append(group)
         return list(logs.values())
 
-    def _settled(self, groups: Mapping[str, TopicPartition]) -> dict[str, OnceoverError]:
+    def _round(self, groups: Mapping[str, TopicPartition], deadline: Deadline) -> dict[str, OnceoverError]:
+        """Have the coordinator of each group take a write, once; return why not, for those that have not.
+
+        One that refuses it takes nothing from the others, which go on in another transaction.
+        """
         try:
-            self._retry(groups)
+            nodes = self._cluster.coordinator_nodes(list(groups), calls.GROUP)
         except OnceoverError as error:
-            if len(groups) == 1:
-                return dict.fromkeys(groups, error)
-        else:
-            return {}
-        # One of them: the others are not held responsible.
-        failed: dict[str, OnceoverError] = {}
-        for group, tp in groups.items():
-            failed |= self._settled({group: tp})
-        return failed
+            return dict.fromkeys(groups, error)
+        refused = dict(nodes.failed)
+        silent: dict[int, OnceoverError] = {}
+        for group, node in nodes.found.items():
+            if node not in silent:
+                problem = self._take(group, groups[group], deadline)
+                if problem is None:
+                    continue
+                refused[group] = problem
+                # Each further wait for this broker would be as long as the first one.
+                if isinstance(problem.__cause__, ConnectionLost):
+                    silent[node] = problem
+            else:
+                refused[group] = silent[node]
+        self._end(deadline)
+        return refused
 
-    def _retry(self, groups: Mapping[str, TopicPartition]) -> None:
-        self._cluster.retry(lambda: self._once(groups), Deadline(self._retry_s))
-
-    def _once(self, groups: Mapping[str, TopicPartition]) -> None:
+    def _take(self, group: str, tp: TopicPartition, deadline: Deadline) -> OnceoverError | None:
+        """Write for a group in the open transaction; return why it was not taken."""
         try:
-            producer = self._ready()
-            for group, tp in groups.items():
-                # Not again and again: a coordinator that refuses a write begins to read its log anew.
-                producer.add_offsets(group, {tp: OffsetToCommit(0, NO_EPOCH, "")}, moving=False)
-            producer.abort()
+            producer = self._ready(deadline)
+            # Not again and again: a coordinator that refuses a write begins to read its log anew.
+            producer.add_offsets(group, {self._at or tp: OffsetToCommit(0, NO_EPOCH, "")}, moving=False)
         except MustReset as error:
-            self.close()
-            raise Retriable(error.message, code=error.code, where=error.where) from error
-        except OnceoverError:
-            self.close()
-            raise
+            self._drop()
+            again = Retriable(error.message, code=error.code, where=error.where)
+            again.__cause__ = error.__cause__
+            return again
+        except OnceoverError as error:
+            self._drop()
+            return error
+        return None
 
-    def _ready(self) -> TransactionalProducer:
+    def _end(self, deadline: Deadline) -> None:
+        """Abort what was written; what was taken is taken, whatever becomes of this."""
+        try:
+            if self._producer is not None:
+                self._producer.abort()
+            elif self._is_left_open:
+                self._ready(deadline)
+        except OnceoverError:
+            self._drop()
+
+    def _drop(self) -> None:
+        self._is_left_open = True
+        self.close()
+
+    def _ready(self, deadline: Deadline) -> TransactionalProducer:
+        """Return a producer; its beginning aborts what an earlier one has left open."""
         if self._producer is None:
-            made = TransactionalProducer(self._cluster, self._id, timeout_ms=_TIMEOUT_MS)
-            if not made.init():
-                made.close()
-                raise Retriable(f"{self._id} is not ready yet")
-            self._producer = made
+            self._producer = self._cluster.retry(self._begun, deadline)
+            self._is_left_open = False
         return self._producer
+
+    def _begun(self) -> TransactionalProducer:
+        made = TransactionalProducer(self._cluster, self._id, timeout_ms=_TIMEOUT_MS)
+        try:
+            if made.init():
+                return made
+        except OnceoverError:
+            made.close()
+            raise
+        made.close()
+        raise Retriable(f"{self._id} is not ready yet")
 
 
 def offsets_partition(group: str, partitions: int) -> int:

@@ -120,8 +120,11 @@ class GroupReader:
         self._source = source
         sides = (source, target) if direction is Direction.FAILOVER else (target, source)
         self.giving, self.receiving = (GroupAdmin(cluster) for cluster in sides)
-        self.settler = GroupSettler(self.receiving.cluster, names.groups_id(flow))
-        self.giving_settler = GroupSettler(self.giving.cluster, names.groups_id(flow))
+        # The source has no partition of the flow's own.
+        own = TopicPartition(names.state_topic(flow), names.STATE_OTHERS)
+        here, there = (None, own) if direction is Direction.FAILOVER else (own, None)
+        self.settler = GroupSettler(self.receiving.cluster, names.groups_id(flow), there)
+        self.giving_settler = GroupSettler(self.giving.cluster, names.groups_id(flow), here)
         self._state = StateLog(target, names.state_topic(flow), names.STATE_LEADER)
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from onceover.engine.groupplan import GroupFacts, GroupView
-from onceover.engine.groups import Direction, Facts, Remembered
+from onceover.engine.groups import PENDING, Direction, Facts, Remembered
 from onceover.errors import OnceoverError
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.each import Each
@@ -31,6 +31,7 @@ class World:
         members: groups with members there.
         broken: what reading a group's offsets raises there.
         pending: groups for which a transaction commits there.
+        undecided: groups for which one did already when they were looked at.
         unsettled: why coordinators take no write.
         settled: called when a group's coordinator has taken a write; ``settled_here`` on the giving side.
         before_commit: called right before a commit reaches the coordinator.
@@ -45,6 +46,7 @@ class World:
     errors: tuple[OnceoverError, ...] = ()
     types: dict[str, str] = field(default_factory=dict)
     pending: set[str] = field(default_factory=set)
+    undecided: set[str] = field(default_factory=set)
     unsettled: dict[str, OnceoverError] = field(default_factory=dict)
     settled: Callable[[str], None] = lambda _: None
     settled_here: Callable[[str], None] = lambda _: None
@@ -121,6 +123,7 @@ class World:
             current=self.there.get(name),
             end=50 + SHIFT,
             last=self.remembered.get(name),
+            problem=(PENDING, "a transaction commits there") if name in self.undecided else None,
         )
 
     # ---- GroupMemory

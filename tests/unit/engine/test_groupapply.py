@@ -159,6 +159,16 @@ def test_a_transaction_that_begins_to_commit_meanwhile_is_left_alone_and_one_bes
     assert applied.exit_code == TEMPORARY
 
 
+def test_a_write_of_our_own_whose_marker_was_lost_is_ended_by_running_it_again() -> None:
+    """A group with something pending has no step, and without a step nothing was written in its log."""
+    world = World(here={"a": 4}, undecided={"a"})
+    world.settled = world.undecided.discard
+    first = Sync(world).apply()
+    assert (codes(first), first.exit_code) == ({"a": "COMMIT_PENDING"}, TEMPORARY)
+    assert Sync(world).apply().exit_code == DONE
+    assert world.there == {"a": 4 + SHIFT}
+
+
 def test_a_coordinator_that_goes_away_concerns_its_group_only() -> None:
     world = World(here={"a": 4, "b": 7})
 

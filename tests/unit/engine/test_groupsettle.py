@@ -7,34 +7,85 @@ from typing import Any, cast
 
 import pytest
 
+from onceover.engine import groupsettle
 from onceover.engine.groupsettle import GroupSettler, offsets_partition
-from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.errors import MustReset, OnceoverError, Retriable, UsageError
+from onceover.kafka import backoff
+from onceover.kafka.backoff import Patience
+from onceover.kafka.connection import ConnectionLost
+from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 
 TP = TopicPartition("orders", 0)
 LOGS = 4
 
 
-class Settler(GroupSettler):
-    """The code under test without a producer.
+class Coordinators:
+    """The cluster and the producer of the code under test.
 
     Attributes:
-        refuses: what a write for a group comes to.
-        written: groups that were written for, try by try.
+        refuses: what a write for a group comes to; ``unknown`` what asking for its coordinator comes to.
+        written: groups that were written for, try by try; ``places`` the partitions.
+        began: how many transactions were begun; ``is_open`` one is.
+        fails_to_end: what an abort comes to, once.
     """
 
     def __init__(self, refuses: dict[str, OnceoverError] | None = None, logs: int = LOGS) -> None:
-        known = {"__consumer_offsets": SimpleNamespace(partitions=range(logs))} if logs else {}
-        cluster = SimpleNamespace(topics=lambda _: known, retry=lambda attempt, _: attempt())
-        super().__init__(cast(Any, cluster), "onceover.f.groups")
+        self.known = {"__consumer_offsets": SimpleNamespace(partitions=range(logs))} if logs else {}
         self.refuses = refuses or {}
-        self.written: list[list[str]] = []
+        self.unknown: dict[str, OnceoverError] = {}
+        self.written: list[str] = []
+        self.places: set[TopicPartition] = set()
+        self.began = 0
+        self.is_open = False
+        self.fails_to_end: OnceoverError | None = None
+        self.patience = Patience()
 
-    def _retry(self, groups: Any) -> None:
-        self.written.append(list(groups))
-        for group in groups:
-            if group in self.refuses:
-                raise self.refuses[group]
+    # ---- Cluster
+
+    def topics(self, _: object) -> Any:
+        return self.known
+
+    def retry(self, attempt: Any, _: object) -> Any:
+        return attempt()
+
+    def coordinator_nodes(self, groups: list[str], _: int) -> Each[str, int]:
+        failed = {group: self.unknown[group] for group in groups if group in self.unknown}
+        return Each({group: len(group) for group in groups if group not in failed}, failed)
+
+    # ---- TransactionalProducer
+
+    def init(self) -> bool:
+        self.began, self.is_open = self.began + 1, False
+        return True
+
+    def add_offsets(self, group: str, offsets: Any, *, moving: bool) -> None:
+        assert not moving
+        self.written.append(group)
+        self.places.update(offsets)
+        self.is_open = True
+        if group in self.refuses:
+            raise self.refuses[group]
+
+    def abort(self) -> None:
+        error, self.fails_to_end = self.fails_to_end, None
+        if error is not None:
+            raise error
+        self.is_open = False
+
+    def close(self) -> None:
+        """Nothing is kept open by it."""
+
+
+@pytest.fixture
+def settler(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return the code under test before coordinators."""
+
+    def before(world: Coordinators, at: TopicPartition | None = None, retry_s: float = 0.05) -> GroupSettler:
+        monkeypatch.setattr(groupsettle, "TransactionalProducer", lambda *_, **__: world)
+        return GroupSettler(cast(Any, world), "onceover.f.groups", at, retry_s)
+
+    return before
 
 
 def named(log: int, count: int) -> list[str]:
@@ -65,28 +116,103 @@ def test_a_group_is_looked_for_where_brokers_keep_it(group: str, code: int | Non
     assert offsets_partition(group, 50) == expected % 50
 
 
-def test_a_write_for_each_log_settles_thousands_of_groups() -> None:
-    settler = Settler()
-    assert settler.settle({f"group-{number}": TP for number in range(5000)}) == {}
-    assert [len(written) for written in settler.written] == [LOGS]
+def test_a_write_for_each_log_settles_thousands_of_groups(settler: Any) -> None:
+    world = Coordinators()
+    assert settler(world).settle({f"group-{number}": TP for number in range(5000)}) == {}
+    assert (len(world.written), world.began, world.is_open) == (LOGS, 1, False)
 
 
-def test_a_missing_right_for_one_group_is_not_its_neighbours() -> None:
+def test_a_missing_right_for_one_group_is_not_its_neighbours(settler: Any) -> None:
     first, second, third = named(1, 3)
     refused = UsageError("not authorized", code="NOT_AUTHORIZED")
-    settler = Settler({first: refused})
-    assert settler.settle(dict.fromkeys([first, second, third], TP)) == {first: refused}
-    assert settler.written[-1] == [second]
+    world = Coordinators({first: refused})
+    assert settler(world).settle(dict.fromkeys([first, second, third], TP)) == {first: refused}
+    assert world.written == [first, second]
 
 
-def test_a_coordinator_that_is_away_is_away_for_all_of_its_groups() -> None:
+def test_a_coordinator_that_is_away_is_away_for_all_of_its_groups(settler: Any) -> None:
     away, other = named(1, 3), named(2, 3)
     error = Retriable("it reads its log")
-    settler = Settler({away[0]: error})
-    assert settler.settle(dict.fromkeys([*away, *other], TP)) == dict.fromkeys(away, error)
+    world = Coordinators({away[0]: error})
+    assert settler(world).settle(dict.fromkeys([*away, *other], TP)) == dict.fromkeys(away, error)
+    assert world.written.count(other[0]) == 1
+    assert not world.is_open
 
 
-def test_where_the_log_is_not_shown_each_group_is_written_for() -> None:
-    settler = Settler(logs=0)
-    assert settler.settle(dict.fromkeys(["a", "b", "c"], TP)) == {}
-    assert settler.written == [["a", "b", "c"]]
+def test_a_log_without_a_leader_is_not_written_to(settler: Any) -> None:
+    """A transaction that holds it cannot be ended before it has one."""
+    away, other = named(1, 3), named(2, 3)
+    world = Coordinators()
+    world.unknown = dict.fromkeys(away, Retriable("no leader"))
+    assert settler(world).settle(dict.fromkeys([*away, *other], TP)) == world.unknown
+    assert (set(world.written), world.began) == ({other[0]}, 1)
+
+
+def test_logs_that_take_no_write_are_waited_for_together(
+    settler: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """17 of 50, as where one broker of three leads them without replicas: 5 s each made 90."""
+    by_log: dict[int, str] = {}
+    for number in range(5000):
+        by_log.setdefault(offsets_partition(f"g{number}", 50), f"g{number}")
+    groups = list(by_log.values())
+    clock = SimpleNamespace(now_s=0.0)
+    times = SimpleNamespace(
+        monotonic=lambda: clock.now_s, sleep=lambda s: setattr(clock, "now_s", clock.now_s + s)
+    )
+    monkeypatch.setattr(backoff, "time", times)
+    world = Coordinators(dict.fromkeys(groups[:17], Retriable("error 15 to txn offset commit")), 50)
+    failed = settler(world, retry_s=5.0).settle(dict.fromkeys(groups, TP))
+    assert set(failed) == set(groups[:17])
+    assert 5.0 <= clock.now_s < 5.5
+    assert all(world.written.count(group) == 1 for group in groups[17:])
+
+
+def test_a_broker_that_is_silent_is_waited_for_once_in_a_round(settler: Any) -> None:
+    groups = [named(log, 1)[0] for log in range(LOGS)]
+    assert len(set(map(len, groups))) == 1
+    lost = MustReset("no answer")
+    lost.__cause__ = ConnectionLost("it does not answer")
+    world = Coordinators({groups[0]: lost})
+    assert set(settler(world, retry_s=0.0).settle(dict.fromkeys(groups, TP))) == set(groups)
+    assert world.written == [groups[0]]
+
+
+def test_a_log_that_is_back_is_settled_after_all(settler: Any) -> None:
+    group = named(1, 1)[0]
+    world = Coordinators({group: MustReset("it reads its log")})
+    write = world.add_offsets
+
+    def once(*given: Any, **named: Any) -> None:
+        try:
+            write(*given, **named)
+        finally:
+            world.refuses.clear()
+
+    world.add_offsets = once  # type: ignore[method-assign]
+    assert settler(world, retry_s=60.0).settle({group: TP}) == {}
+
+
+def test_no_readers_partition_is_written_for_where_the_flow_has_one_of_its_own(settler: Any) -> None:
+    """Killed before the abort, or without its marker, we would have its readers wait for their offsets."""
+    own, world = TopicPartition("__onceover.f.state", 1), Coordinators()
+    assert settler(world, own).settle({"a": TP}) == {}
+    assert world.places == {own}
+    assert settler(world).settle({"a": TP}) == {}
+    assert world.places == {own, TP}
+
+
+def test_what_was_taken_is_taken_though_the_end_is_not_known(settler: Any) -> None:
+    """The next beginning aborts it."""
+    world = Coordinators()
+    world.fails_to_end = MustReset("no answer")
+    made = settler(world)
+    assert made.settle({"a": TP}) == {}
+    assert made.settle({"a": TP}) == {}
+    assert (world.began, world.is_open) == (2, False)
+
+
+def test_where_the_log_is_not_shown_each_group_is_written_for(settler: Any) -> None:
+    world = Coordinators(logs=0)
+    assert settler(world).settle(dict.fromkeys(["a", "b", "c"], TP)) == {}
+    assert world.written == ["a", "b", "c"]
