@@ -113,7 +113,6 @@ class GroupSync:
         self._journal = journal
         self._replication_factor = replication_factor
         self._approves = approves
-        self._prepared = False
         self._looks: dict[str, float] = {}
 
     def plan(self) -> GroupPlan:
@@ -155,7 +154,7 @@ class GroupSync:
     def _do(self, applied: Applied) -> None:
         self._journal.planned(applied.plan)
         try:
-            self._prepare()
+            self._reader.memory.prepare(self._replication_factor)
             every = applied.plan.steps
             for several in (every[at : at + _AT_ONCE] for at in range(0, len(every), _AT_ONCE)):
                 self._write(self._remembered(several, applied), applied)
@@ -163,11 +162,6 @@ class GroupSync:
             self._journal.failed(error)
             raise
         self._journal.refused(applied.refused)
-
-    def _prepare(self) -> None:
-        if not self._prepared:
-            self._reader.memory.prepare(self._replication_factor)
-            self._prepared = True
 
     def _remembered(self, several: Sequence[GroupSteps], applied: Applied) -> list[GroupSteps]:
         """Remember what is about to be written, together; return the steps of the groups that were."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from onceover.engine import names
 from onceover.engine.groupentries import VERSION, Entries, Key, Pieces, entries_of, rewritten
 from onceover.engine.groups import Direction, Remembered
-from onceover.engine.statelog import StateLog
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.engine.statelog import STATE_MISSING, StateLog
+from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka.admin import Admin, TopicSpec
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
@@ -40,6 +41,7 @@ class GroupMemory:
         self._target = target
         self._tp = TopicPartition(names.groups_topic(flow), 0)
         self._log = StateLog(target, *self._tp)
+        self._topic_id: UUID | None = None
         self._writer: NoteWriter | None = None
         self._pieces: dict[tuple[str, str], dict[int, Any]] = {}
 
@@ -51,16 +53,33 @@ class GroupMemory:
             self._writer = None
 
     def read(self) -> None:
-        """Bring it up to date; empty where nothing was ever written.
+        """Bring it up to date; empty where nothing was ever written, or it was deleted, or made anew, since.
 
         Raises:
             Retriable: the target is away.
             NeedsOperator: written by another version.
         """
-        if self._tp.topic in self._target.topics([self._tp.topic]):
+        info = self._target.topics([self._tp.topic]).get(self._tp.topic)
+        self._is_of(None if info is None else info.topic_id)
+        if info is None:
+            return
+        try:
             values = self._log.catch_up(wait=False)
+        except NeedsOperator as error:
+            if error.code != STATE_MISSING:
+                raise
+            self._is_of(None)
+            raise NotNow(f"{self._tp.topic} was deleted a moment ago", where=self._target.alias) from error
+        self._pieces.clear()
+        self._take(values)
+
+    def _is_of(self, topic_id: UUID | None) -> None:
+        """Begin anew where it is another topic, or none any more: what was read is not of this one."""
+        if topic_id != self._topic_id:
+            self.close()
+            self._log = StateLog(self._target, *self._tp)
             self._pieces.clear()
-            self._take(values)
+            self._topic_id = topic_id
 
     def groups(self, direction: Direction) -> set[str]:
         """Return the groups that something is remembered of."""
@@ -71,10 +90,11 @@ class GroupMemory:
         return entries_of(self._pieces_of(direction, group))
 
     def prepare(self, replication_factor: int) -> None:
-        """Create the topic where it is missing, before the first write."""
-        admin = Admin(self._target.config)
-        admin.create_topics([TopicSpec(self._tp.topic, 1, replication_factor, _CONFIG)])
-        self._target.retry(self._check_ready)
+        """Create the topic where the last ``read`` has found none, before a write."""
+        if self._topic_id is None:
+            admin = Admin(self._target.config)
+            admin.create_topics([TopicSpec(self._tp.topic, 1, replication_factor, _CONFIG)])
+            self._target.retry(self._check_ready)
 
     def write(self, direction: Direction, changes: Mapping[str, Entries]) -> dict[str, OnceoverError]:
         """Remember entries of groups durably, None forgets one; all others stay.
@@ -85,10 +105,13 @@ class GroupMemory:
             Why not, for groups whose records the broker refuses: nothing may be written for these.
 
         Raises:
-            Retriable: not acknowledged in time.
+            Retriable: not acknowledged in time, or the topic is not there.
             UsageError: not authorized.
         """
         self._target.retry(self.read)
+        if self._topic_id is None:
+            # The library would wait for it, and have brokers that do so make one like any other topic.
+            raise NotNow(f"{self._tp.topic} does not exist", where=self._target.alias)
         records = {
             group: {
                 str(Key(direction, group, number)): value

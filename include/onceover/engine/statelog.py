@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from onceover.errors import NeedsOperator, NotNow, Retriable
@@ -25,6 +25,7 @@ from onceover.wire.visibility import visible_batches
 
 log = logging.getLogger(__name__)
 
+STATE_MISSING: Final = "STATE_MISSING"
 _MAX_BYTES = 4 << 20
 _WAIT_MS = 100
 # An answer from next door is there by then; one from further away is taken with the next look.
@@ -155,7 +156,7 @@ class StateLog:
     def _missing(self) -> NeedsOperator:
         return NeedsOperator(
             f"the state topic {self._tp.topic} does not exist",
-            code="STATE_MISSING",
+            code=STATE_MISSING,
             where=self._cluster.alias,
             resolve="start the flow with `onceover replicate`; if deleted, see docs/operations.md",
         )

@@ -55,6 +55,16 @@ def test_groups_are_written_and_remembered_first() -> None:
     assert (applied.exit_code, len(applied.done)) == (DONE, 2)
 
 
+def test_the_memory_is_made_ready_before_every_write() -> None:
+    """Somebody may have deleted it since."""
+    world = World(here={"a": 4})
+    sync = Sync(world)
+    sync.apply()
+    world.here["a"] = 5
+    sync.apply()
+    assert world.log.count(("prepare", "3")) == 2
+
+
 def test_applied_again_nothing_is_written() -> None:
     world = World(here={"a": 4})
     sync = Sync(world)

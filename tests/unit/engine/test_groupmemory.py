@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -14,7 +14,7 @@ from onceover.engine import groupmemory
 from onceover.engine.groupentries import Key, entries_of, rewritten
 from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groups import Direction, Remembered
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, NotNow, Retriable
 from onceover.kafka import cluster
 from onceover.model import TopicPartition
 from tests.unit.engine.topicworld import target_id, topic
@@ -31,29 +31,37 @@ class Log:
     Attributes:
         values: what lies in it; None where there is no topic.
         refuses: groups whose records the broker refuses, beside those that are too large.
+        made: topics that were asked for.
+        before_read: called between the look for the topic and the reading of it, once.
     """
 
     def __init__(self) -> None:
         self.values: dict[str, Any] | None = {}
-        self.topic_id = 1
+        self.number = 1
         self.refuses: set[str] = set()
         self.made: list[str] = []
+        self.before_read: Callable[[], None] = lambda: None
+
+    def delete(self) -> None:
+        self.values = None
+
+    def make_anew(self) -> None:
+        self.values, self.number = {}, self.number + 1
 
     # ---- Cluster
 
-    config = None
+    config, alias = None, "west"
 
     def topics(self, _: Any) -> Any:
-        return {} if self.values is None else {NAME: topic(NAME, 1, target_id(str(self.topic_id)))}
+        return {} if self.values is None else {NAME: topic(NAME, 1, target_id(str(self.number)))}
 
     def retry(self, attempt: Any) -> Any:
-        return attempt()
+        try:
+            return attempt()
+        except NotNow:
+            return attempt()
 
-    # ---- StateLog, NoteWriter and Admin
-
-    def catch_up(self, *, wait: bool) -> dict[str, Any]:
-        assert self.values is not None and not wait
-        return dict(self.values)
+    # ---- NoteWriter and Admin
 
     def write_all(self, records: Mapping[str, Any]) -> None:
         if self.values is None:
@@ -70,7 +78,27 @@ class Log:
     def create_topics(self, specs: Any) -> None:
         self.made += [spec.name for spec in specs]
         if self.values is None:
-            self.values, self.topic_id = {}, self.topic_id + 1
+            self.make_anew()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Reader:
+    """Stands in for ``StateLog``: the values of one topic, and of none that was made anew in its place."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._number: int | None = None
+
+    def catch_up(self, *, wait: bool) -> dict[str, Any]:
+        assert not wait
+        before, self._log.before_read = self._log.before_read, lambda: None
+        before()
+        if self._log.values is None or self._number not in (None, self._log.number):
+            raise NeedsOperator("the state topic does not exist", code="STATE_MISSING")
+        self._number = self._log.number
+        return dict(self._log.values)
 
     def close(self) -> None:
         """Nothing is open."""
@@ -80,7 +108,7 @@ class Log:
 def log(monkeypatch: pytest.MonkeyPatch) -> Log:
     """Put a log in the place of everything that reads and writes it."""
     made = Log()
-    monkeypatch.setattr(groupmemory, "StateLog", lambda *_: made)
+    monkeypatch.setattr(groupmemory, "StateLog", lambda *_: Reader(made))
     monkeypatch.setattr(groupmemory, "NoteWriter", lambda *_: made)
     monkeypatch.setattr(groupmemory, "Admin", lambda *_: made)
     return made
@@ -153,6 +181,44 @@ def test_a_group_that_cannot_be_remembered_is_refused_alone(log: Log) -> None:
     refused = memory.write(Direction.FAILOVER, {name: {TP: entry(1)} for name in "abc"})
     assert {group: error.code for group, error in refused.items()} == {"b": "NOT_REMEMBERED"}
     assert memory.groups(Direction.FAILOVER) == opened(log).groups(Direction.FAILOVER) == {"a", "c"}
+
+
+def test_deleted_under_a_running_sync_it_is_made_anew(log: Log) -> None:
+    """ "Deleting it loses no record" (docs/groups.md)."""
+    memory = opened(log)
+    memory.prepare(1)
+    memory.write(Direction.FAILOVER, {"a": {TP: entry(1)}})
+    assert log.made == []
+    log.delete()
+    with pytest.raises(NotNow):
+        memory.write(Direction.FAILOVER, {"a": {TP: entry(1)}})
+    memory.read()
+    assert memory.groups(Direction.FAILOVER) == set()
+    memory.prepare(1)
+    assert memory.write(Direction.FAILOVER, {"b": {TP: entry(2)}}) == {}
+    assert log.made == [NAME]
+    assert memory.groups(Direction.FAILOVER) == opened(log).groups(Direction.FAILOVER) == {"b"}
+
+
+def test_made_anew_by_another_sync_it_is_read_from_its_start(log: Log) -> None:
+    memory = opened(log)
+    memory.write(Direction.FAILOVER, {"a": {TP: entry(1)}})
+    log.make_anew()
+    opened(log).write(Direction.FAILOVER, {"b": {TP: entry(2)}})
+    memory.read()
+    assert memory.groups(Direction.FAILOVER) == {"b"}
+
+
+@pytest.mark.parametrize("change", [Log.delete, Log.make_anew])
+def test_deleted_while_it_is_read_it_is_looked_for_again(log: Log, change: Callable[[Log], None]) -> None:
+    """It is not the flow's state that is missing, and starting the flow would not bring it back."""
+    memory = opened(log)
+    memory.write(Direction.FAILOVER, {"a": {TP: entry(1)}})
+    log.before_read = lambda: change(log)
+    with pytest.raises(NotNow):
+        memory.read()
+    memory.read()
+    assert memory.groups(Direction.FAILOVER) == set()
 
 
 def test_what_is_refused_to_everybody_is_no_groups_own(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
