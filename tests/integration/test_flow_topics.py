@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from onceover.engine import names
+from onceover.engine.enrolment import MOST_PARTITIONS
+from onceover.engine.flowstate import read_flow_state
 from onceover.engine.flowtopics import STATE_CONFIG
+from onceover.wiring.flows import open_clusters
 from tests.support.replica import Replica, alter_config, topic_config
+from tests.unit.engine.test_rounds import largest_enrolment
 
 
 def test_the_state_is_compacted_soon_also_where_an_earlier_version_made_it(replica: Replica) -> None:
@@ -19,3 +25,18 @@ def test_the_state_is_compacted_soon_also_where_an_earlier_version_made_it(repli
     replica.copy()
     assert STATE_CONFIG.items() <= topic_config(replica.target_client, state).items()
     replica.assert_same()
+
+
+def test_the_largest_record_of_a_topic_is_taken_and_read(replica: Replica) -> None:
+    """3.6 MB of it, in a state topic with the broker's own limits. The flow's next start reads it, too."""
+    largest = largest_enrolment(MOST_PARTITIONS)
+    largest = replace(largest, active=False)
+    with replica.flow.running() as (lead, _):
+        lead.leader.enrol([largest], {})
+        lead.end()
+    source, target = open_clusters(replica.flow.watch.flow)
+    with source, target:
+        assert read_flow_state(target, replica.name).enrolled[largest.target] == largest
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(3))
+    assert replica.copy().records == 3

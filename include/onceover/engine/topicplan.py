@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from onceover.engine import topicrefusals as refusals
-from onceover.engine.enrolment import Enrolment
+from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment
 from onceover.engine.lineage import Way
 from onceover.engine.managed import Managed
 from onceover.engine.naming import MAX_NAME_LENGTH, colliding
@@ -270,6 +270,8 @@ class _Planning:
         if wanted is None:
             return
         grown = len(info.partitions) > len(old.start)
+        if grown and not self._check_size(verdict, info):
+            return
         ours = self._view.adopt or existing.name in self._view.managed
         # Without growth on the source, a new handler may want more.
         if len(existing.partitions) < wanted and (grown or ours):
@@ -296,7 +298,13 @@ class _Planning:
     # ---- topics that are not
 
     def _new(self, verdict: Verdict, info: TopicInfo) -> None:
-        for check in (self._check_name, self._check_others, self._check_leaders, self._check_config):
+        for check in (
+            self._check_size,
+            self._check_name,
+            self._check_others,
+            self._check_leaders,
+            self._check_config,
+        ):
             if not check(verdict, info):
                 return
         wanted = self._wanted_partitions(verdict, info)
@@ -307,6 +315,13 @@ class _Planning:
             self._take(verdict, wanted)
         elif not self._view.sync_configs or info.name in self._view.overrides:
             self._create(verdict, wanted)
+
+    def _check_size(self, verdict: Verdict, info: TopicInfo) -> bool:
+        """Take in no more partitions than a topic's record has room for, repairs of each included."""
+        if len(info.partitions) <= MOST_PARTITIONS:
+            return True
+        self._refused.append(refusals.too_many_partitions(verdict, len(info.partitions), self._view.flow))
+        return False
 
     def _check_name(self, verdict: Verdict, _: TopicInfo) -> bool:
         name = verdict.target_topic

@@ -7,7 +7,7 @@ from enum import StrEnum, auto
 from typing import Any, Final
 
 from onceover.engine import commands, names
-from onceover.engine.enrolment import Enrolment
+from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment
 from onceover.engine.plan import Refusal
 from onceover.engine.scope import Verdict
 from onceover.engine.stops import StopCode
@@ -33,6 +33,7 @@ class RefusalCode(StrEnum):
     TARGET_NOT_EMPTY = auto()
     PARTITION_COUNT = auto()
     TARGET_PARTITIONS = auto()
+    TOO_MANY_PARTITIONS = auto()
     NAME_TOO_LONG = auto()
     NAME_TAKEN = auto()
     NAME_COLLISION = auto()
@@ -213,6 +214,17 @@ def partition_count(verdict: Verdict, seen: int, needed: int, flow: str) -> Refu
         RefusalCode.PARTITION_COUNT,
         f"target topic {verdict.target_topic} has {seen} partitions, the flow needs {needed}",
         fix,
+    )
+
+
+def too_many_partitions(verdict: Verdict, seen: int, flow: str) -> Refusal:
+    """Return the refusal of a topic, or of partitions that were added to one, beyond what a record holds."""
+    return Refusal(
+        verdict.topic,
+        RefusalCode.TOO_MANY_PARTITIONS,
+        f"it has {seen} partitions, and a flow keeps {MOST_PARTITIONS} of a topic on record at most; if it "
+        "has grown to that, its added partitions are not copied, the others are",
+        f"spread its records over more topics, or add {verdict.topic} to topics.exclude of flow {flow}",
     )
 
 

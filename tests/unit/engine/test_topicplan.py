@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.engine.enrolment import GaveWay, Placed
+from onceover.engine.enrolment import MOST_PARTITIONS, GaveWay, Placed
 from onceover.engine.managed import Managed
 from onceover.engine.naming import PREFIX
 from onceover.engine.plan import Refusal
@@ -278,6 +278,19 @@ def test_changed_naming_does_not_copy_anything_twice() -> None:
     plan = world.plan()
     assert codes(plan) == ["NAMING_CHANGED"]
     assert not (plan.steps or plan.enrol or plan.turn)
+
+
+def test_topic_with_more_partitions_than_its_record_has_room_for_is_refused_before_anything_is_made() -> None:
+    """Of one that grows beyond that, what is copied already goes on."""
+    most = MOST_PARTITIONS
+    world = World({"t": most + 1, "u": most, "w": most + 1}, {"w": 2})
+    world.enrol("w", 2)
+    plan = world.plan()
+    assert [(r.object, r.code) for r in plan.refused] == [
+        ("t", "TOO_MANY_PARTITIONS"),
+        ("w", "TOO_MANY_PARTITIONS"),
+    ]
+    assert ([step.source for step in plan.steps], plan.enrol, plan.turn) == (["u"], ("u",), ())
 
 
 # ---- two ways
