@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from onceover.engine import names
-from onceover.errors import Retriable
+from onceover.engine.aside import MAP_MISSING
+from onceover.engine.plan import Refusal
+from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.admin import Admin, TopicSpec
 from onceover.kafka.cluster import Cluster
 
@@ -60,21 +62,63 @@ def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: State
     _bring_in_line(admin, state)
 
 
-def restore_map(admin: Admin, target: Cluster, flow: str, settings: StateSettings) -> None:
-    """Create the offset map's topic again where somebody has deleted it: the copy waits for it.
+class MapKeeper:
+    """Makes the offset map's topic anew where somebody has deleted it. Not thread-safe.
 
-    What it held is not covered any more; that is all that is lost.
+    The copy waits for it, because where its records come to lie is committed together with them. What the
+    topic held is not covered any more. Whatever keeps it from being made ends no run: it is tried again, and
+    told.
 
-    Raises:
-        Retriable: the target is away.
-        UsageError: not authorized.
+    Args:
+        admin: of the target; ``target`` belongs to the caller.
+        flow: its name.
+        settings: how the topic is made.
+
+    Attributes:
+        refused: why it cannot be made at the moment, for ``status``.
     """
-    offsets = names.map_topic(flow)
-    if offsets in target.topics([offsets]):
-        return
-    log.warning("%s was deleted: made anew; offsets copied before can no longer be translated", offsets)
-    config = _map_config(settings.map_retention_ms)
-    admin.create_topics([TopicSpec(offsets, names.MAP_PARTITIONS, settings.replication_factor, config)])
+
+    def __init__(self, admin: Admin, target: Cluster, flow: str, settings: StateSettings) -> None:
+        self.refused: list[Refusal] = []
+        self._admin = admin
+        self._target = target
+        self._topic = names.map_topic(flow)
+        self._settings = settings
+
+    def tick(self) -> None:
+        """Look for the topic, and make it where it is missing."""
+        try:
+            if self._topic not in self._target.topics([self._topic]):
+                self._make()
+        except OnceoverError as error:
+            self._report([_not_made(self._topic, error)])
+        else:
+            self._report([])
+
+    def _make(self) -> None:
+        config = _map_config(self._settings.map_retention_ms)
+        factor = self._settings.replication_factor
+        self._admin.create_topics([TopicSpec(self._topic, names.MAP_PARTITIONS, factor, config)])
+        log.warning(
+            "%s was deleted: made anew; offsets copied before can no longer be translated", self._topic
+        )
+
+    def _report(self, refused: list[Refusal]) -> None:
+        if refused != self.refused:
+            for refusal in refused:
+                log.error("%s: %s; %s", refusal.object, refusal.message, refusal.resolve)
+        self.refused = refused
+
+
+def _not_made(topic: str, error: OnceoverError) -> Refusal:
+    return Refusal(
+        topic,
+        MAP_MISSING,
+        "the offset map's topic is missing, or cannot be looked at; nothing is copied while it is missing: "
+        + error.message,
+        f"{error.resolve or 'bring back brokers that are away'}; it is tried again every few seconds",
+        blocks=False,
+    )
 
 
 def _bring_in_line(admin: Admin, state: str) -> None:

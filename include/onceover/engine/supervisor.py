@@ -18,7 +18,7 @@ from onceover.engine.aclsync import AclSync
 from onceover.engine.claims import Claims
 from onceover.engine.enroller import Enroller
 from onceover.engine.enrolment import Enrolment, read_enrolments
-from onceover.engine.flowtopics import StateSettings, create_flow_topics, restore_map
+from onceover.engine.flowtopics import MapKeeper, StateSettings, create_flow_topics
 from onceover.engine.layout import DONE, Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, now_ms
 from onceover.engine.lineage import changed_upstream
@@ -101,6 +101,7 @@ class Supervisor:
         self._acls = acls
         self._mirror = mirror
         self._target_admin = Admin(target.config)
+        self._map = MapKeeper(self._target_admin, target, flow.name, state)
         self.leader = Leader(flow, source, target)
         others = TopicPartition(names.state_topic(flow.name), names.STATE_OTHERS)
         self._notes = NoteWriter(target.config, others)
@@ -160,8 +161,8 @@ class Supervisor:
         self._acls.tick(self._copied, self._requests, self._notes)
         self._mirror.tick()
         if now >= self._next_heartbeat_s:
+            self._map.tick()
             self._beat()
-            restore_map(self._target_admin, self._target, self._flow.name, self._state_settings)
             self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
         if now >= self._next_positions_s:
             self._mirror_positions()
@@ -333,9 +334,8 @@ class Supervisor:
 
     def _note_refused(self) -> None:
         """Write down what is refused, for ``status``; only when it is something else than before."""
-        refused = [
-            refusal.document() for refusal in [*self.refused, *self._acls.refused, *self._mirror.refused]
-        ]
+        others = [*self._acls.refused, *self._mirror.refused, *self._map.refused]
+        refused = [refusal.document() for refusal in [*self.refused, *others]]
         value = {"v": 1, "refused": refused[:_REFUSED_SHOWN], "count": len(refused)}
         if self._requests.values.get(names.REFUSED) != value:
             self._notes.write(names.REFUSED, value)
