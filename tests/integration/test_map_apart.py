@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from onceover.engine import mapindex, mapreader, names
 from onceover.engine.groups import Direction
 from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
-from onceover.model import TopicPartition, lane_of
+from onceover.model import TopicPartition
 from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.groups import commit, offset_of
+from tests.support.mapparts import hanging, mapped
 from tests.support.replica import Replica
 
 DONE, TEMPORARY = 0, 5
@@ -43,10 +42,6 @@ def copied(replica: Replica) -> str:
     return topic
 
 
-def mapped(topic: str, partition: int) -> int:
-    return lane_of(TopicPartition(topic, partition), names.MAP_PARTITIONS)
-
-
 def apply(replica: Replica, group: str, direction: Direction) -> tuple[int, Left]:
     """Put one group in place; return the exit code, and the codes of what was left alone by object."""
     wish = GroupWish(direction=direction, patterns=[group])
@@ -58,20 +53,6 @@ def translated(replica: Replica, capsys: pytest.CaptureFixture[str], *arguments:
     """Translate one offset by command; return the exit code, and the answer or the error."""
     code, document = replica.command(capsys, "translate", str(replica.flow.path), *arguments)
     return code, document["answers"][0].get("translated") if code == DONE else document["error"]["message"]
-
-
-@contextmanager
-def hanging(replica: Replica, partition: int) -> Iterator[None]:
-    """Let a transaction stay open in a partition of the offset map."""
-    writer = Producer({**replica.target_client, "transactional.id": f"{replica.name}-hanging"})
-    writer.init_transactions(_TIMEOUT_S)
-    writer.begin_transaction()
-    writer.produce(names.map_topic(replica.name), b"never committed", b"nor read", partition=partition)
-    writer.flush(_TIMEOUT_S)
-    try:
-        yield
-    finally:
-        writer.abort_transaction(_TIMEOUT_S)
 
 
 def test_a_transaction_that_hangs_in_the_map_holds_up_the_way_back_of_its_own_groups_only(

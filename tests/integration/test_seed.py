@@ -16,13 +16,14 @@ from confluent_kafka import TopicPartition as Committed
 from confluent_kafka.admin import AdminClient
 
 from onceover.embed.processes import ChildProcess
-from onceover.engine import names
+from onceover.engine import mapreader, names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.steps import Step
 from onceover.errors import Fenced
 from tests.support.adversary import EPOCH_MS
 from tests.support.flows import InlineFlow
 from tests.support.groups import committed
+from tests.support.mapparts import hanging, mapped
 from tests.support.rawkafka import Codec
 from tests.support.replica import Live, Replica, delete_before, delete_topics
 from tests.support.wait import wait_until
@@ -188,6 +189,50 @@ def test_the_map_is_not_believed_when_somebody_else_has_written(seeding: Seeding
     follow(seeding.capsys, behind)
     replica.source.plain(topic, 0, replica.source.records(2), Codec.NONE)
     assert replica.copy().records == 2
+
+
+def test_a_map_that_is_younger_than_the_copy_is_known_to_be_and_nothing_comes_again(
+    seeding: Seeding,
+) -> None:
+    """Its topic was deleted; the partition has been idle since, so that the new one says nothing of it."""
+    topic, replica = seeding.filled(partitions=2), seeding.replica
+    # A young cluster has no coordinator yet, and positions that could not be shown there are not shown later.
+    seeding.commit(f"{replica.name}-first", {(topic, 0): 0})
+    replica.copy()
+    delete_topics(replica.target_client, [names.map_topic(replica.name)])
+    replica.source.plain(topic, 1, replica.source.records(5), Codec.NONE)
+    replica.copy()
+    kept = seeding("plan", "map", exit_code=3)
+    assert refused(kept) == {(f"{topic}:0", "MAP_YOUNGER")}
+    assert "its own progress is wrong, which stands at source offset 10" in kept["refused"][0]["resolve"]
+    seeding.lose_progress()
+    (group,) = seeding.ways_out("MAP_YOUNGER", topic)
+    seeding("apply", "map", exit_code=3)
+    assert positions(group.run(seeding.capsys)) == {f"{topic}:0": (None, 10, "none", 0)}
+    arguments = ["apply" if word == "plan" else word for word in group.arguments]
+    assert replica.command(seeding.capsys, *arguments)[0] == 0
+    assert replica.copy().records == 0
+    replica.assert_same()
+
+
+def test_what_hangs_in_one_part_of_the_map_keeps_only_its_own_partitions_from_being_rebuilt(
+    seeding: Seeding, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was copied since is hidden there: taken for the end, it would come again."""
+    monkeypatch.setattr(mapreader, "_SETTLE_S", 1.0)
+    topic, replica = seeding.filled(partitions=2), seeding.replica
+    replica.copy()
+    with hanging(replica, mapped(topic, 1)):
+        for partition in range(2):
+            replica.source.plain(topic, partition, replica.source.records(5), Codec.NONE)
+        replica.copy()
+        seeding.lose_progress()
+        applied = seeding("apply", "map", exit_code=5)
+        assert refused(applied) == {(f"{topic}:1", "UNREADABLE")}
+        assert positions(applied) == {f"{topic}:0": (None, 15, "none", None)}
+    assert positions(seeding("apply", "map")) == {f"{topic}:1": (None, 15, "none", None)}
+    assert replica.copy().records == 0
+    replica.assert_same()
 
 
 @pytest.mark.parametrize("command", ["seed", "reseed", "skip-to"])

@@ -17,13 +17,15 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.engine.topicplan import TopicPlan
 from onceover.engine.topicrefusals import NOT_OURS
-from onceover.errors import OnceoverError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 REFUSE: Final = "refuse"
+# Code of a refusal that may pass by itself.
+UNREADABLE: Final = "UNREADABLE"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,8 +153,11 @@ class SeedPlan(Plan):
 
     @property
     def exit_code(self) -> int:
-        """3 while something is refused that somebody has to decide about."""
-        return 3 if any(refusal.blocks for refusal in self.refused) else 0
+        """3 while something is refused that somebody has to decide about, 5 where it cannot be read now."""
+        codes = {refusal.code for refusal in self.refused if refusal.blocks}
+        if codes - {UNREADABLE}:
+            return NeedsOperator.exit_code
+        return Retriable.exit_code if codes else 0
 
     def document(self) -> dict[str, object]:
         """Return the plan's JSON."""

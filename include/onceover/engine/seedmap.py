@@ -2,25 +2,35 @@
 
 Invariant: what is called exact follows from what the map, the leader's own record of what it has placed
 (``Enrolment.placed``) and the target's log hold, in generations, never in times of any machine's clock. Where
-the map may have expired together with what was copied, it is refused.
+the map may have expired together with what was copied, or is younger than the copy, it is refused. The map is
+read to its end: what an open transaction hides would be copied again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from onceover.engine import commands, names
 from onceover.engine.enrolment import Enrolment, Placed
-from onceover.engine.peek import PartitionReader, read_topic
+from onceover.engine.mapreader import MapChanged, MapTopic, Point
+from onceover.engine.peek import PartitionReader
 from onceover.engine.plan import Refusal
-from onceover.engine.seed import Offer, Offers, Seat, SeatedTopic
+from onceover.engine.seed import UNREADABLE, Offer, Offers, Seat, SeatedTopic
 from onceover.engine.seedorigin import GroupOrigin, Passive, Place
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
+from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.model import TopicPartition
-from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
+from onceover.kafka.each import answers_in_time
+from onceover.model import TopicPartition, lane_of
+from onceover.wire.offsetmap import MapRecord
+
+# A partition of the map without a leader must not keep those waiting whose records are in the others.
+_PATIENCE_S: Final = 5.0
 
 
 @dataclass(frozen=True)
@@ -43,7 +53,11 @@ class MapOrigin(Passive):
                 continue
             asking = _Asking(place, topic.enrolment, topic.copy, ends, self.handled)
             for seat in topic.seats:
-                answer = _stale(place, topic, seat) or asking.answer(seat)
+                answer = (
+                    _stale(place, topic, seat)
+                    or ends.unread_of(seat.source, everywhere=self.handled)
+                    or asking.answer(seat)
+                )
                 if isinstance(answer, Refusal):
                     refused[seat.source] = answer
                 else:
@@ -82,13 +96,14 @@ class MapEnds:
     """Where the map ends, for each partition of either side.
 
     Args:
-        newest: the newest record of each pair of partitions.
+        newest: the newest record of each pair of partitions, as far as the map can be read.
     """
 
-    def __init__(self, newest: Iterable[MapRecord]) -> None:
+    def __init__(self, newest: Newest) -> None:
+        self._unread = newest.unread
         self._by_source: dict[TopicPartition, list[MapRecord]] = {}
         self._by_target: dict[TopicPartition, list[MapRecord]] = {}
-        for record in newest:
+        for record in newest.records:
             self._by_source.setdefault(record.source, []).append(record)
             self._by_target.setdefault(record.target, []).append(record)
 
@@ -96,6 +111,19 @@ class MapEnds:
         """Return a partition's newest record, wherever its records went, that is not about topics gone."""
         found = _live(enrolment, self._by_source.get(source, []))
         return max(found, key=_age, default=None)
+
+    def unread_of(self, source: TopicPartition, *, everywhere: bool = False) -> Refusal | None:
+        """Return why what the map says of a partition cannot be read now.
+
+        Args:
+            everywhere: any part of the map may tell of it.
+        """
+        mine = lane_of(source, names.MAP_PARTITIONS)
+        numbers = sorted(self._unread) if everywhere else [mine]
+        for error in (self._unread[number] for number in numbers if number in self._unread):
+            text = f"what the offset map tells of it cannot be read now: {error.message}"
+            return Refusal(str(source), UNREADABLE, text, error.resolve or "run it again")
+        return None
 
     def of_target(self, enrolment: Enrolment, target: TopicPartition) -> int:
         """Return the end of all that is in a target partition, whatever it is from; 0 where nothing is."""
@@ -117,7 +145,7 @@ class _Asking:
         """Return where the partition goes on, or why that is not known."""
         number = seat.source.partition
         placed = self.enrolment.placed.get(number)
-        record = self.ends.of_source(self.enrolment, seat.source)
+        record = newest = self.ends.of_source(self.enrolment, seat.source)
         if placed is not None and record is not None and record.generation < placed.generation:
             record = None
         end = max(
@@ -128,6 +156,8 @@ class _Asking:
         if record is None and seat.end > start and self._is_forgotten(seat, end):
             return self._expired(seat, end)
         beyond = _first_record(self.place.target, seat, end)
+        if beyond is not None and newest is None and seat.end > start:
+            return self._younger(seat, beyond)
         if beyond is not None:
             return self._beyond(seat, beyond, end, start if record is None else record.source_end)
         if record is None:
@@ -159,6 +189,24 @@ class _Asking:
             "or compare both sides, and name the offset in a file",
         )
 
+    def _younger(self, seat: Seat, found: int) -> Refusal:
+        """Of a partition that was copied, a map that was kept would know something."""
+        group = commands.seed_plan(self.place.flow, "lag-group", "--topic", re.escape(seat.source.topic))
+        kept = ""
+        if seat.position is not None and seat.doubt is None:
+            kept = (
+                f"nothing, unless its own progress is wrong, which stands at source offset {seat.position}; "
+            )
+        return Refusal(
+            str(seat.source),
+            "MAP_YOUNGER",
+            f"the map has no record of it, and the target holds records from offset {found} on: the map is "
+            "younger than the copy (its topic was deleted and made anew), or somebody else has written it: "
+            "how far it was copied is not known from the map",
+            f"{kept}{group} shows where the group on the source stands, and how much can come again: nothing "
+            "where that is the source's end; or compare both sides, and name the offset in a file",
+        )
+
     def _beyond(self, seat: Seat, found: int, end: int, known: int) -> Refusal:
         return Refusal(
             str(seat.source),
@@ -182,19 +230,54 @@ class _Asking:
         )
 
 
-def newest_records(target: Cluster, flow: str) -> Iterable[MapRecord]:
+@dataclass(frozen=True)
+class Newest:
+    """The newest map record of each pair of partitions.
+
+    Args:
+        records: in no order.
+        unread: why partitions of the map's topic cannot be read now, or not to their ends.
+    """
+
+    records: Iterable[MapRecord] = ()
+    unread: Mapping[int, OnceoverError] = field(default_factory=dict)
+
+
+def newest_records(target: Cluster, flow: str) -> Newest:
     """Return the newest map record of each pair of partitions; ranges grow within a generation.
 
+    Everything that is in the log now is read, waiting for transactions that are open.
+
     Raises:
-        Retriable: the map cannot be read at the moment.
+        Retriable: the target is away.
+        UsageError: the topic may not be read.
     """
+    topic = MapTopic.find(target, flow)
+    if topic is None:
+        return Newest()
+    bounds = answers_in_time(
+        target.retry,
+        sorted(topic.info.partitions),
+        lambda some: topic.each_bounds(some, settled=True),
+        Deadline(_PATIENCE_S),
+    )
+    unread = dict(bounds.failed)
     newest: dict[tuple[TopicPartition, TopicPartition], MapRecord] = {}
-    for record in _map_records(target, flow):
-        pair = (record.source, record.target)
-        known = newest.get(pair)
-        if known is None or _age(record) > _age(known):
-            newest[pair] = record
-    return newest.values()
+    for partition, (start, end) in bounds.found.items():
+        try:
+            for record in _map_records(topic, partition, start, end):
+                pair = (record.source, record.target)
+                known = newest.get(pair)
+                if known is None or _age(record) > _age(known):
+                    newest[pair] = record
+        except MapChanged as changed:
+            unread[partition] = Retriable(str(changed))
+        except (Retriable, NeedsOperator) as error:
+            unread[partition] = error
+    for problem in unread.values():
+        if not isinstance(problem, Retriable | NeedsOperator):
+            raise problem
+    return Newest(newest.values(), unread)
 
 
 def is_recreated(topic: SeatedTopic, seat: Seat) -> bool:
@@ -207,10 +290,9 @@ def is_recreated(topic: SeatedTopic, seat: Seat) -> bool:
     )
 
 
-def _map_records(target: Cluster, flow: str) -> Iterator[MapRecord]:
-    for _, record in read_topic(target, names.map_topic(flow)):
-        if record.key is not None and record.value is not None:
-            yield decode_map_value(decode_map_key(record.key), record.value)
+def _map_records(topic: MapTopic, partition: int, start: int, end: int) -> Iterator[MapRecord]:
+    for chunk in topic.read({partition: Point(start)}, {partition: end}):
+        yield from (entry.record for entry in chunk.entries if entry.record is not None)
 
 
 def _live(enrolment: Enrolment | None, records: Iterable[MapRecord]) -> Iterator[MapRecord]:
@@ -251,9 +333,12 @@ def _from_group(place: Place, topic: SeatedTopic, seat: Seat, offer: Offer, ends
     if topic.enrolment is not None and topic.enrolment.placed_by_an_older_release(seat.source.partition):
         return _put_somewhere(place, topic.enrolment, seat, offer)
     known = ends.of_source(topic.enrolment, seat.source)
+    unread = ends.unread_of(seat.source)
     by_hand = None if topic.enrolment is None else topic.enrolment.placed_by_hand(seat.source.partition)
     if by_hand is None or (known is not None and known.generation >= by_hand.generation):
         return _bounded(seat, offer, known)
+    if unread is not None:
+        return unread
     text = f"generation {by_hand.generation} has put it to {by_hand.offset}"
     if offer.offset <= by_hand.offset:
         return _bounded(seat, Offer(by_hand.offset, f"{text}, the group stands before that"), None)

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from onceover.engine.seed import SeatedTopic
-from onceover.engine.seedmap import LagOrigin
+from onceover.engine.seedmap import LagOrigin, Newest
 from onceover.engine.seedorigin import GroupOrigin, Place
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
@@ -63,7 +63,7 @@ def test_the_lag_group_is_not_believed_where_an_older_release_has_put_the_partit
     by_hand: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It wrote down that somebody has, and not where to: behind that offset, the group would skip records."""
-    monkeypatch.setattr("onceover.engine.seedmap.newest_records", lambda *_: ())
+    monkeypatch.setattr("onceover.engine.seedmap.newest_records", lambda *_: Newest())
     one = topic(seat(0, start=2), enrolled=True)
     assert one.enrolment is not None
     one = replace(one, enrolment=replace(one.enrolment, changed={0: "approval"} if by_hand else {}))
