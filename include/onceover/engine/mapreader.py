@@ -140,10 +140,15 @@ class MapTopic:
         epoch, end = self.target.retry(lambda: self.target.epoch_ends({tp: point.epoch}))[tp]
         return epoch == point.epoch and end >= point.offset
 
-    def read(self, points: Mapping[int, Point], ends: Mapping[int, int]) -> Iterator[Chunk]:
+    def read(
+        self, points: Mapping[int, Point], ends: Mapping[int, int], *, settle_s: float | None = None
+    ) -> Iterator[Chunk]:
         """Yield what is committed, from ``points`` to at least ``ends``, an answer at a time.
 
         While an open transaction is waited for, answers come with nothing in them.
+
+        Args:
+            settle_s: how long one is waited for; None until the target has aborted a killed lane's.
 
         Raises:
             MapChanged: a point is not in the log any more, or the log before it is another one (KIP-320).
@@ -156,7 +161,8 @@ class MapTopic:
             max_bytes=_MAX_BYTES,
             partition_max_bytes=_MAX_BYTES,
         )
-        deadline = Deadline(_SETTLE_S)
+        patience_s = _SETTLE_S if settle_s is None else settle_s
+        deadline = Deadline(patience_s)
         try:
             for partition, point in points.items():
                 if point.offset < ends[partition]:
@@ -168,7 +174,7 @@ class MapTopic:
                     before = position.offset
                     entries = self._entries(position, tp, answer)
                     if position.offset > before:
-                        deadline = Deadline(_SETTLE_S)
+                        deadline = Deadline(patience_s)
                     yield Chunk(tp.partition, entries, position.offset, position.last_fetched_epoch)
                     if position.offset >= ends[tp.partition]:
                         fetcher.remove(tp)

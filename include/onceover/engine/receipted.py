@@ -2,20 +2,24 @@
 
 The map is committed together with the position. A record of it that goes on behind a position, of the same
 generation or a later one, shows that the position is an older one that somebody has put back; generations
-before it do not count: whoever moves a position on purpose begins a new one. The map is read to its end: what
-shows it may be its last record.
+before it do not count: whoever moves a position on purpose begins a new one. The map is read to its end,
+behind transactions that are open: what shows it may be its last record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from onceover.engine import names
 from onceover.engine.mapreader import MapChanged, MapTopic, Point
-from onceover.errors import Retriable
+from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.each import Each
 from onceover.model import TopicPartition, lane_of
+
+# Of a lane's time: other lanes' transactions end sooner, and what hangs is looked at again later.
+_SETTLE_S: Final = 2.0
 
 
 class Standing(NamedTuple):
@@ -27,31 +31,49 @@ class Standing(NamedTuple):
 
 def copied_further(
     target: Cluster, flow: str, standings: Mapping[TopicPartition, Standing]
-) -> dict[TopicPartition, int]:
+) -> Each[TopicPartition, int]:
     """Return where copies from behind positions came to lie on the target, for those that have any.
+
+    A partition of the map that cannot be read, or not to its end because a transaction is open there, is a
+    failure of those whose records it holds.
 
     Args:
         target: open.
         standings: by source partition.
 
     Raises:
-        Retriable: the map cannot be read now.
+        Retriable: the target is away.
     """
     topic = MapTopic.find(target, flow) if standings else None
     if topic is None:
-        return {}
+        return Each()
+    mine: dict[int, dict[TopicPartition, Standing]] = {}
+    for tp, standing in standings.items():
+        mine.setdefault(lane_of(tp, names.MAP_PARTITIONS), {})[tp] = standing
+    bounds = topic.each_bounds(sorted(mine.keys() & topic.info.partitions.keys()), settled=True)
+    each: Each[TopicPartition, int] = Each()
+    failed = dict(bounds.failed)
+    for number, (start, end) in bounds.found.items():
+        try:
+            each.found.update(_further(topic, number, start, end, mine[number]))
+        except MapChanged as changed:
+            failed[number] = Retriable(str(changed))
+        except OnceoverError as error:
+            failed[number] = error
+    for number, problem in failed.items():
+        each.failed.update(dict.fromkeys(mine[number], problem))
+    return each
+
+
+def _further(
+    topic: MapTopic, number: int, start: int, end: int, standings: Mapping[TopicPartition, Standing]
+) -> dict[TopicPartition, int]:
     found: dict[TopicPartition, int] = {}
-    there = topic.info.partitions
-    partitions = sorted({lane_of(tp, names.MAP_PARTITIONS) for tp in standings} & there.keys())
-    points = {partition: Point(start) for partition, start in topic.starts(partitions).items()}
-    try:
-        for chunk in topic.read(points, topic.ends(partitions)):
-            for _, _, record in chunk.entries:
-                standing = None if record is None else standings.get(record.source)
-                if record is None or standing is None or record.generation < standing.generation:
-                    continue
-                if record.source_end > standing.position:
-                    found[record.source] = record.target_start
-    except MapChanged as changed:
-        raise Retriable(str(changed)) from changed
+    for chunk in topic.read({number: Point(start)}, {number: end}, settle_s=_SETTLE_S):
+        for _, _, record in chunk.entries:
+            standing = None if record is None else standings.get(record.source)
+            if record is None or standing is None or record.generation < standing.generation:
+                continue
+            if record.source_end > standing.position:
+                found[record.source] = record.target_start
     return found

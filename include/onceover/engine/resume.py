@@ -323,11 +323,11 @@ def _with_what_the_map_tells(
     try:
         further = copied_further(target, flow, unclear)
     except OnceoverError as error:
-        for tp in unclear:
-            problems[tp] = Problem(Side.TARGET, error)
-            del evidence[tp]
-        return
-    for tp, place in further.items():
+        further = Each(failed=dict.fromkeys(unclear, error))
+    for tp, problem in further.failed.items():
+        problems[tp] = Problem(Side.TARGET, problem)
+        del evidence[tp]
+    for tp, place in further.found.items():
         e = evidence[tp]
         evidence[tp] = replace(e, meta=None, doubt=put_back(e.meta.target_end if e.meta else 0, place))
 

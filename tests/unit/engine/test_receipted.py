@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from onceover.engine import names, receipted
-from onceover.engine.mapreader import Chunk, MapChanged, MapTopic
+from onceover.engine.mapreader import Chunk, MapChanged, MapTopic, Point
 from onceover.engine.receipted import Standing
 from onceover.errors import Retriable
-from onceover.model import TopicPartition
+from onceover.kafka.each import Each
+from onceover.model import TopicPartition, lane_of
 
-TP = TopicPartition("orders", 0)
+TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)
+MINE, UNLED = (lane_of(tp, names.MAP_PARTITIONS) for tp in (TP, OTHER))
+AWAY = Retriable("nobody leads it")
 
 
 class Log:
@@ -21,25 +25,31 @@ class Log:
 
     info = SimpleNamespace(partitions=dict.fromkeys(range(names.MAP_PARTITIONS)))
 
-    def __init__(self, *, changed: bool = False) -> None:
-        self.changed = changed
+    def __init__(self, trouble: Exception | None = None) -> None:
+        self.trouble = trouble
+        self.settled: set[bool] = set()
 
-    def starts(self, partitions: list[int]) -> dict[int, int]:
-        return dict.fromkeys(partitions, 0)
+    def each_bounds(self, partitions: list[int], *, settled: bool = False) -> Each[int, tuple[int, int]]:
+        self.settled.add(settled)
+        led = [number for number in partitions if number != UNLED]
+        return Each(dict.fromkeys(led, (0, 2)), {number: AWAY for number in partitions if number == UNLED})
 
-    ends = starts
-
-    def read(self, *_: object) -> Any:
+    def read(self, points: Mapping[int, Point], *_: object, **__: object) -> Any:
         yield Chunk(0, [], 1, 0)
-        if self.changed:
-            raise MapChanged(0)
+        if self.trouble is not None:
+            raise self.trouble
+        if MINE not in points:
+            return
         record = SimpleNamespace(source=TP, generation=3, source_end=900, target_start=850)
         yield Chunk(0, [cast(Any, (1, None, record))], 2, 0)
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, log: Log | None, standing: Standing) -> dict[TopicPartition, int]:
     monkeypatch.setattr(MapTopic, "find", classmethod(lambda *_: log))
-    return receipted.copied_further(cast(Any, None), "f", {TP: standing})
+    each = receipted.copied_further(cast(Any, None), "f", {TP: standing, OTHER: standing})
+    assert log is None or log.settled == {True}
+    assert set(each.failed) == ({OTHER} if log else set())
+    return each.found
 
 
 @pytest.mark.parametrize(
@@ -55,7 +65,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, log: Log | None, standing: Standing) 
 def test_only_what_was_copied_since_shows_that_a_position_is_older(
     monkeypatch: pytest.MonkeyPatch, standing: Standing, found: dict[TopicPartition, int]
 ) -> None:
-    """The map is read to its end, where that stands."""
+    """The map is read to its end, where that stands; a part that nobody leads takes nothing from others."""
     assert asked(monkeypatch, Log(), standing) == found
 
 
@@ -64,7 +74,12 @@ def test_without_a_map_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None
     assert asked(monkeypatch, None, Standing(500, 3)) == {}
 
 
-def test_a_map_that_changes_meanwhile_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("trouble", [MapChanged(0), Retriable("a transaction is open")], ids=str)
+def test_a_map_that_cannot_be_read_to_its_end_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch, trouble: Exception
+) -> None:
     """Asked again, not believed."""
-    with pytest.raises(Retriable):
-        asked(monkeypatch, Log(changed=True), Standing(500, 3))
+    monkeypatch.setattr(MapTopic, "find", classmethod(lambda *_: Log(trouble)))
+    each = receipted.copied_further(cast(Any, None), "f", {TP: Standing(500, 3)})
+    assert not each.found
+    assert isinstance(each.failed[TP], Retriable)
