@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import TracebackType
@@ -18,6 +18,7 @@ import yaml
 from confluent_kafka import Producer
 
 from onceover.cli import main as command_line
+from onceover.connectors import steps
 from onceover.connectors.steps import StepName
 from onceover.embed.connect import ConnectCluster, ConnectWorker
 from onceover.embed.processes import ChildProcess
@@ -109,6 +110,14 @@ class Tool:
     def apply(self, *connectors: str, options: Iterable[str] = ()) -> Result:
         """Migrate."""
         return self.run("apply", *self._chosen(connectors), *options)
+
+    def heard(self, listener: Callable[[StepName], None], action: str, *connectors: str) -> Result:
+        """Run a command to its end; somebody does something at its steps."""
+        steps.listen(listener)
+        try:
+            return self.run(action, *self._chosen(connectors))
+        finally:
+            steps.listen(lambda _step: None)
 
     def verify(self, *connectors: str) -> Result:
         """Compare with what was written down."""

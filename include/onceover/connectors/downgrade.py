@@ -45,7 +45,7 @@ class HardRun(OnwardRun):
             self.note_landing("copy", "overwrite offsets", "remove offsets")
             self.check_unchanged(self.own, self.context.access.rest.config(self.name))
             self.tell("configuring the global topic")
-            self.configure(None)
+            self.reconfigure(None)
         return self.go_on()
 
     def _take_snapshot(self) -> None:

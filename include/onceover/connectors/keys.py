@@ -63,6 +63,17 @@ def holds_null(key: bytes, value: bytes | None) -> bool:
     return not isinstance(partition, dict) or not isinstance(_parsed(value), dict)
 
 
+def in_snapshot(value: bytes) -> bool:
+    """Tell whether an offset was written in the middle of a first snapshot, as Debezium says it."""
+    fields = _parsed(value)
+    if not isinstance(fields, dict):
+        return False
+    if "snapshot_completed" in fields:
+        return fields["snapshot_completed"] is False
+    # Until 2.x: true, or "INITIAL" since 3.0; null or missing once it streams.
+    return bool(fields.get("snapshot")) and fields.get("last_snapshot_record") is not True
+
+
 def is_unusual_order(key: bytes) -> bool:
     """Tell whether the workers' REST API would write this partition under another key.
 

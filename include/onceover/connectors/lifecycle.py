@@ -103,6 +103,9 @@ class Lifecycle:
         """
         reached(StepName.STOP)
         self._rest.stop(name)
+        # It takes no other state by itself.
+        if any(state.state == FAILED_STATE for state in self.states(name)):
+            self._rest.restart_failed(name)
         what = "stopped, without tasks"
         try:
             self._await(name, _is_stopped, what, patience_s=self._patience_s if fence is None else _SLOW_S)
@@ -137,8 +140,11 @@ class Lifecycle:
         """
         if initial_state == PAUSED:
             self._rest.pause(name)
+            self._await(name, lambda state: state.state == PAUSED, "paused")
             return
         self._rest.resume(name)
+        if any(state.has_failed for state in self.states(name)):
+            self._rest.restart_failed(name)
         self._await(name, runs, "running, with tasks", stable_s=0.0)
 
     def check_alive(self, name: str) -> None:
@@ -204,16 +210,21 @@ def runs(state: ConnectorState) -> bool:
     return state.state == RUNNING and bool(state.tasks) and all(t.state == RUNNING for t in state.tasks)
 
 
-def check_not_failed(state: ConnectorState) -> None:
-    """Raise ``TaskFailed`` when the connector or a task has failed."""
+def failure_of(state: ConnectorState) -> str:
+    """Return why a connector, or a task of it, has failed: what the trace begins and ends with."""
     traces = [state.trace] if state.state == FAILED_STATE else []
     traces += [task.trace for task in state.tasks if task.state == FAILED_STATE]
-    if traces:
+    return _causes(next(filter(None, traces), "no trace"))
+
+
+def check_not_failed(state: ConnectorState) -> None:
+    """Raise ``TaskFailed`` when the connector or a task has failed."""
+    if state.has_failed:
         raise TaskFailed(
             f"{state.name} has failed",
             code=TASK_FAILED,
             where=state.name,
-            seen=_causes(next(filter(None, traces), "no trace")),
+            seen=failure_of(state),
             resolve="resolve what the trace says, then run again, or take it back with rollback",
         )
 

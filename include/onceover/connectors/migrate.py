@@ -63,7 +63,7 @@ class MigrationRun(OnwardRun):
         self._verify()
         self.check_unchanged(self.base, self.context.access.rest.config(self.name))
         self.tell(f"configuring {self.view.topic}")
-        self.configure(self.view.topic)
+        self.reconfigure(self.view.topic)
 
     def _create_topic(self) -> None:
         site, spec = self.own, self.view.spec

@@ -16,9 +16,11 @@ from typing import Final, Self
 
 from onceover.connectors.access import ConnectAccess
 from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
+from onceover.connectors.lifecycle import described
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.migrate import MigrationRun, migration_manifest
 from onceover.connectors.model import (
+    STOPPED,
     ConnectorOutcome,
     ConnectorPlan,
     MigrationPlan,
@@ -165,12 +167,16 @@ class Migration:
     def _migration(self, context: Context, name: str) -> Planned:
         view = _look(context, name, self._topic(context.wish, name))
         found = context.store.load(name, MIGRATE)
+        if view.configured is None:
+            view = context.observer.checked(view, view.topic)
         return view, found, plan_migration(view, found)
 
     def _hard(self, context: Context, name: str) -> Planned:
         found = context.store.load(name, HARD)
         topic = context.access.rest.state(name).offsets_topic or (found.from_topic if found else None)
         view = _look(context, name, topic or self._topic(context.wish, name), back=True)
+        if view.configured is not None:
+            view = context.observer.checked(view, None)
         return view, found, plan_hard(view, found)
 
     def _soft(self, context: Context, name: str) -> Planned:
@@ -184,6 +190,8 @@ class Migration:
         topics = [] if found is None else [found.from_topic, found.to_topic]
         own = [topic for topic in topics if topic != context.access.global_topic]
         view = _look(context, name, own[0] if own else self._topic(context.wish, name))
+        if found is not None:
+            view = context.observer.checked(view, found.former)
         return view, found, plan_rollback(view, found)
 
     def _topic(self, wish: Wish, name: str) -> str:
@@ -247,7 +255,22 @@ class Migration:
             except OnceoverError as error:
                 log.warning("%s: %s", name, error)
                 journal.failed(error)
-                return outcome_of(name, error)
+                return self._ended(planned[0], error)
+
+    def _ended(self, view: ConnectorView, error: OnceoverError) -> ConnectorOutcome:
+        """Return what became of a connector that was left on the way, and how it was left."""
+        ended = outcome_of(view.name, error)
+        try:
+            now = self._access.rest.state(view.name)
+        except OnceoverError as silent:
+            return ended.left(f"its state is not known now ({silent.message})", None)
+        stopped = now.state == STOPPED and view.initial_state != STOPPED
+        text = f"it is {described(now)}"
+        if stopped:
+            back = f"onceover connectors rollback {self._settings.name} --connector {view.name} --apply"
+            text += f": run again, or take it back with `{back}`"
+        moved = stopped or now.offsets_topic != view.state.offsets_topic
+        return ended.left(text, now.state, unfinished=moved)
 
 
 def _interrupted(context: Context, name: str) -> Manifest | None:

@@ -7,7 +7,7 @@ same JSON written in another order of fields is another key.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -132,6 +132,16 @@ class ConnectorState:
     def is_stopped(self) -> bool:
         """True when it is stopped and no task is left."""
         return self.state == STOPPED and not self.tasks
+
+    @property
+    def has_failed(self) -> bool:
+        """True when it, or one of its tasks, has failed."""
+        return FAILED_STATE in (self.state, *(task.state for task in self.tasks))
+
+    def config_with(self, topic: str | None) -> dict[str, str]:
+        """Return its configuration with another topic of its own; None for the global one."""
+        config = {key: value for key, value in self.config.items() if key != OFFSETS_TOPIC_KEY}
+        return config if topic is None else {**config, OFFSETS_TOPIC_KEY: topic}
 
 
 @dataclass(frozen=True)
@@ -279,6 +289,7 @@ class Outcome(Enum):
     DONE = ("done", 0)
     UNVERIFIABLE = ("unverifiable", 3)
     REFUSED = ("refused", 3)
+    UNFINISHED = ("unfinished", 3)
     FAILED = ("failed", 1)
     FENCED = ("fenced", 4)
     RETRIABLE = ("retriable", 5)
@@ -311,6 +322,17 @@ class ConnectorOutcome:
     message: str
     error: Mapping[str, str | None] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def left(self, how: str, state: str | None, *, unfinished: bool = False) -> ConnectorOutcome:
+        """Return it with the state in which the connector was left.
+
+        Args:
+            how: for a person; ``state`` in the workers' word, None where it is not known.
+            unfinished: it is not what it was: what looks like a refusal came too late to be one.
+        """
+        outcome = Outcome.UNFINISHED if unfinished and self.outcome is Outcome.REFUSED else self.outcome
+        facts = {**self.facts, "state": state}
+        return replace(self, outcome=outcome, message=f"{self.message}; {how}", facts=facts)
 
     def document(self) -> dict[str, Any]:
         """Return it as it is printed."""

@@ -8,9 +8,15 @@ from onceover.connectors.access import Site
 from onceover.connectors.keys import named
 from onceover.connectors.lifecycle import TaskFailed
 from onceover.connectors.model import ConnectorOutcome, Outcome
+from onceover.connectors.rest import CONFIG_REFUSED
 from onceover.connectors.restore import WENT_ON, restore
 from onceover.connectors.run import Run
 from onceover.connectors.watching import Course, Progress, unordered
+from onceover.errors import NeedsOperator
+
+
+class AsBefore(NeedsOperator):
+    """Nothing came of it, and the connector does again what it did."""
 
 
 class OnwardRun(Run):
@@ -55,6 +61,30 @@ class OnwardRun(Run):
             decided = self.context.access.scan(site)
             return self.course(site, decided.snapshot(self.name).offsets, decided.end_offsets)
         return self.course(site, self.manifest.values, self.manifest.landed)
+
+    def reconfigure(self, topic: str | None) -> None:
+        """Give the stopped connector another offsets topic; one that is refused goes on as before.
+
+        Raises:
+            AsBefore: the workers refuse the configuration.
+            NeedsOperator, Retriable: as ``configure``, and where it does not go on; it says so.
+        """
+        try:
+            self.configure(topic)
+        except NeedsOperator as error:
+            if error.code != CONFIG_REFUSED:
+                raise
+            self.tell(f"refused ({error.seen}): back to what it did")
+            self.resume()
+            self.note("as before", finished=True)
+            raise AsBefore(
+                f"{error.message}: it has its former configuration, and does what it did",
+                code=error.code,
+                where=self.name,
+                expected="a configuration that the workers take, as they did before it was stopped",
+                seen=error.seen,
+                resolve="resolve what they say, then run again",
+            ) from error
 
     def note_landing(self, step: str, *kinds: str) -> None:
         """Write down as done that the offsets are where the connector goes on, and where it will write."""

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from onceover.connectors.access import version_of
-from onceover.connectors.keys import holds_null, is_unusual_order, named, parse_key, partition_of
+from onceover.connectors.keys import holds_null, in_snapshot, is_unusual_order, named, parse_key, partition_of
+from onceover.connectors.lifecycle import failure_of
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import (
     OFFSETS_TOPIC_KEY,
@@ -118,6 +119,13 @@ def _runs_without_fence(view: ConnectorView) -> bool:
 
 def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
     yield from common_refusals(view)
+    if view.state.has_failed:
+        yield Refusal(
+            view.name,
+            "CONNECTOR_FAILED",
+            f"it has failed ({failure_of(view.state)}): nothing could show that it goes on",
+            "resolve what the trace says and restart it, or stop it: then it is moved, and stays stopped",
+        )
     if view.configured is not None:
         yield Refusal(
             view.name,
@@ -136,6 +144,7 @@ def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
     base = view.base_offsets()
     if base is not None and view.base is not None:
         yield from value_refusals(base, view.base.scan.partitions)
+        yield from snapshot_refusals(base)
     if view.own is not None:
         yield from own_topic_refusals(view, view.own)
 
@@ -159,6 +168,19 @@ def value_refusals(snapshot: Snapshot, partitions: int) -> Iterator[Refusal]:
             f"{named(odd)}: two partitions hold different offsets, and the newer one is not where the "
             "workers write",
             "find out who wrote it, and which offset is right",
+        )
+
+
+def snapshot_refusals(snapshot: Snapshot) -> Iterator[Refusal]:
+    """Yield why a connector is better left alone until it has read what its system holds (Debezium)."""
+    busy = [key for key, value in snapshot.offsets.items() if in_snapshot(value)]
+    if busy:
+        yield Refusal(
+            f"{snapshot.connector} in {snapshot.topic}",
+            "SNAPSHOT_RUNS",
+            f"{named(busy)}: in the middle of its first snapshot, which a stop begins anew: all that it has "
+            "read so far would be written again",
+            "wait until it is through, then run again; `onceover connectors plan` tells",
         )
 
 
@@ -214,11 +236,19 @@ def misplaced_keys(scan: Scan, connector: str) -> list[bytes]:
 # ---- warnings
 
 
+def failed_warnings(view: ConnectorView) -> Iterator[str]:
+    """Yield that a connector does not run now, where that keeps nobody from moving it."""
+    if view.state.has_failed:
+        yield f"it has failed ({failure_of(view.state)}); when it is resumed is seen whether it goes on"
+
+
 def migration_warnings(view: ConnectorView) -> Iterator[str]:
     """Yield what deserves a look and stands in nobody's way."""
     base = view.base_offsets()
     if base is None or view.base is None:
         return
+    if not base.offsets and view.state.tasks:
+        yield "it runs and has no offset yet: what it reads now, a first snapshot too, begins anew"
     if base.duplicates:
         yield f"{named(base.duplicates)}: in more than one partition of {base.topic}; the newest is copied"
     odd = [key for key in base.offsets if is_unusual_order(key)]

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from onceover.connectors.copying import overwrite_entries
 from onceover.connectors.keys import differing, named
 from onceover.connectors.manifest import Manifest
-from onceover.connectors.model import OFFSETS_TOPIC_KEY, ConnectorPlan
+from onceover.connectors.model import OFFSETS_TOPIC_KEY, STOPPED, ConnectorPlan
 from onceover.connectors.planning import (
     common_refusals,
     empty_refusals,
+    failed_warnings,
     resume_changes,
     stop_changes,
     unfinished,
@@ -49,6 +50,7 @@ def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
         stale=len(_gone(view)),
         changes=() if blocked else tuple(_hard_changes(view)),
         refusals=tuple(refusals),
+        warnings=tuple(failed_warnings(view)),
     )
 
 
@@ -91,6 +93,7 @@ def plan_soft(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
     if view.configured is not None:
         warnings = ("its own topic is read read_committed also without exactly-once: nothing to do",)
     elif view.facts.exactly_once:
+        warnings = tuple(_required_warnings(view))
         changes = [*stop_changes(view), *_settle_changes(view)]
     elif unfinished(manifest, to_topic) and manifest is not None:
         changes = list(resume_changes(view.name, manifest.initial_state))
@@ -104,6 +107,14 @@ def plan_soft(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
         refusals=refusals,
         warnings=warnings,
     )
+
+
+def _required_warnings(view: ConnectorView) -> Iterator[str]:
+    if view.state.config.get("exactly.once.support", "").lower() == "required":
+        yield (
+            "it has exactly.once.support=required: workers without exactly-once resume it, and refuse every "
+            "later change of its configuration until that is taken out"
+        )
 
 
 def _settle_changes(view: ConnectorView) -> Iterator[Change]:
@@ -136,7 +147,7 @@ def plan_rollback(view: ConnectorView, manifest: Manifest | None) -> ConnectorPl
     if now != manifest.former:
         reason = "as before the run"
         changes.append(Change(f"set {OFFSETS_TOPIC_KEY}", view.name, now, manifest.former, reason))
-    if view.state.is_stopped:
+    if view.state.is_stopped or view.state.has_failed:
         changes += resume_changes(view.name, manifest.initial_state, "as before the run")
     blocked = any(refusal.blocks for refusal in refusals)
     return ConnectorPlan(
@@ -151,7 +162,7 @@ def plan_rollback(view: ConnectorView, manifest: Manifest | None) -> ConnectorPl
 def _rollback_refusals(view: ConnectorView, manifest: Manifest) -> Iterator[Refusal]:
     if (view.state.offsets_topic or None) == manifest.former:
         return
-    if not view.state.is_stopped:
+    if not view.state.is_stopped and view.records.target(view.name) != STOPPED:
         yield Refusal(
             view.name,
             "RESUMED",

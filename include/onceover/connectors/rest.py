@@ -28,6 +28,7 @@ _REBALANCE_S: Final = 90.0
 _REBALANCE_WORDS: Final = "a rebalance is expected"
 _LONGEST_TEXT: Final = 500
 NO_CONNECTOR: Final = "NO_CONNECTOR"
+CONFIG_REFUSED: Final = "CONFIG_REFUSED"
 UNREACHABLE: Final = "WORKER_UNREACHABLE"
 
 
@@ -128,6 +129,24 @@ class ConnectRest:
         found = self._get(f"/connectors/{quote(name, safe='')}/offsets", timeout_s=PROBE_TIMEOUT_S)
         return [(each.get("partition"), each.get("offset")) for each in found.get("offsets", [])]
 
+    def objections(self, config: Mapping[str, str]) -> list[str]:
+        """Return what the workers would refuse of a configuration, in their own words. Changes nothing.
+
+        Raises:
+            Retriable: no answer in time: a plugin may wait for the system that it reads from.
+            UsageError: NO_CONNECTOR, no worker has its plugin.
+        """
+        plugin = quote(config.get("connector.class", ""), safe="")
+        path = f"/connector-plugins/{plugin}/config/validate"
+        answer = self._settled(path, None, None, "PUT", dict(config))
+        fields = (each.get("value", {}) for each in _json(answer, self.urls[0]).get("configs", []))
+        # Of each field its errors only: its value may be a secret.
+        return [
+            f"{each.get('name')}: {text}"[:_LONGEST_TEXT]
+            for each in fields
+            for text in each.get("errors", ())
+        ]
+
     def put_config(self, name: str, config: Mapping[str, str]) -> None:
         """Put a connector's configuration.
 
@@ -140,6 +159,10 @@ class ConnectRest:
     def stop(self, name: str) -> None:
         """Ask for the connector to be stopped (KIP-875); returns before it is."""
         self._command("PUT", f"/connectors/{quote(name, safe='')}/stop")
+
+    def restart_failed(self, name: str) -> None:
+        """Ask for the connector to begin anew, with those tasks that have failed (KIP-745)."""
+        self._command("POST", f"/connectors/{quote(name, safe='')}/restart?includeTasks=true&onlyFailed=true")
 
     def resume(self, name: str) -> None:
         """Ask for the connector to run; returns before it does."""
@@ -168,14 +191,21 @@ class ConnectRest:
                 return
             backoff.pause(deadline, _not_now(answer, path))
 
-    def _settled(self, path: str, url: str | None, timeout_s: float | None) -> httpx.Response:
+    def _settled(
+        self,
+        path: str,
+        url: str | None,
+        timeout_s: float | None,
+        method: str = "GET",
+        body: Mapping[str, str] | None = None,
+    ) -> httpx.Response:
         """Ask until no rebalance is in the way."""
         backoff, deadline = Backoff(0.2, 2.0), Deadline(_REBALANCE_S)
         while True:
             if url is None:
-                answer = self._ask("GET", self._alive(), path, None, timeout_s)
+                answer = self._ask(method, self._alive(), path, body, timeout_s)
             else:
-                answer = self._ask("GET", url, path, None, PROBE_TIMEOUT_S)
+                answer = self._ask(method, url, path, body, PROBE_TIMEOUT_S)
             if not _is_rebalance(answer):
                 _check(answer, path)
                 return answer
@@ -284,7 +314,7 @@ def _check(answer: httpx.Response, path: str) -> None:
         )
     if status >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise _not_now(answer, path)
-    raise NeedsOperator("the workers refuse it", code="CONFIG_REFUSED", where=where, seen=seen)
+    raise NeedsOperator("the workers refuse it", code=CONFIG_REFUSED, where=where, seen=seen)
 
 
 def _words(answer: httpx.Response) -> str:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from onceover.connectors.access import ConnectAccess, Site
-from onceover.connectors.model import RUNNING, ConnectorOutcome, Outcome
+from onceover.connectors.lifecycle import described
+from onceover.connectors.model import ConnectorOutcome, Outcome
 from onceover.connectors.run import MIGRATE, Run
 from onceover.connectors.steps import StepName, reached
 
@@ -15,19 +16,24 @@ class RollbackRun(Run):
         """Put the former topic back and let the connector do what it did.
 
         Raises:
+            TaskFailed: it has its former configuration, and does not run with it.
             OnceoverError: what ended it; run again.
         """
         access, former = self.context.access, self.manifest.former
         rest = access.rest
         self.end_own_transactions(*self._written(access))
-        if rest.state(self.name).offsets_topic != former:
+        state = rest.state(self.name)
+        if state.offsets_topic != former:
+            if not state.is_stopped:
+                # It failed after the run had stopped it, and is meant to stand still.
+                self.lifecycle.stop(self.name)
             reached(StepName.ROLLBACK)
             self.tell(f"configuring {former or 'the global topic'}")
             self.configure(former)
-        resumed = rest.state(self.name).is_stopped and self.resume()
-        runs = resumed or rest.state(self.name).state == RUNNING
-        doing = "runs" if runs else f"is {self.manifest.initial_state}"
-        return self.finish(Outcome.DONE, f"as before the run: it {doing}, with its former configuration")
+        # Also where it seems to run: it may have failed meanwhile, or be about to obey the stop.
+        self.resume()
+        now = described(rest.state(self.name))
+        return self.finish(Outcome.DONE, f"as before the run, with its former configuration: {now}")
 
     def _written(self, access: ConnectAccess) -> list[Site]:
         """Return where the run may have left a transaction open, at which the tasks' start would stumble."""

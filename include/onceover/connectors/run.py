@@ -235,13 +235,9 @@ class Run:
 
     def configure(self, topic: str | None) -> None:
         """Give the stopped connector another offsets topic, None for the global one; keep the rest."""
-        access = self.context.access
-        config = dict(access.rest.config(self.name))
-        config.pop(OFFSETS_TOPIC_KEY, None)
-        if topic is not None:
-            config[OFFSETS_TOPIC_KEY] = topic
+        state = self.context.access.rest.state(self.name)
         reached(StepName.CONFIGURE)
-        self.lifecycle.configure(self.name, config)
+        self.lifecycle.configure(self.name, state.config_with(topic))
         reached(StepName.CONFIGURED)
         self.note("configure", f"set {OFFSETS_TOPIC_KEY}")
 

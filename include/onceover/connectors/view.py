@@ -21,6 +21,7 @@ from onceover.connectors.model import (
     Snapshot,
     WorkerFacts,
 )
+from onceover.connectors.rest import CONFIG_REFUSED, NO_CONNECTOR
 from onceover.connectors.rights import check_topic, check_transactional_ids, missing, needing
 from onceover.connectors.scan import OPEN_TRANSACTION, PATIENCE_S, Scan, scan_topic
 from onceover.engine.plan import Refusal
@@ -29,6 +30,8 @@ from onceover.kafka.admin import NOT_AUTHORIZED, Admin, TopicSpec
 from onceover.kafka.topicfacts import topic_facts
 
 T = TypeVar("T")
+# Of what workers object to, as much as a person reads at once.
+_WORDS: Final = 3
 _POLICY: Final = "cleanup.policy"
 _STORAGE: Final = "offset.storage."
 _PARTITIONS: Final = "partitions"
@@ -167,6 +170,56 @@ class Observer:
             check = self._check_return if back else self._check_own
             problems.attempt(lambda: check(view, own_site), None)
         return replace(view, problems=tuple(problems.found))
+
+    def checked(self, view: ConnectorView, topic: str | None) -> ConnectorView:
+        """Return a view that also tells whether the workers will take the configuration that is to be put.
+
+        Asked before anything is stopped: a plugin checks its configuration against the system it reads from,
+        which may be away while tasks that run only wait for it.
+
+        Args:
+            topic: of its own that it gets; None for the global one.
+        """
+        if view.problems or view.state.type != "source" or view.state.offsets_topic == topic:
+            return view
+        problems = _Problems(view.name)
+        problems.attempt(lambda: self._check_config(view, topic), None)
+        return replace(view, problems=tuple(problems.found))
+
+    def _check_config(self, view: ConnectorView, topic: str | None) -> None:
+        rest, config = self._access.rest, view.state.config_with(topic)
+        try:
+            words = rest.objections(config)
+        except Retriable as error:
+            raise NeedsOperator(
+                "the workers do not say whether they will take its configuration",
+                code="CONFIG_UNCHECKED",
+                where=view.name,
+                expected="an answer of its plugin, which may ask the system that it reads from",
+                seen=error.seen or error.message,
+                resolve=self._way_on(view),
+            ) from error
+        except UsageError as error:
+            if error.code != NO_CONNECTOR:
+                raise
+            words = [f"no worker has its plugin {config.get('connector.class')}"]
+        if words:
+            raise NeedsOperator(
+                f"the workers would refuse its configuration with offsets in {topic or 'the global topic'}",
+                code=CONFIG_REFUSED,
+                where=view.name,
+                expected="a configuration that its plugin takes, and whatever it asks for that is there",
+                seen="; ".join(words[:_WORDS]),
+                resolve=self._way_on(view),
+            )
+
+    def _way_on(self, view: ConnectorView) -> str:
+        if view.interrupted is None or view.state.state != STOPPED:
+            return f"it is {view.state.state} as before: resolve what the workers say, then run again"
+        back = f"onceover connectors rollback {self._access.settings.name} --connector {view.name} --apply"
+        return (
+            f"an interrupted run has stopped it: resolve that, then run again, or take it back with `{back}`"
+        )
 
     def topic_view(self, site: Site, patience_s: float | None) -> TopicView:
         """Read an offsets topic as the workers do; an open transaction is waited for, unless it is None."""

@@ -1,15 +1,20 @@
 import java.io.File;
+import java.io.IOException;
+import java.nio.file.Files;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import org.apache.kafka.common.config.Config;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.config.ConfigDef.Importance;
 import org.apache.kafka.common.config.ConfigDef.Type;
+import org.apache.kafka.common.config.ConfigValue;
 import org.apache.kafka.connect.connector.Task;
 import org.apache.kafka.connect.data.Schema;
+import org.apache.kafka.connect.errors.ConnectException;
 import org.apache.kafka.connect.source.ConnectorTransactionBoundaries;
 import org.apache.kafka.connect.source.ExactlyOnceSupport;
 import org.apache.kafka.connect.source.SourceConnector;
@@ -33,6 +38,10 @@ public class CountingSource extends SourceConnector {
         .define("until", Type.LONG, Long.MAX_VALUE, Importance.LOW, "the first number that is not written")
         .define("forget.if", Type.STRING, "", Importance.LOW,
             "file whose existence makes a task begin at 0 whatever its offset")
+        .define("refuse.if", Type.STRING, "", Importance.LOW,
+            "file whose existence makes every configuration invalid, as if a database were away")
+        .define("fail.if", Type.STRING, "", Importance.LOW,
+            "file whose existence makes the connector fail where it starts, or says \"tasks\", its tasks")
         .define("commit.every", Type.INT, 0, Importance.LOW,
             "with transaction.boundary=connector: polls in a transaction; 0 never commits");
 
@@ -41,6 +50,32 @@ public class CountingSource extends SourceConnector {
     @Override
     public void start(Map<String, String> started) {
         properties = started;
+        failIf(started, "");
+    }
+
+    @Override
+    public Config validate(Map<String, String> given) {
+        Config found = super.validate(given);
+        if (new File(given.getOrDefault("refuse.if", "")).exists()) {
+            for (ConfigValue value : found.configValues()) {
+                if (value.name().equals("topic")) {
+                    value.addErrorMessage("the database is away");
+                }
+            }
+        }
+        return found;
+    }
+
+    /** Fails where the file exists and says just this. */
+    static void failIf(Map<String, String> properties, String words) {
+        File file = new File(properties.getOrDefault("fail.if", ""));
+        try {
+            if (file.exists() && Files.readString(file.toPath()).equals(words)) {
+                throw new ConnectException("the database is gone");
+            }
+        } catch (IOException error) {
+            throw new ConnectException(error);
+        }
     }
 
     @Override
@@ -103,6 +138,7 @@ public class CountingSource extends SourceConnector {
 
         @Override
         public void start(Map<String, String> properties) {
+            failIf(properties, "tasks");
             Map<String, Object> parsed = CONFIG.parse(properties);
             topic = (String) parsed.get("topic");
             fields = new ArrayList<>();

@@ -10,7 +10,7 @@ import pytest
 from onceover.connectors.configtopic import ConfigRecords
 from onceover.connectors.keys import partition_of, sentinel_key
 from onceover.connectors.manifest import Manifest
-from onceover.connectors.model import PAUSED, STOPPED, ConnectorPlan
+from onceover.connectors.model import PAUSED, STOPPED, ConnectorPlan, TaskState
 from onceover.connectors.planning import plan_migration
 from onceover.connectors.view import ConnectorView
 from onceover.engine.plan import Refusal
@@ -103,6 +103,10 @@ def test_tombstoned_offsets_are_not_copied() -> None:
         (view(placed({KEY: b"null"})), "NULL_OFFSET"),
         (view(placed({b'["c",null]': b'{"n":1}'})), "NULL_OFFSET"),
         (view([(RIGHT, KEY, b'{"n":1}'), (WRONG, KEY, b'{"n":2}')]), "KEY_TWICE"),
+        (view([], state=connector(state="FAILED")), "CONNECTOR_FAILED"),
+        (view([], state=connector(tasks=(TaskState(0, "FAILED", "w", "x"),))), "CONNECTOR_FAILED"),
+        (view(placed({KEY: b'{"lsn":1,"snapshot_completed":false}'})), "SNAPSHOT_RUNS"),
+        (view(placed({KEY: b'{"lsn":1,"snapshot":true,"last_snapshot_record":false}'})), "SNAPSHOT_RUNS"),
         (view([], [], policy="delete"), "NOT_COMPACTED"),
         (view([], [], policy="compact,delete"), "NOT_COMPACTED"),
         (view([], [], policy=None), "NOT_COMPACTED"),
@@ -129,6 +133,9 @@ def test_what_does_not_hold_is_refused_and_nothing_is_planned(seen: ConnectorVie
         view([(RIGHT, KEY, b'{"n":1}'), (WRONG, KEY, b'{"n":1}')]),
         view(placed({KEY: None})),
         view(placed({KEY: b'{"n":null}'})),
+        view(placed({KEY: b'{"lsn":1,"snapshot":"INITIAL","snapshot_completed":true}'})),
+        view(placed({KEY: b'{"lsn":1,"snapshot":true,"last_snapshot_record":true}'})),
+        view([], state=connector(state=STOPPED)),
         view([], [(0, b"stranger", None)]),
         view([], placed({b'["ab",{}]': b'{"n":1}'})),
         view([], placed({sentinel_key("c"): b'{"migrated":true}'})),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from onceover.connectors.configtopic import ConfigRecords
 from onceover.connectors.keys import partition_of, sentinel_key
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import STOPPED, ConnectorPlan
@@ -95,6 +96,21 @@ def test_soft_settles_under_exactly_once_and_resumes_without_it() -> None:
     )
     after = plan_soft(without, manifest(None, to_topic=GLOBAL))
     assert kinds(after) == ["resume"]
+
+
+def test_soft_warns_of_what_workers_without_exactly_once_refuse() -> None:
+    """Not the resume; but every later change of its configuration, this tool's too."""
+    state = connector()
+    state = replace(state, config={**state.config, "exactly.once.support": "required"})
+    (warning,) = plan_soft(view(placed(VALUES), state=state), None).warnings
+    assert "exactly.once.support" in warning
+
+
+def test_rollback_of_a_failed_connector_is_not_taken_for_a_resumed_one() -> None:
+    """It failed after the run had stopped it; what was asked of it counts."""
+    records = ConfigRecords({"target-state-c": {"state": "PAUSED", "state.v2": "STOPPED"}})
+    seen = view(placed(VALUES), placed(VALUES), state=connector(OWN, "FAILED"), records=records)
+    assert kinds(plan_rollback(seen, manifest())) == ["set offsets.storage.topic", "resume"]
 
 
 def test_soft_leaves_a_connector_with_its_own_topic_alone() -> None:

@@ -218,3 +218,41 @@ def test_refused_tls_is_no_outage(cause: OSError, kind: type[OnceoverError]) -> 
 
     with pytest.raises(kind):
         FakeWorkers(faults=[fail]).rest().worker(URLS[0])
+
+
+def test_objections_are_the_workers_words_and_no_values() -> None:
+    """Of each field what it objects to; its value may be a password."""
+    fields = [
+        {"value": {"name": "topic", "value": "hunter2", "errors": []}},
+        {"value": {"name": "password", "value": "hunter2", "errors": ["the database is away"]}},
+    ]
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response | None:
+        if not request.url.path.startswith("/connector-plugins/"):
+            return None
+        asked.append(f"{request.method} {request.url.raw_path.decode()}")
+        return httpx.Response(200, json={"error_count": 1, "configs": fields})
+
+    rest = FakeWorkers(faults=[answer]).rest()
+    assert rest.objections({"connector.class": "a/b", "password": "hunter2"}) == [
+        "password: the database is away"
+    ]
+    assert asked == ["PUT /connector-plugins/a%2Fb/config/validate"]
+
+
+def test_failed_connector_is_begun_anew_to_be_stopped_or_resumed() -> None:
+    """It takes no other state by itself."""
+    workers = FakeWorkers(state="FAILED", tasks=[])
+
+    def failed(request: httpx.Request) -> httpx.Response | None:
+        if request.method == "PUT":
+            return httpx.Response(202)
+        if request.method == "POST":
+            workers.state, workers.faults = "STOPPED", []
+            return httpx.Response(202)
+        return None
+
+    workers.faults.append(failed)
+    lifecycle(workers).stop("c")
+    assert workers.sent("POST") == [("w1", "/connectors/c/restart")]

@@ -1,0 +1,110 @@
+"""Connectors that fail, or whose system is away: what is said of them is what the workers say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from onceover.connectors.steps import StepName
+from tests.support.clusters import SharedCluster
+from tests.support.connect import TIMEOUT_S, Workers, assert_counted
+from tests.support.connect_tool import Case
+from tests.support.wait import wait_until
+
+
+@pytest.fixture
+def trouble(tmp_path: Path) -> Path:
+    """A file that makes trouble while it exists."""
+    return tmp_path / "trouble"
+
+
+@pytest.fixture
+def case(
+    workers: Workers, target_cluster: SharedCluster, unique_name: str, tmp_path: Path, trouble: Path
+) -> Iterator[Case]:
+    """A running counting connector on the exactly-once workers."""
+    with Case(tmp_path, unique_name, workers.exactly_once, target_cluster.client) as case:
+        case.begin(refuse__if=f"{trouble}.refuse", fail__if=f"{trouble}.fail")
+        yield case
+
+
+def test_a_configuration_that_would_be_refused_stops_nobody(case: Case, trouble: Path) -> None:
+    """The system that a plugin asks may be away while its tasks only wait for it."""
+    away = Path(f"{trouble}.refuse")
+    away.touch()
+    before = case.connect.config(case.name)
+
+    planned, applied = case.tool.plan(case.name), case.tool.apply(case.name)
+
+    assert planned.codes() == {"CONFIG_REFUSED"}
+    assert (applied.code, applied.outcome(case.name)) == (3, "refused")
+    assert "the database is away" in applied.of(case.name)["message"]
+    assert case.connect.config(case.name) == before
+    assert case.connect.states(case.name)[0] == "RUNNING"
+    # After a kill, what would bring it back is named; and the way back is refused as plainly.
+    away.unlink()
+    case.tool.killed_at(StepName.CONFIGURE, "apply", case.name)
+    away.touch()
+    refused = case.tool.apply(case.name)
+    assert "rollback" in refused.of(case.name)["message"]
+    # Its configuration is the former one still: nothing is put, so nothing is refused.
+    assert case.tool.rollback(case.name).code == 0
+    case.assert_goes_on()
+
+
+def test_a_refusal_after_the_stop_lets_the_connector_go_on(case: Case, trouble: Path) -> None:
+    """Its system went away meanwhile: it does what it did, and that is said."""
+    away = Path(f"{trouble}.refuse")
+
+    def refuse(step: StepName) -> None:
+        if step is StepName.CONFIGURE:
+            away.touch()
+
+    applied = case.tool.heard(refuse, "apply", case.name)
+
+    found = applied.of(case.name)
+    assert (applied.code, found["outcome"], found["state"]) == (3, "refused", "RUNNING"), found
+    assert "offsets.storage.topic" not in case.connect.config(case.name)
+    case.assert_goes_on()
+    away.unlink()
+    case.migrate()
+    case.assert_goes_on()
+
+
+@pytest.mark.parametrize(
+    "who", ["", pytest.param("tasks", marks=pytest.mark.soak)], ids=["connector", "tasks"]
+)
+def test_a_failed_connector_is_said_to_have_failed(case: Case, trouble: Path, who: str) -> None:
+    """It is not moved, not called good, and the way back ends with what the workers say of it."""
+    broken = Path(f"{trouble}.fail")
+    case.tool.killed_at(StepName.RESUME, "apply", case.name)
+    broken.write_text(who)
+
+    taken_back = case.tool.rollback(case.name)
+
+    found = taken_back.of(case.name)
+    assert taken_back.code == 3 and found["outcome"] != "done", found
+    assert "the database is gone" in found["message"]
+    assert "offsets.storage.topic" not in case.connect.config(case.name)
+    planned = case.tool.plan(case.name)
+    assert "CONNECTOR_FAILED" in planned.codes()
+    assert case.tool.apply(case.name).outcome(case.name) == "refused"
+    broken.unlink()
+    # The way back is not over before the connector does what it did.
+    again = case.tool.rollback(case.name)
+    assert (again.code, again.outcome(case.name)) == (0, "done"), again
+    assert "RUNNING" in again.of(case.name)["message"]
+    case.assert_goes_on()
+    case.migrate()
+    broken.write_text(who)
+    case.connect.restart(case.name)
+    wait_until(lambda: "FAILED" in case.connect.states(case.name), TIMEOUT_S, "it has failed", poll_s=0.1)
+    verified = case.tool.verify(case.name)
+    assert (verified.code, verified.outcome(case.name)) == (1, "failed")
+    assert "the database is gone" in verified.of(case.name)["message"]
+    # A reason to take it back: a failed connector can be stopped.
+    broken.unlink()
+    assert case.tool.downgrade(case.name).outcome(case.name) == "done"
+    assert_counted(case.connect.await_more(case.topic))
