@@ -168,7 +168,7 @@ def test_a_step_back_stops_the_connector_and_restores_its_offsets(start: Start, 
     result = case.tool.apply(case.name)
 
     assert (result.code, result.outcome(case.name)) == (1, "failed"), result
-    assert case.connect.states(case.name) == ("STOPPED",)
+    case.connect.await_stopped(case.name)
     restored = case.connect.offsets(case.name, case.own_topic)
     assert rewound(restored) != set()
     assert all(last_counts(restored)[p] >= count for p, count in least.items())

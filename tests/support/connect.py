@@ -190,9 +190,13 @@ class Connect:
 
     def await_stopped(self, connector: str) -> None:
         """Wait until it is stopped and has no task."""
-        wait_until(
-            lambda: self.states(connector) == ("STOPPED",), TIMEOUT_S, f"{connector} is stopped", poll_s=0.1
-        )
+
+        def stopped() -> bool:
+            state, *tasks = self.states(connector)
+            # A status that its worker wrote behind the removal of the task stays.
+            return state == "STOPPED" and set(tasks) <= {"UNASSIGNED"}
+
+        wait_until(stopped, TIMEOUT_S, f"{connector} is stopped", poll_s=0.1)
 
     def resume(self, connector: str) -> None:
         """Let it run."""

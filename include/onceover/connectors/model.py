@@ -19,6 +19,7 @@ RUNNING: Final = "RUNNING"
 STOPPED: Final = "STOPPED"
 PAUSED: Final = "PAUSED"
 FAILED_STATE: Final = "FAILED"
+UNASSIGNED: Final = "UNASSIGNED"
 
 
 class RawOffset(NamedTuple):
@@ -130,8 +131,12 @@ class ConnectorState:
 
     @property
     def is_stopped(self) -> bool:
-        """True when it is stopped and no task is left."""
-        return self.state == STOPPED and not self.tasks
+        """True when it is stopped and no worker has a task of it.
+
+        A task that is UNASSIGNED has been ended by its worker; written behind the leader's removal of it, the
+        status stays for ever (seen on 4.3.0 under load).
+        """
+        return self.state == STOPPED and all(task.state == UNASSIGNED for task in self.tasks)
 
     @property
     def has_failed(self) -> bool:

@@ -26,6 +26,13 @@ def test_state_is_what_the_workers_say() -> None:
     assert (state.offsets_topic, state.is_stopped) == ("own", False)
 
 
+@pytest.mark.parametrize(("task", "stopped"), [("UNASSIGNED", True), ("RUNNING", False), ("FAILED", False)])
+def test_task_that_its_worker_has_ended_keeps_nobody_from_being_stopped(task: str, stopped: bool) -> None:
+    """Its status may stay; one that is said to run may write."""
+    workers = FakeWorkers(state="STOPPED", tasks=[task])
+    assert workers.rest().state("c").is_stopped is stopped
+
+
 def test_configuration_is_in_no_repr() -> None:
     """It may hold secrets."""
     assert "hunter2" not in repr(FakeWorkers(config={"password": "hunter2"}).rest().state("c"))
