@@ -216,6 +216,28 @@ def test_a_flow_that_runs_leaves_out_what_another_copies_back(pair: Pair) -> Non
     assert {p["stop"]["code"] for p in back.status()["partitions"] if p["stop"]} == {"TARGET_NOT_EMPTY"}
 
 
+def test_a_topic_that_was_turned_round_is_not_copied_back_by_the_flow_that_takes_it_out_of_exclude(
+    pair: Pair, capsys: Capture
+) -> None:
+    """It was not run while the other one copied: that one's state tells."""
+    orders = pair.topic("orders", records=3)
+    there, back = pair.there(), pair.back()
+    assert there.copy().records == 3
+    assert pair.there(exclude=[orders]).copy().records == 0
+    Command(f"onceover seed apply {back.name} --from latest").run(capsys)
+    pair.on_west.plain(orders, 0, pair.on_west.records(2))
+    assert back.copy().records == 2
+    assert pair.back(exclude=[orders]).copy().records == 0
+    there = pair.there()
+    assert there.copy().records == there.copy().records == 0
+    (refused,) = there.status()["partitions"]
+    assert refused["stop"]["code"] == "GAVE_WAY"
+    assert commands(refused["stop"]["resolve"])[1].run(capsys)["applied"] is True
+    pair.on_east.plain(orders, 0, pair.on_east.records(1))
+    assert there.copy().records == 1
+    assert [len(read_records(client, orders)) for client in (pair.east, pair.west)] == [6, 6]
+
+
 def test_two_flows_that_start_at_once_settle_it(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither sees the other's enrolment nor claim, as without claims: the later one gives way afterwards."""
     orders = pair.topic("orders")

@@ -44,6 +44,13 @@ class GaveWay(NamedTuple):
     flow: str
 
 
+class Left(NamedTuple):
+    """When a topic was left, by the filter or to another flow: the leader's ``generation`` and clock."""
+
+    generation: int
+    at_ms: int
+
+
 @dataclass(frozen=True)
 class Enrolment:
     """One topic of the flow.
@@ -66,6 +73,7 @@ class Enrolment:
             older release.
         gave_way: to whom the topic was left, None where it was not, or by an older release. Positions that
             are older than that are none to go on from.
+        left: when a topic that is not active was left; None also by an older release.
     """
 
     source: str
@@ -80,6 +88,7 @@ class Enrolment:
     former: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     placed: Mapping[int, Placed] = field(default_factory=dict)
     gave_way: GaveWay | None = None
+    left: Left | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``topic/<target>``."""
@@ -98,7 +107,11 @@ class Enrolment:
             "former": {str(p): list(ids) for p, ids in sorted(self.former.items())},
             "placed": {str(p): list(placed) for p, placed in sorted(self.placed.items())},
         }
-        return value if self.gave_way is None else {**value, "gave_way": list(self.gave_way)}
+        if self.gave_way is not None:
+            value["gave_way"] = list(self.gave_way)
+        if self.left is not None:
+            value["left"] = list(self.left)
+        return value
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Enrolment:
@@ -129,6 +142,7 @@ class Enrolment:
                 {int(p): (text(one), text(two)) for p, (one, two) in value.get("former", {}).items()},
                 {int(p): Placed(*map(whole_number, at)) for p, at in value.get("placed", {}).items()},
                 _gave_way(value.get("gave_way")),
+                Left(*map(whole_number, value["left"])) if "left" in value else None,
             )
         except MALFORMED as error:
             raise unreadable(
@@ -160,15 +174,25 @@ class Enrolment:
         generations = (self.placed[p].generation if p in self.placed else 0 for p in self.start)
         return any(generation <= self.gave_way.generation for generation in generations)
 
-    def left_to(self, flow: str, generation: int) -> Enrolment:
+    def leaving(self, now: Left) -> Enrolment:
+        """Return the record of a topic that is not copied for now."""
+        return replace(self, active=False, left=now) if self.active else self
+
+    def left_to(self, flow: str, now: Left) -> Enrolment:
         """Return the record of a topic that is another flow's for now."""
         marked = self.active or not self.waits_to_be_placed
-        gave_way = GaveWay(generation, flow) if marked else self.gave_way
-        return replace(self, active=False, gave_way=gave_way)
+        gave_way = GaveWay(now.generation, flow) if marked else self.gave_way
+        return replace(self.leaving(now), gave_way=gave_way)
+
+    def after(self, flow: str, until_ms: int) -> Enrolment:
+        """Return the record, as ``flow`` copied the topic back until then: perhaps since it was left."""
+        if self.active or self.left is None or self.gave_way is not None or until_ms <= self.left.at_ms:
+            return self
+        return replace(self, gave_way=GaveWay(self.left.generation, flow))
 
     def back(self) -> Enrolment:
         """Return the record of a topic that is copied again."""
-        return replace(self, active=True, gave_way=None)
+        return replace(self, active=True, gave_way=None, left=None)
 
     def between(self, source_id: UUID, target_id: UUID, partitions: Collection[int]) -> Enrolment:
         """Return the record with these partitions copied between these topics; others keep theirs."""

@@ -223,6 +223,21 @@ def loops(
     return found
 
 
+def former_loops(flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str) -> dict[str, Loop]:
+    """Return the source topics that another flow has written from what this flow writes, and has left. Pure.
+
+    Args:
+        flows: as for ``loops``, without rings: what is left of those does not tell.
+    """
+    return {
+        enrolment.target: Loop(flow.name, enrolment.left.at_ms)
+        for flow in flows
+        if _is_opposite(flow, source_id, target_id)
+        for enrolment in flow.enrolments
+        if enrolment.left is not None and _closes(enrolment, naming)
+    }
+
+
 def ways_to(flows: list[OtherFlow], cluster_id: str) -> dict[str, Way]:
     """Return the ways of a cluster's topics that flows write, by topic. Pure.
 

@@ -180,7 +180,7 @@ class Seeder:
 
     def _seated(self, view: View) -> list[SeatedTopic]:
         found: list[tuple[TopicInfo, str, TopicInfo | None, Enrolment | None]] = []
-        enrolled = view.enrolled_by_source
+        enrolled = {topic: view.known(record) for topic, record in view.enrolled_by_source.items()}
         for verdict in view.verdicts():
             info = view.source.get(verdict.topic)
             if verdict.inside and info is not None and self.wish.selects(verdict.topic) and _is_led(info):

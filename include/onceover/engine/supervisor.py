@@ -17,7 +17,7 @@ from onceover.engine import names
 from onceover.engine.aclsync import AclSync
 from onceover.engine.claims import Claims
 from onceover.engine.enroller import Enroller
-from onceover.engine.enrolment import Enrolment, read_enrolments
+from onceover.engine.enrolment import Enrolment, Left, read_enrolments
 from onceover.engine.flowtopics import MapKeeper, StateSettings, create_flow_topics
 from onceover.engine.layout import DONE, Layout, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, now_ms
@@ -250,7 +250,7 @@ class Supervisor:
             read_managed(self._requests.values),
             sync_configs=scope.sync_configs,
         )
-        view = replace(view, generation=self._layout().generation)
+        view = replace(view, now=Left(self._layout().generation, now_ms()))
         wanted = plan_topics(view)
         self._tell_upstream(view, wanted)
         plan = self._apply(view, self._claimed(view, wanted))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from onceover.engine import topicrefusals as refusals
-from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment
+from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment, Left
 from onceover.engine.lineage import Way
 from onceover.engine.managed import Managed
 from onceover.engine.naming import MAX_NAME_LENGTH, colliding
@@ -33,6 +34,9 @@ from onceover.errors import OnceoverError, UsageError
 from onceover.kafka.admin import TopicSpec
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
+
+# For plans of whoever enrols nothing.
+NOBODY_ENROLS: Final = Left(0, 0)
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,7 @@ class View:
         managed: the target topics that the flow looks after.
         elsewhere: target topics that other flows have enrolled.
         loops: source topics that other flows write from our copies.
+        former_loops: of those that are not written so any more: by whom they were, and ``at_ms`` until when.
         upstream: through which flows the records of source topics have come that other flows write.
         unreadable: other flows whose state cannot be read now, with the reason.
         target_ends: high watermark of target partitions that are not enrolled yet, or of topics that were
@@ -88,7 +93,7 @@ class View:
         restamped: target topics that give records the time at which they are copied.
         sync_configs: whether configuration is copied.
         adopt: whether target topics that are not managed are taken over (``topics apply``).
-        generation: of the run that plans; 0 for whoever enrols nothing.
+        now: generation and clock of the run that plans; 0 for whoever enrols nothing.
     """
 
     flow: str
@@ -99,6 +104,7 @@ class View:
     managed: Mapping[str, Managed] = field(default_factory=dict)
     elsewhere: Mapping[str, Writer] = field(default_factory=dict)
     loops: Mapping[str, Loop] = field(default_factory=dict)
+    former_loops: Mapping[str, Loop] = field(default_factory=dict)
     upstream: Mapping[str, Way] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
     target_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
@@ -112,7 +118,7 @@ class View:
     restamped: frozenset[str] = frozenset()
     sync_configs: bool = True
     adopt: bool = False
-    generation: int = 0
+    now: Left = NOBODY_ENROLS
 
     def verdicts(self) -> list[Verdict]:
         """Return the verdict on every topic that is on the source or enrolled, by name."""
@@ -121,6 +127,11 @@ class View:
             explain(name, self.rules, is_internal=name in self.source and self.source[name].is_internal)
             for name in sorted(self.source.keys() | by_name.keys())
         ]
+
+    def known(self, record: Enrolment) -> Enrolment:
+        """Return the record of an enrolled topic with what another flow's state adds to it."""
+        former = self.former_loops.get(record.source)
+        return record if former is None else record.after(former.flow, former.at_ms)
 
     @property
     def enrolled_by_source(self) -> dict[str, Enrolment]:
@@ -184,8 +195,8 @@ class _Planning:
 
     # ---- topics that are enrolled
 
-    def _known(self, verdict: Verdict, old: Enrolment, info: TopicInfo | None) -> None:
-        wanted = verdict.inside
+    def _known(self, verdict: Verdict, record: Enrolment, info: TopicInfo | None) -> None:
+        wanted, old = verdict.inside, self._view.known(record)
         if wanted and verdict.target_topic != old.target:
             self._refused.append(refusals.renamed(verdict, old.target))
             return
@@ -196,12 +207,12 @@ class _Planning:
         other = self._other(verdict, old)
         if other is not None:
             # Also a topic that is not wanted: what it has copied comes back to its source from now on.
-            turned = old.left_to(other.flow, self._view.generation)
+            turned = old.left_to(other.flow, self._view.now)
         elif wanted and not old.active:
             turned = old.back()
         else:
-            turned = replace(old, active=wanted)
-        if turned != old:
+            turned = old if wanted else old.leaving(self._view.now)
+        if turned != record:
             self._turn.append(turned)
         if wanted and info is not None and not self._gone(old):
             self._note_unread(verdict)

@@ -15,7 +15,15 @@ from onceover.engine.enrolment import Enrolment
 from onceover.engine.lineage import Way
 from onceover.engine.managed import Managed
 from onceover.engine.naming import IDENTITY, Naming
-from onceover.engine.otherflows import OtherFlows, loops, rivals_here, rivals_there, ways_to, writers
+from onceover.engine.otherflows import (
+    OtherFlows,
+    former_loops,
+    loops,
+    rivals_here,
+    rivals_there,
+    ways_to,
+    writers,
+)
 from onceover.engine.ownership import Rival
 from onceover.engine.scope import Rules, Verdict
 from onceover.engine.topicplan import Loop, View
@@ -87,7 +95,7 @@ class TopicReader:
         """
         source, target = self.source.topics(), self.target.topics()
         elsewhere = writers(self._there.read(target))
-        looping, ways = self._loops(rules, source)
+        looping, former, ways = self._loops(rules, source)
         view = View(
             flow=self.flow,
             rules=rules,
@@ -97,6 +105,7 @@ class TopicReader:
             managed=managed,
             elsewhere=elsewhere,
             loops=looping,
+            former_loops=former,
             upstream=ways,
             unreadable={f: e.message for f, e in {**self._here.unreadable, **self._there.unreadable}.items()},
             sync_configs=sync_configs,
@@ -125,8 +134,10 @@ class TopicReader:
             for source, target in wanted.items()
         }
 
-    def _loops(self, rules: Rules, source: Mapping[str, TopicInfo]) -> tuple[dict[str, Loop], dict[str, Way]]:
-        """Return what other flows copy back, and the ways of what they write on the source.
+    def _loops(
+        self, rules: Rules, source: Mapping[str, TopicInfo]
+    ) -> tuple[dict[str, Loop], dict[str, Loop], dict[str, Way]]:
+        """Return what other flows copy back, what they have, and the ways of what they write on the source.
 
         Under ``prefix`` nothing can be copied back, nor be part of a ring, and nothing is read.
         """
@@ -134,7 +145,7 @@ class TopicReader:
         ids = self.source.cluster_id(), self.target.cluster_id()
         flows = self._here.read(states)
         ways = ways_to(flows, ids[0])
-        return loops(flows, rules.naming, *ids, ways), ways
+        return loops(flows, rules.naming, *ids, ways), former_loops(flows, rules.naming, *ids), ways
 
     def _ends(self, view: View) -> dict[TopicPartition, int]:
         """Return the ends of target topics that a plan takes as they are only while they are empty."""

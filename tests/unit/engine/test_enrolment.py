@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.engine.enrolment import Enrolment, GaveWay, Placed, owned, read_enrolments
+from onceover.engine.enrolment import Enrolment, GaveWay, Left, Placed, owned, read_enrolments
 from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition, lane_of
 
@@ -48,18 +48,31 @@ def test_what_an_older_release_wrote_has_no_places() -> None:
 
 def test_a_topic_that_gave_way_waits_until_each_partition_was_placed_since() -> None:
     """What older releases wrote did not give way, as far as it says."""
-    left = ENROLLED.left_to("other", 7)
+    left = ENROLLED.left_to("other", Left(7, 70))
     assert (left.active, left.waits_to_be_placed) == (False, True)
     assert Enrolment.from_json(left.to_json()) == left
     assert "gave_way" not in ENROLLED.to_json() and not ENROLLED.waits_to_be_placed
-    assert left.left_to("another", 8) == left
+    assert left.left_to("another", Left(8, 80)) == left
     for generations, waits in (((8, 7), True), ((8, 8), False)):
         placed = replace(left, placed={p: Placed(g, 5, 7) for p, g in enumerate(generations)})
         assert placed.waits_to_be_placed is waits
-    assert placed.left_to("another", 9).gave_way == GaveWay(9, "another")
+    again = placed.left_to("another", Left(9, 90))
+    assert (again.gave_way, again.left) == (GaveWay(9, "another"), Left(7, 70))
     assert placed.back() == replace(ENROLLED, placed=placed.placed)
     with pytest.raises(NeedsOperator, match="enrolment"):
         Enrolment.from_json({**left.to_json(), "gave_way": [7]})
+
+
+def test_a_topic_that_was_left_before_another_flow_stopped_copying_it_back_gave_way() -> None:
+    """As much as if the other one had been seen. One that was never left then, or afterwards, did not."""
+    left = ENROLLED.leaving(Left(7, 70))
+    assert Enrolment.from_json(left.to_json()) == left
+    assert left.leaving(Left(8, 80)) == left
+    assert left.after("other", 71).gave_way == GaveWay(7, "other")
+    assert left.after("other", 70) == left
+    assert ENROLLED.after("other", 71) == ENROLLED
+    older = replace(ENROLLED, active=False)
+    assert older.after("other", 71) == older
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 3, 7])

@@ -10,11 +10,12 @@ import pytest
 
 from onceover.config.clients import ClientConfig
 from onceover.engine import names
-from onceover.engine.enrolment import Enrolment
+from onceover.engine.enrolment import Enrolment, Left
 from onceover.engine.naming import IDENTITY, PREFIX, Naming
 from onceover.engine.otherflows import (
     OtherFlow,
     OtherFlows,
+    former_loops,
     loops,
     rivals_here,
     rivals_there,
@@ -64,6 +65,20 @@ def test_opposite_flow_whose_clusters_are_not_known_counts_as_one() -> None:
 def test_near_misses_are_no_loops(near_miss: OtherFlow) -> None:
     """Each of them leaves the topic alone, or ends somewhere else."""
     assert found(near_miss) == {}
+
+
+def test_opposite_flow_that_has_left_the_topic_was_one_until_then() -> None:
+    """Only the opposite, only under the same names, and only where it tells when."""
+    gone = replace(back(), enrolments=(back().enrolments[0].leaving(Left(3, 30)),))
+
+    def former(flow: OtherFlow, policy: str = IDENTITY) -> dict[str, Loop]:
+        return former_loops([flow], Naming(policy, "east", "west"), "EAST", "WEST")
+
+    assert former(gone) == {"t": Loop("back", 30)}
+    older = replace(gone, enrolments=(replace(gone.enrolments[0], left=None),))
+    for near_miss in (back(), older, replace(gone, clusters=("NORTH", "EAST"))):
+        assert former(near_miss) == {}
+    assert former(gone, PREFIX) == {}
 
 
 def test_prefixed_names_make_no_loop_with_the_same_name() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from onceover.engine import names
-from onceover.engine.enrolment import Enrolment
+from onceover.engine.enrolment import Enrolment, Left
 from onceover.engine.managed import Managed, read_managed
 from onceover.engine.naming import IDENTITY, Naming
 from onceover.engine.scope import Rules
@@ -181,4 +181,4 @@ class World:
 
 def leave(enrolment: Enrolment) -> Enrolment:
     """Return the enrolment of a topic that has left the filter."""
-    return replace(enrolment, active=False)
+    return enrolment.leaving(Left(0, 0))
