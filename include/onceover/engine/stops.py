@@ -264,7 +264,9 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             "the source has lost records that were copied already (unclean leader election, truncated log)",
             _continuation(e),
             f"that history ends at offset {end}",
-            f"compare both sides from offset {end} on, then "
+            # Put back from a copy of its disks, its new history may bear the epochs of the old one.
+            "see by an audit since the start where both sides part (there; before it, if the source was put "
+            "back from an older copy), then "
             + commands.skip_to(e.flow, e.source, end, "copy what is there now"),
         )
     return None
