@@ -6,6 +6,7 @@ Invariant: nothing is left of the write, and nobody's commit is touched by it: i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Final
 
@@ -23,7 +24,17 @@ from onceover.model import TopicPartition
 _TIMEOUT_MS: Final = 10_000
 # As for every other request to a group's coordinator.
 _RETRY_S: Final = 5.0
+# An abort takes milliseconds where all of its logs are written to.
+_CLOSING_S: Final = 1.0
+# Logs that are written to at the same time; of a connection or two each.
+_APART_AT_ONCE: Final = 50
+# Of a broker that is silent, over all that is asked of it for one log.
+_ALONE_S: Final = 20.0
 _OFFSETS: Final = "__consumer_offsets"
+
+
+class _StillClosing(Retriable):
+    """An earlier transaction is not ended yet, or the coordinator is not ready."""
 
 
 class GroupSettler:
@@ -50,6 +61,8 @@ class GroupSettler:
         self._retry_s = retry_s
         self._producer: TransactionalProducer | None = None
         self._is_left_open = False
+        self._is_stuck = False
+        self._logs: int | None = None
 
     def close(self) -> None:
         """Close the connections."""
@@ -67,6 +80,7 @@ class GroupSettler:
             groups: a partition for each that exists on the cluster.
         """
         failed: dict[str, OnceoverError] = {}
+        self._is_stuck = False
         waiting = self._by_log(list(groups)) if groups else []
         deadline, backoff = Deadline(self._retry_s), Backoff()
         while waiting:
@@ -98,11 +112,12 @@ class GroupSettler:
             )
         except OnceoverError:
             info = None
-        if info is None:
+        self._logs = None if info is None else len(info.partitions)
+        if self._logs is None:
             return [[group] for group in groups]
         logs: dict[int, list[str]] = {}
         for group in groups:
-            logs.setdefault(offsets_partition(group, len(info.partitions)), []).append(group)
+            logs.setdefault(offsets_partition(group, self._logs), []).append(group)
         return list(logs.values())
 
     def _round(self, groups: Mapping[str, TopicPartition], deadline: Deadline) -> dict[str, OnceoverError]:
@@ -116,34 +131,54 @@ class GroupSettler:
             return dict.fromkeys(groups, error)
         refused = dict(nodes.failed)
         silent: dict[int, OnceoverError] = {}
+        apart: list[str] = []
         for group, node in nodes.found.items():
-            if node not in silent:
-                problem = self._take(group, groups[group], deadline)
-                if problem is None:
-                    continue
-                refused[group] = problem
-                # Each further wait for this broker would be as long as the first one.
-                if isinstance(problem.__cause__, ConnectionLost):
-                    silent[node] = problem
-            else:
+            if node in silent:
                 refused[group] = silent[node]
+                continue
+            try:
+                producer = self._ready(deadline)
+                if producer is None:
+                    apart.append(group)
+                else:
+                    self._write(producer, group, groups[group])
+            except OnceoverError as error:
+                self._drop()
+                refused[group] = _again(error)
+                # Each further wait for this broker would be as long as the first one.
+                if isinstance(error.__cause__, ConnectionLost):
+                    silent[node] = refused[group]
         self._end(deadline)
-        return refused
+        return refused | self._apart({group: groups[group] for group in apart})
 
-    def _take(self, group: str, tp: TopicPartition, deadline: Deadline) -> OnceoverError | None:
-        """Write for a group in the open transaction; return why it was not taken."""
-        try:
-            producer = self._ready(deadline)
-            # Not again and again: a coordinator that refuses a write begins to read its log anew.
-            producer.add_offsets(group, {self._at or tp: OffsetToCommit(0, NO_EPOCH, "")}, moving=False)
-        except MustReset as error:
-            self._drop()
-            again = Retriable(error.message, code=error.code, where=error.where)
-            again.__cause__ = error.__cause__
-            return again
-        except OnceoverError as error:
-            self._drop()
-            return error
+    def _write(self, producer: TransactionalProducer, group: str, tp: TopicPartition) -> None:
+        # Not again and again: a coordinator that refuses a write begins to read its log anew.
+        producer.add_offsets(group, {self._at or tp: OffsetToCommit(0, NO_EPOCH, "")}, moving=False)
+
+    def _apart(self, groups: Mapping[str, TopicPartition]) -> dict[str, OnceoverError]:
+        """Write for each in a transaction of its log's own, while that of all is held up by another log.
+
+        At the same time: brokers take 5 s to refuse a write that they cannot replicate.
+        """
+        if not groups:
+            return {}
+        with ThreadPoolExecutor(min(len(groups), _APART_AT_ONCE)) as pool:
+            became = zip(groups, pool.map(self._alone, groups.keys(), groups.values()), strict=True)
+            return {group: error for group, error in became if error is not None}
+
+    def _alone(self, group: str, tp: TopicPartition) -> OnceoverError | None:
+        producer = None
+        with self._cluster.hasty(_ALONE_S) as cluster:
+            try:
+                log = offsets_partition(group, self._logs or 1)
+                producer = _begun(cluster, f"{self._id}.{log}")
+                self._write(producer, group, tp)
+                producer.abort()
+            except OnceoverError as error:
+                return _again(error)
+            finally:
+                if producer is not None:
+                    producer.close()
         return None
 
     def _end(self, deadline: Deadline) -> None:
@@ -155,28 +190,54 @@ class GroupSettler:
                 self._ready(deadline)
         except OnceoverError:
             self._drop()
+        # Begun anew, the next one is told at once whether this one has come to an end.
+        self.close()
 
     def _drop(self) -> None:
         self._is_left_open = True
         self.close()
 
-    def _ready(self, deadline: Deadline) -> TransactionalProducer:
-        """Return a producer; its beginning aborts what an earlier one has left open."""
+    def _ready(self, deadline: Deadline) -> TransactionalProducer | None:
+        """Return a producer; its beginning aborts what an earlier one has left open.
+
+        None where that does not come to an end: brokers hold it up as long as a log that it has written to
+        cannot take its marker, and the other logs need not wait for that one.
+        """
+        if self._is_stuck:
+            return None
         if self._producer is None:
-            self._producer = self._cluster.retry(self._begun, deadline)
-            self._is_left_open = False
+            can_go_apart = self._at is not None and self._logs is not None
+            patience = Deadline(min(deadline.left_s, _CLOSING_S)) if can_go_apart else deadline
+            try:
+                self._producer = self._cluster.retry(lambda: _begun(self._cluster, self._id), patience)
+            except _StillClosing:
+                self._is_stuck = can_go_apart
+                if not can_go_apart:
+                    raise
+            else:
+                self._is_left_open = False
         return self._producer
 
-    def _begun(self) -> TransactionalProducer:
-        made = TransactionalProducer(self._cluster, self._id, timeout_ms=_TIMEOUT_MS)
-        try:
-            if made.init():
-                return made
-        except OnceoverError:
-            made.close()
-            raise
+
+def _begun(cluster: Cluster, transactional_id: str) -> TransactionalProducer:
+    made = TransactionalProducer(cluster, transactional_id, timeout_ms=_TIMEOUT_MS)
+    try:
+        if made.init():
+            return made
+    except OnceoverError:
         made.close()
-        raise Retriable(f"{self._id} is not ready yet")
+        raise
+    made.close()
+    raise _StillClosing(f"{transactional_id} is not ready yet")
+
+
+def _again(error: OnceoverError) -> OnceoverError:
+    """Return what it means for the next try: a lost transaction is begun again."""
+    if not isinstance(error, MustReset):
+        return error
+    again = Retriable(error.message, code=error.code, where=error.where)
+    again.__cause__ = error.__cause__
+    return again
 
 
 def offsets_partition(group: str, partitions: int) -> int:

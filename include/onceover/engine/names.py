@@ -70,7 +70,7 @@ def map_id(flow: str) -> str:
 
 
 def groups_id(flow: str) -> str:
-    """transactional.id of the moving of groups, on whichever side receives them."""
+    """transactional.id of the moving of groups; with a number behind it, of one log of the target's alone."""
     return f"onceover.{flow}.groups"
 
 

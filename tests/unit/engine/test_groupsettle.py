@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -28,6 +31,9 @@ class Coordinators:
         written: groups that were written for, try by try; ``places`` the partitions.
         began: how many transactions were begun; ``is_open`` one is.
         fails_to_end: what an abort comes to, once.
+        taken: called when a write was.
+        held_up: transactional ids whose earlier transaction does not come to an end; with ``holds_up``, one
+            that a log has refused a write for becomes one.
     """
 
     def __init__(self, refuses: dict[str, OnceoverError] | None = None, logs: int = LOGS) -> None:
@@ -39,7 +45,11 @@ class Coordinators:
         self.began = 0
         self.is_open = False
         self.fails_to_end: OnceoverError | None = None
+        self.held_up: set[str] = set()
+        self.holds_up = False
+        self.ids: list[str] = []
         self.patience = Patience()
+        self.taken: Callable[[str], None] = lambda _: None
 
     # ---- Cluster
 
@@ -53,25 +63,46 @@ class Coordinators:
         failed = {group: self.unknown[group] for group in groups if group in self.unknown}
         return Each({group: len(group) for group in groups if group not in failed}, failed)
 
-    # ---- TransactionalProducer
+    def hasty(self, _: float) -> Coordinators:
+        return self
+
+    def __enter__(self) -> Coordinators:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is open."""
+
+
+@dataclass
+class Writer:
+    """The producer of one transactional id; those of logs of their own write at the same time."""
+
+    world: Coordinators
+    id: str
 
     def init(self) -> bool:
-        self.began, self.is_open = self.began + 1, False
+        if self.id in self.world.held_up:
+            return False
+        self.world.began += 1
+        self.world.is_open = False
         return True
 
     def add_offsets(self, group: str, offsets: Any, *, moving: bool) -> None:
         assert not moving
-        self.written.append(group)
-        self.places.update(offsets)
-        self.is_open = True
-        if group in self.refuses:
-            raise self.refuses[group]
+        self.world.written.append(group)
+        self.world.places.update(offsets)
+        self.world.is_open = True
+        if group in self.world.refuses:
+            if self.world.holds_up:
+                self.world.held_up.add(self.id)
+            raise self.world.refuses[group]
+        self.world.taken(group)
 
     def abort(self) -> None:
-        error, self.fails_to_end = self.fails_to_end, None
+        error, self.world.fails_to_end = self.world.fails_to_end, None
         if error is not None:
             raise error
-        self.is_open = False
+        self.world.is_open = False
 
     def close(self) -> None:
         """Nothing is kept open by it."""
@@ -82,7 +113,11 @@ def settler(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Return the code under test before coordinators."""
 
     def before(world: Coordinators, at: TopicPartition | None = None, retry_s: float = 0.05) -> GroupSettler:
-        monkeypatch.setattr(groupsettle, "TransactionalProducer", lambda *_, **__: world)
+        def made(_: object, transactional_id: str, **__: object) -> Writer:
+            world.ids.append(transactional_id)
+            return Writer(world, transactional_id)
+
+        monkeypatch.setattr(groupsettle, "TransactionalProducer", made)
         return GroupSettler(cast(Any, world), "onceover.f.groups", at, retry_s)
 
     return before
@@ -168,6 +203,43 @@ def test_logs_that_take_no_write_are_waited_for_together(
     assert all(world.written.count(group) == 1 for group in groups[17:])
 
 
+def test_a_log_that_takes_no_marker_either_holds_up_no_other(settler: Any) -> None:
+    """Seen with 4.3.0, too few replicas: the transaction that has written there cannot be ended before."""
+    groups = [named(log, 1)[0] for log in range(LOGS)]
+    world = Coordinators({groups[1]: MustReset("not ready for a write")})
+    world.holds_up = True
+    made = settler(world, TopicPartition("__onceover.f.state", 1))
+    for _ in range(2):
+        assert set(made.settle(dict.fromkeys(groups, TP))) == {groups[1]}
+    assert world.held_up == {"onceover.f.groups", "onceover.f.groups.1"}
+    world.held_up, world.refuses, world.ids = set(), {}, []
+    assert made.settle(dict.fromkeys(groups, TP)) == {}
+    assert set(world.ids) == {"onceover.f.groups"}
+
+
+def test_logs_of_their_own_are_written_to_at_the_same_time(settler: Any) -> None:
+    """Brokers take 5 s to refuse what they cannot replicate."""
+    world = Coordinators()
+    world.held_up = {"onceover.f.groups"}
+    together = threading.Barrier(LOGS)
+
+    def wait(_: str) -> None:
+        together.wait(30.0)
+
+    world.taken = wait
+    groups = [named(log, 1)[0] for log in range(LOGS)]
+    assert settler(world, TopicPartition("__onceover.f.state", 1)).settle(dict.fromkeys(groups, TP)) == {}
+
+
+def test_where_one_transactional_id_is_all_there_is_the_others_wait(settler: Any) -> None:
+    """The source's principal has no right to more."""
+    groups = [named(log, 1)[0] for log in range(LOGS)]
+    world = Coordinators({groups[0]: MustReset("not ready for a write")})
+    world.holds_up = True
+    assert set(settler(world).settle(dict.fromkeys(groups, TP))) == set(groups)
+    assert set(world.ids) == {"onceover.f.groups"}
+
+
 def test_a_broker_that_is_silent_is_waited_for_once_in_a_round(settler: Any) -> None:
     groups = [named(log, 1)[0] for log in range(LOGS)]
     assert len(set(map(len, groups))) == 1
@@ -179,18 +251,10 @@ def test_a_broker_that_is_silent_is_waited_for_once_in_a_round(settler: Any) -> 
 
 
 def test_a_log_that_is_back_is_settled_after_all(settler: Any) -> None:
-    group = named(1, 1)[0]
-    world = Coordinators({group: MustReset("it reads its log")})
-    write = world.add_offsets
-
-    def once(*given: Any, **named: Any) -> None:
-        try:
-            write(*given, **named)
-        finally:
-            world.refuses.clear()
-
-    world.add_offsets = once  # type: ignore[method-assign]
-    assert settler(world, retry_s=60.0).settle({group: TP}) == {}
+    first, second = (named(log, 1)[0] for log in (1, 2))
+    world = Coordinators({first: MustReset("it reads its log")})
+    world.taken = lambda _: world.refuses.clear()
+    assert settler(world, retry_s=60.0).settle({first: TP, second: TP}) == {}
 
 
 def test_no_readers_partition_is_written_for_where_the_flow_has_one_of_its_own(settler: Any) -> None:
