@@ -103,6 +103,7 @@ class PositionWorld(World):
         memory: what was remembered of the group, by direction and receiving partition.
         unread: why partitions of the map cannot be read; ``open``: not to their ends.
         away: partitions of the target that nobody leads, and what is answered.
+        waited: how long open transactions of the map were waited for, at each reading to its end.
         hidden: how many of the newest map records a transaction hides, until it is waited for.
     """
 
@@ -113,6 +114,7 @@ class PositionWorld(World):
         self.unread: dict[int, OnceoverError] = {}
         self.open: dict[int, OnceoverError] = {}
         self.hidden = 0
+        self.waited: list[float | None] = []
         self.away: dict[TopicPartition, OnceoverError] = {}
         super().__init__(kind)
         self.source = PositionCluster("east", self.source.all_topics)
@@ -287,11 +289,14 @@ class _Index:
         self._shown: set[int] = set()
         self.store: MapStore | None = None
 
-    def each_refresh(self, partitions: list[int], *, settled: bool = False) -> dict[int, OnceoverError]:
+    def each_refresh(
+        self, partitions: list[int], *, settled: bool = False, settle_s: float | None = None
+    ) -> dict[int, OnceoverError]:
         world, known = self._world, self._world.maps
         failed = {**world.unread, **world.open} if settled else world.unread
         found = {partition: failed[partition] for partition in partitions if partition in failed}
         if settled:
+            world.waited.append(settle_s)
             self._shown.update(set(partitions) - found.keys())
         before = len(known) - world.hidden
         world.maps = [

@@ -24,6 +24,8 @@ T = TypeVar("T")
 STALE_S: Final = 1.0
 # Longer than many questions in a row take; leaders are elected within half a minute.
 AGAIN_S: Final = 30.0
+# A healthy lane's transaction ends sooner.
+_BRIEF_S: Final = 2.0
 
 
 class _Failure(NamedTuple):
@@ -49,6 +51,7 @@ class FreshMap:
         self._read_s: dict[int, float] = {}
         self._unread: dict[int, _Failure] = {}
         self._unsettled: dict[int, _Failure] = {}
+        self._hanging: set[int] = set()
 
     def close(self) -> None:
         """Close the index."""
@@ -99,11 +102,15 @@ class FreshMap:
         failure = self._unsettled.get(partition)
         if failure is not None and failure.is_fresh:
             raise failure.error
-        failed = self._index.each_refresh([partition], settled=True)
+        # What has hung before is not given so long at each look again: all others would wait with it.
+        settle_s = _BRIEF_S if partition in self._hanging else None
+        failed = self._index.each_refresh([partition], settled=True, settle_s=settle_s)
         if partition in failed:
+            self._hanging.add(partition)
             self._unsettled[partition] = _Failure(failed[partition], time.monotonic())
             raise failed[partition]
         self._unsettled.pop(partition, None)
+        self._hanging.discard(partition)
         self._read_s[partition] = time.monotonic()
 
     def ask(self, look: Callable[[MapStore], T]) -> T | None:

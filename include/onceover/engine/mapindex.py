@@ -107,16 +107,19 @@ class MapIndex:
             pass
 
     def each_refresh(
-        self, partitions: list[int] | None = None, *, settled: bool = False
+        self, partitions: list[int] | None = None, *, settled: bool = False, settle_s: float | None = None
     ) -> dict[int, OnceoverError]:
         """Do the same, for those who do not need them all; return why some were not read: the others were.
+
+        Args:
+            settle_s: how long an open transaction is waited for, in each partition, as in ``MapTopic.read``.
 
         Raises:
             Retriable: the target is away.
             UsageError: the index cannot be kept in ``home``, or the topic may not be read.
         """
         failed: dict[int, OnceoverError] = {}
-        for _ in self._refreshing(partitions, settled=settled, failed=failed):
+        for _ in self._refreshing(partitions, settled=settled, failed=failed, settle_s=settle_s):
             pass
         return failed
 
@@ -125,7 +128,12 @@ class MapIndex:
         return self._refreshing(partitions, settled=settled, failed=None)
 
     def _refreshing(
-        self, partitions: list[int] | None, *, settled: bool, failed: dict[int, OnceoverError] | None
+        self,
+        partitions: list[int] | None,
+        *,
+        settled: bool,
+        failed: dict[int, OnceoverError] | None,
+        settle_s: float | None = None,
     ) -> Iterator[None]:
         """Read; what cannot be read is noted in ``failed``, where that is given, and raised otherwise."""
         damage: StoreDamaged | None = None
@@ -135,7 +143,7 @@ class MapIndex:
             if failed is not None:
                 failed.clear()
             try:
-                yield from self._read(partitions, changed, settled=settled, failed=failed)
+                yield from self._read(partitions, changed, settled=settled, failed=failed, settle_s=settle_s)
             except StoreDamaged as seen:
                 if damage is not None:
                     raise self._unusable(seen) from seen
@@ -163,6 +171,7 @@ class MapIndex:
         *,
         settled: bool,
         failed: dict[int, OnceoverError] | None,
+        settle_s: float | None,
     ) -> Iterator[None]:
         topic = self._target.retry(lambda: MapTopic.find(self._target, self._flow))
         if topic is None:
@@ -181,7 +190,7 @@ class MapIndex:
             _note(failed, partition, error)
         for partition, (start, end) in bounds.found.items():
             try:
-                yield from _follow(store, topic, partition, start, end)
+                yield from _follow(store, topic, partition, start, end, settle_s)
             except MapChanged as change:
                 log.info("%s", change)
                 store.forget(partition)
@@ -234,7 +243,9 @@ def _note(failed: dict[int, OnceoverError] | None, partition: int, error: Onceov
     failed[partition] = error
 
 
-def _follow(store: MapStore, topic: MapTopic, partition: int, start: int, end: int) -> Iterator[None]:
+def _follow(
+    store: MapStore, topic: MapTopic, partition: int, start: int, end: int, settle_s: float | None
+) -> Iterator[None]:
     """Apply what is new in one partition of the topic."""
     at = store.point(partition)
     if at is not None and at.offset < start:
@@ -245,7 +256,7 @@ def _follow(store: MapStore, topic: MapTopic, partition: int, start: int, end: i
         # Where there is something to fetch, the fetch itself compares the logs.
         raise MapChanged(partition)
     while (begin := at or Point(start)).offset < end:
-        for chunk in topic.read({partition: begin}, {partition: end}):
+        for chunk in topic.read({partition: begin}, {partition: end}, settle_s=settle_s):
             if chunk.next_offset > (at or begin).offset:
                 if not store.apply(chunk, at):
                     break  # another process has applied it

@@ -43,7 +43,7 @@ class Topic:
         led = [partition for partition in partitions if partition not in self.unled]
         return Each(dict.fromkeys(led, (0, 10)), {p: self.unled[p] for p in partitions if p in self.unled})
 
-    def read(self, points: Mapping[int, Point], ends: Mapping[int, int]) -> Iterator[Chunk]:
+    def read(self, points: Mapping[int, Point], ends: Mapping[int, int], **_: object) -> Iterator[Chunk]:
         for partition in points:
             if partition in self.unread:
                 raise self.unread[partition]
@@ -193,6 +193,24 @@ def test_a_partition_that_has_just_left_the_flow_ends_no_look(monkeypatch: pytes
 
     monkeypatch.setattr(Translator, "_read_state", late)
     assert codes(made, Direction.FAILOVER, monkeypatch) == {1: "UNREADABLE"}
+
+
+def test_what_hung_before_is_waited_for_in_full_once_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each look of a continuous sync would hold all others up as long."""
+    made = world()
+    made.open[MAPPED[0]] = OPEN
+    translator, end = made.translator(monkeypatch), made.there(0).stable
+    target = TopicPartition(made.kind.target, 0)
+    for _ in range(3):
+        translator.refresh()
+        with pytest.raises(Retriable):
+            translator.to_source(target, end)
+    assert made.waited == [None, 2.0, 2.0]
+    made.open.clear()
+    for _ in range(2):
+        translator.refresh()
+        assert isinstance(translator.to_source(target, end), Translated)
+    assert made.waited[3:] == [2.0, None]
 
 
 # ---- translate

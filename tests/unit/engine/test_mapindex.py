@@ -43,7 +43,7 @@ class FakeTopic:
     def holds(self, partition: int, point: Point) -> bool:
         return self.same_log
 
-    def read(self, points: Mapping[int, Point], ends: Mapping[int, int]) -> Iterator[Chunk]:
+    def read(self, points: Mapping[int, Point], ends: Mapping[int, int], **_: object) -> Iterator[Chunk]:
         at = points[0].offset
         if at and not self.same_log:
             raise MapChanged(0)
@@ -140,10 +140,10 @@ def test_another_log_of_the_same_topic_is_read_from_its_start(tmp_path: Path, to
 
 
 def test_a_log_that_changes_again_and_again_is_given_up(tmp_path: Path, topic: FakeTopic) -> None:
-    def changed(*_: object) -> Iterator[Chunk]:
+    def changed(*_: object, **__: object) -> Iterator[Chunk]:
         raise MapChanged(0)
 
-    topic.read = changed  # type: ignore[method-assign, assignment]
+    topic.read = changed  # type: ignore[method-assign]
     with pytest.raises(Retriable, match="changes again and again"):
         opened(tmp_path)
 
