@@ -42,9 +42,10 @@ class Pair:
         """Return the flow from east to west."""
         return self._flow(f"{self.name}-there", self.east, self.west, EAST, WEST, topics)
 
-    def back(self, **topics: Any) -> InlineFlow:
-        """Return the flow from west to east."""
-        return self._flow(f"{self.name}-back", self.west, self.east, WEST, EAST, topics)
+    def back(self, *, aliases: tuple[str, str] = ("west", "east"), **topics: Any) -> InlineFlow:
+        """Return the flow from west to east; ``aliases`` are what its file calls the two."""
+        source, target = ({"alias": alias} for alias in aliases)
+        return self._flow(f"{self.name}-back", self.west, self.east, source, target, topics)
 
     def _flow(
         self,
@@ -114,6 +115,11 @@ def caught_up(flow: InlineFlow, topics: int) -> bool:
     return len(partitions) == topics and all(p["lag_offsets"] == 0 for p in partitions)
 
 
+def refusals(flow: InlineFlow) -> dict[str, dict[str, Any]]:
+    """Return which topics a flow refuses, with what it says of each."""
+    return {p["topic"]: p["stop"] for p in flow.status()["partitions"] if p["stop"]}
+
+
 def read_by_pattern(client: Mapping[str, str], pattern: str, count: int) -> Counter[str]:
     """Return how many records of each topic a consumer reads that subscribes to a pattern."""
     consumer = Consumer(
@@ -180,6 +186,47 @@ def test_both_directions_with_prefix_naming(pair: Pair) -> None:
     pattern = rf"^.*{pair.name}[.]orders"
     assert read_by_pattern(pair.east, pattern, 60) == {orders: 25, f"west.{orders}": 35}
     assert read_by_pattern(pair.west, pattern, 60) == {orders: 35, f"east.{orders}": 25}
+
+
+def test_prefixed_copies_end_also_where_flow_files_call_the_clusters_differently(pair: Pair) -> None:
+    """Names do not tell then; cluster ids do, at once. With the alias that the message names, names do."""
+    there = pair.there(naming="prefix")
+    differently = pair.back(naming="prefix", aliases=("w1", "e1"))
+    assert there.copy().records == differently.copy().records == 0
+    with running(there, differently):
+        mine, yours = pair.topic("mine", records=3), pair.topic("yours", on_west=True, records=4)
+        copies = f"w1.{yours}", f"east.{mine}"
+        expected = {copies[1]: "CAME_FROM_TARGET"}, {copies[0]: "CAME_FROM_TARGET"}
+
+        def told() -> bool:
+            found = ({t: s["code"] for t, s in refusals(f).items()} for f in (differently, there))
+            return tuple(found) == expected
+
+        wait_until(told, _TIMEOUT_S, "both refuse the other's copy", poll_s=_POLL_S)
+    (stop,) = refusals(differently).values()
+    assert f"Flow {there.name} calls that cluster east, this flow calls it e1" in stop["message"]
+    assert f"write east as target.alias of flow {differently.name}" in stop["resolve"]
+    corrected = pair.back(naming="prefix", aliases=("w1", "east"))
+    for flow in (there, corrected):
+        flow.copy()
+    assert refusals(corrected) == {}
+    assert topics_of(pair.east, pair.name) == {mine, copies[0]}
+    assert topics_of(pair.west, pair.name) == {yours, copies[1]}
+    assert_same(pair.east, pair.west, {mine: copies[1]})
+    assert_same(pair.west, pair.east, {yours: copies[0]})
+
+
+def test_a_new_prefix_flow_with_other_aliases_does_not_start(pair: Pair) -> None:
+    """While the names are not corrected; nothing was created for it."""
+    mine = pair.topic("mine", records=3)
+    assert pair.there(naming="prefix").copy().records == 3
+    back = pair.back(naming="prefix", aliases=("w1", "e1"))
+    with pytest.raises(UsageError, match="calls that cluster east") as refused:
+        back.copy()
+    assert (refused.value.code, refused.value.exit_code) == ("CAME_FROM_TARGET", 2)
+    assert f"east.{mine}" in str(refused.value.where)
+    assert topics_of(pair.east, pair.name) == {mine}
+    assert pair.back(naming="prefix", aliases=("w1", "east")).copy().records == 0
 
 
 def test_a_new_flow_that_would_copy_back_does_not_start(pair: Pair) -> None:

@@ -1,9 +1,10 @@
-"""Through which flows a topic's records have come, and whether they would go round in a ring. Pure.
+"""Through which flows a topic's records have come, and whether they would go round. Pure.
 
 A flow sees the states on its own two clusters only: who writes its source topic, and from where. So every
 flow keeps, beside its enrolments, what it has learned about where its source topics come from; the next one
 reads that, adds one hop and passes it on. Where the way leads back to the topic that a flow writes, all flows
-of the ring come to see the same ring, whichever of them began last.
+of the ring come to see the same ring, whichever of them began last. Where it leads back to the cluster only,
+and the topic has another name there, nothing closes: each round would add a topic, for ever.
 
 Invariant: a way holds each topic once, so that what goes round in a ring does not grow.
 """
@@ -15,6 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from onceover.engine import names
+from onceover.engine.naming import SEPARATOR
 from onceover.engine.statevalue import MALFORMED, mapping, text, unreadable, whole_number
 
 VERSION: Final = 1
@@ -98,6 +100,44 @@ def ring(way: Way, target_id: str, target: str) -> Way:
         if (hop.cluster, hop.topic) == (target_id, target):
             return way[: number + 1]
     return ()
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where records come from that a flow would bring back to their cluster.
+
+    Args:
+        way: from the flow that writes the source topic to the one that reads from that cluster.
+        copy: how the latter calls what it copies.
+    """
+
+    way: Way
+    copy: str
+
+    @property
+    def first(self) -> Hop:
+        """The flow that reads from that cluster, and what."""
+        return self.way[-1]
+
+    @property
+    def alias(self) -> str | None:
+        """How that flow calls that cluster, as its copy's name tells; None where it does not."""
+        topic = f"{SEPARATOR}{self.first.topic}"
+        return self.copy.removesuffix(topic) if self.copy.endswith(topic) else None
+
+
+def origin(way: Way, topic: str, cluster: str) -> Origin | None:
+    """Return where on ``cluster`` a topic's records come from; None when they have not been there.
+
+    Args:
+        way: of ``topic``.
+    """
+    copy = topic
+    for number, hop in enumerate(way):
+        if hop.cluster == cluster:
+            return Origin(way[: number + 1], copy)
+        copy = hop.topic
+    return None
 
 
 def changed_upstream(

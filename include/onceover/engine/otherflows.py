@@ -14,7 +14,7 @@ from uuid import UUID
 
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
-from onceover.engine.lineage import Hop, Way, extended, read_upstream, ring
+from onceover.engine.lineage import Hop, Way, extended, origin, read_upstream, ring
 from onceover.engine.naming import Naming
 from onceover.engine.ownership import Claim, Flow, Rival, read_claims
 from onceover.engine.statelog import StateLog
@@ -178,29 +178,34 @@ def rivals_there(flows: list[OtherFlow], target: str) -> list[Rival]:
 def rivals_here(
     flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str, source: str
 ) -> list[Rival]:
-    """Return the flows that write ``source`` from what this flow would write, or claim to. Pure.
+    """Return the flows that bring ``source`` from this flow's target, or claim to. Pure.
 
     Args:
         flows: as for ``loops``.
         source: a topic that this flow wants to copy.
     """
-    opposite = [f for f in flows if _is_opposite(f, source_id, target_id)]
+
+    def in_the_way(flow: OtherFlow, topic: Enrolment | Claim) -> bool:
+        if topic.target != source:
+            return False
+        closes = _is_opposite(flow, source_id, target_id) and _closes(topic, naming)
+        return closes or _brings_back(flow, topic, source_id, target_id)
+
     found = [
         Rival(f.flow, enrolled=True)
-        for f in opposite
-        if any(e.active and e.target == source and _closes(e, naming) for e in f.enrolments)
+        for f in flows
+        if any(e.active and in_the_way(f, e) for e in f.enrolments)
     ]
-    return found + [
-        Rival(f.flow, enrolled=False)
-        for f in opposite
-        if any(c.target == source and _closes(c, naming) for c in f.claims)
-    ]
+    return found + [Rival(f.flow, enrolled=False) for f in flows if any(in_the_way(f, c) for c in f.claims)]
 
 
 def loops(
     flows: list[OtherFlow], naming: Naming, source_id: str, target_id: str, ways: Mapping[str, Way]
 ) -> dict[str, Loop]:
-    """Return the source topics that other flows write from what this flow would write. Pure.
+    """Return the source topics that other flows write from what is on this flow's target. Pure.
+
+    Either from the very topic that this flow would write, or from another one, and then each round would
+    add one.
 
     Args:
         flows: those whose state is on this flow's source.
@@ -214,6 +219,8 @@ def loops(
         if len(back) > 1:
             latest = max(back, key=lambda hop: (hop.at_ms, hop.flow))
             found[topic] = Loop(latest.flow, latest.at_ms, tuple(hop.flow for hop in back))
+        elif not back and (came := origin(way, topic, target_id)) is not None:
+            found[topic] = Loop(way[0].flow, way[0].at_ms, origin=came)
     for flow in flows:
         if not _is_opposite(flow, source_id, target_id):
             continue
@@ -246,17 +253,25 @@ def ways_to(flows: list[OtherFlow], cluster_id: str) -> dict[str, Way]:
         cluster_id: of the cluster.
     """
     return {
-        enrolment.target: extended(
-            Hop(flow.name, flow.clusters[0], enrolment.source, enrolment.at_ms),
-            flow.upstream.get(enrolment.target, ()),
-            cluster_id,
-            enrolment.target,
-        )
+        enrolment.target: _way(flow, enrolment, cluster_id)
         for flow in flows
         if flow.clusters[1] in (None, cluster_id)
         for enrolment in flow.enrolments
         if enrolment.active
     }
+
+
+def _way(flow: OtherFlow, topic: Enrolment | Claim, cluster_id: str) -> Way:
+    """Return the way of what a flow writes, or is about to write, on a cluster."""
+    first = Hop(flow.name, flow.clusters[0], topic.source, topic.at_ms)
+    return extended(first, flow.upstream.get(topic.target, ()), cluster_id, topic.target)
+
+
+def _brings_back(flow: OtherFlow, topic: Enrolment | Claim, source_id: str, target_id: str) -> bool:
+    """Tell whether what a flow writes on our source has been on our target."""
+    if flow.clusters[1] not in (None, source_id):
+        return False
+    return origin(_way(flow, topic, source_id), topic.target, target_id) is not None
 
 
 def _is_opposite(flow: OtherFlow, source_id: str, target_id: str) -> bool:

@@ -31,8 +31,7 @@ from onceover.engine.requests import asked_to_look_again, asks_to_stop, read_lay
 from onceover.engine.scope import Rules
 from onceover.engine.statelog import StateLog
 from onceover.engine.topicapply import TopicApply
-from onceover.engine.topicplan import TopicPlan, View, overlap, plan_topics, without
-from onceover.engine.topicrefusals import looping
+from onceover.engine.topicplan import TopicPlan, View, copied_back, overlap, plan_topics, without
 from onceover.engine.topicview import TopicReader
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
@@ -132,11 +131,12 @@ class Supervisor:
         return self.leader.start()
 
     def _check_one_way(self) -> None:
-        found = overlap(self._reader.read(self._scope().rules, {}, {}, sync_configs=False))
+        view = self._reader.read(self._scope().rules, {}, {}, sync_configs=False)
+        found = overlap(view)
         if not found:
             return
         verdict, loop = found[0]
-        refusal = looping(verdict, self._flow.name, loop.flow, loop.ring)
+        refusal = copied_back(view, verdict, loop)
         shown = ", ".join(v.topic for v, _ in found[:_NAMED])
         raise UsageError(
             refusal.message,

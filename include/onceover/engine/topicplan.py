@@ -13,7 +13,7 @@ from typing import Final
 
 from onceover.engine import topicrefusals as refusals
 from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment, Left
-from onceover.engine.lineage import Way
+from onceover.engine.lineage import Origin, Way
 from onceover.engine.managed import Managed
 from onceover.engine.naming import MAX_NAME_LENGTH, colliding
 from onceover.engine.plan import Plan, Refusal
@@ -41,16 +41,19 @@ NOBODY_ENROLS: Final = Left(0, 0)
 
 @dataclass(frozen=True)
 class Loop:
-    """Another flow that copies our target topic back to where it came from, or several that do so together.
+    """Another flow that brings our source topic from our target, or several that do so together.
 
     Args:
         flow: its name, of several the latest one's; ``at_ms`` when it enrolled the topic.
-        ring: names of all of several, beginning with the one that writes our source topic.
+        ring: names of all of several that copy our target topic back to where it came from, beginning with
+            the one that writes our source topic.
+        origin: what they bring instead is another topic of our target; None where it is that one.
     """
 
     flow: str
     at_ms: int
     ring: tuple[str, ...] = ()
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True)
@@ -233,7 +236,7 @@ class _Planning:
         if isinstance(other, Writer):
             return refusals.owned_elsewhere(verdict, other.flow, self._view.flow)
         if other is not None:
-            return refusals.looping(verdict, self._view.flow, other.flow, other.ring)
+            return copied_back(self._view, verdict, other)
         if not old.active and self._view.unreadable:
             # Perhaps it has left for the very flow that cannot be read.
             return refusals.other_unreadable(verdict, *self._unreadable)
@@ -266,8 +269,11 @@ class _Planning:
     def _gives_way(self, old: Enrolment, other: Loop | Writer) -> bool:
         """Tell whether this flow leaves the topic to the other one.
 
-        Where both have enrolled it, as versions without claims could, the later one gives way.
+        Where both have enrolled it, as versions without claims could, the later one gives way. What comes
+        back under another name is no ring, which one of all has to open: no other flow can end it.
         """
+        if isinstance(other, Loop) and other.origin is not None:
+            return True
         return not old.active or (other.at_ms, other.flow) < (old.at_ms, self._view.flow)
 
     def _grow(self, verdict: Verdict, info: TopicInfo, old: Enrolment) -> None:
@@ -359,7 +365,7 @@ class _Planning:
         if owner is not None:
             self._refused.append(refusals.owned_elsewhere(verdict, owner.flow, self._view.flow))
         elif loop is not None:
-            self._refused.append(refusals.looping(verdict, self._view.flow, loop.flow, loop.ring))
+            self._refused.append(copied_back(self._view, verdict, loop))
         elif self._view.unreadable:
             self._refused.append(refusals.other_unreadable(verdict, *self._unreadable))
         else:
@@ -477,6 +483,13 @@ def without(plan: TopicPlan, refused: Sequence[Refusal]) -> TopicPlan:
         enrol=tuple(topic for topic in plan.enrol if topic not in left_out),
         turn=tuple(enrolment for enrolment in plan.turn if enrolment.source not in left_out),
     )
+
+
+def copied_back(view: View, verdict: Verdict, loop: Loop) -> Refusal:
+    """Return the refusal of a topic that other flows bring from the target."""
+    if loop.origin is not None:
+        return refusals.came_from_target(verdict, view.flow, loop.origin, view.rules.naming)
+    return refusals.looping(verdict, view.flow, loop.flow, loop.ring)
 
 
 def overlap(view: View) -> list[tuple[Verdict, Loop]]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from enum import StrEnum, auto
 from typing import Any, Final
 
 from onceover.engine import commands, names
 from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment
+from onceover.engine.lineage import Origin
+from onceover.engine.naming import Naming
 from onceover.engine.plan import Refusal
 from onceover.engine.scope import Verdict
 from onceover.engine.stops import StopCode
@@ -29,6 +32,7 @@ class RefusalCode(StrEnum):
     CLAIMED_ELSEWHERE = auto()
     TWO_WAY = auto()
     RING = auto()
+    CAME_FROM_TARGET = auto()
     GAVE_WAY = auto()
     TARGET_NOT_EMPTY = auto()
     PARTITION_COUNT = auto()
@@ -56,6 +60,7 @@ NOT_OURS: Final = frozenset(
         RefusalCode.ENROLLED_ELSEWHERE,
         RefusalCode.TWO_WAY,
         RefusalCode.RING,
+        RefusalCode.CAME_FROM_TARGET,
         RefusalCode.OTHER_FLOW_UNREADABLE,
     }
 )
@@ -128,6 +133,35 @@ def looping(verdict: Verdict, flow: str, other: str, ring: tuple[str, ...]) -> R
         f"flow {other} is retired for good, delete its topic {names.state_topic(other)} on this flow's "
         "source",
     )
+
+
+def came_from_target(verdict: Verdict, flow: str, origin: Origin, naming: Naming) -> Refusal:
+    """Return the refusal of a topic whose records come from the target, and have another name there.
+
+    Args:
+        flow: this one; ``naming`` its names.
+        origin: where on the target they come from, and by which flows.
+    """
+    first, alias = origin.first, origin.alias
+    route = ", then ".join(hop.flow for hop in reversed(origin.way))
+    message = (
+        f"its records come from the target: flow {route} copied topic {first.topic} of that cluster; brought "
+        f"back as {verdict.target_topic}, they would go round for ever, in one more topic each time"
+    )
+    fix = f"add {verdict.topic} to topics.exclude of flow {flow}"
+    if alias is not None and alias != naming.target_alias:
+        message += f". Flow {first.flow} calls that cluster {alias}, this flow calls it {naming.target_alias}"
+        if (
+            alias != naming.source_alias
+            and replace(naming, target_alias=alias).hop(verdict.topic) is not None
+        ):
+            fix = (
+                f"write {alias} as target.alias of flow {flow}, which leaves such topics out by their names: "
+                f"a cluster needs the same alias in all flow files; or {fix}"
+            )
+    writer = origin.way[0].flow
+    fix += f"; if flow {writer} is retired for good, delete its topic {names.state_topic(writer)} on this "
+    return Refusal(verdict.topic, RefusalCode.CAME_FROM_TARGET, message, f"{fix}flow's source")
 
 
 def gave_way(verdict: Verdict, flow: str, other: str) -> Refusal:

@@ -14,7 +14,7 @@ from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.lineage import Way
 from onceover.engine.managed import Managed
-from onceover.engine.naming import IDENTITY, Naming
+from onceover.engine.naming import Naming
 from onceover.engine.otherflows import (
     OtherFlows,
     former_loops,
@@ -125,7 +125,7 @@ class TopicReader:
             Retriable: a cluster is away, or the state of a flow cannot be read now.
         """
         there = self._there.read(self.target.topics())
-        here = self._here.read(self.source.topics()) if naming.policy == IDENTITY else []
+        here = self._here.read(self.source.topics())
         for flow, error in {**self._here.unreadable, **self._there.unreadable}.items():
             raise Retriable(f"the state of flow {flow} cannot be read now: {error.message}")
         ids = self.source.cluster_id(), self.target.cluster_id()
@@ -139,11 +139,10 @@ class TopicReader:
     ) -> tuple[dict[str, Loop], dict[str, Loop], dict[str, Way]]:
         """Return what other flows copy back, what they have, and the ways of what they write on the source.
 
-        Under ``prefix`` nothing can be copied back, nor be part of a ring, and nothing is read.
+        Under ``prefix``, too: names tell the same only where all flow files call the clusters alike.
         """
-        states = source if rules.naming.policy == IDENTITY else {}
         ids = self.source.cluster_id(), self.target.cluster_id()
-        flows = self._here.read(states)
+        flows = self._here.read(source)
         ways = ways_to(flows, ids[0])
         return loops(flows, rules.naming, *ids, ways), former_loops(flows, rules.naming, *ids), ways
 

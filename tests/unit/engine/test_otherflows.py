@@ -11,6 +11,7 @@ import pytest
 from onceover.config.clients import ClientConfig
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, Left
+from onceover.engine.lineage import Hop, Origin
 from onceover.engine.naming import IDENTITY, PREFIX, Naming
 from onceover.engine.otherflows import (
     OtherFlow,
@@ -58,13 +59,12 @@ def test_opposite_flow_whose_clusters_are_not_known_counts_as_one() -> None:
         replace(back(), clusters=("NORTH", "EAST")),
         replace(back(), clusters=("WEST", "NORTH")),
         replace(back(), enrolments=(leave(back().enrolments[0]),)),
-        back("t", "west.t"),
     ],
-    ids=["from another cluster", "to another cluster", "has left it", "under another name"],
+    ids=["from another cluster", "to another cluster", "has left it"],
 )
 def test_near_misses_are_no_loops(near_miss: OtherFlow) -> None:
-    """Each of them leaves the topic alone, or ends somewhere else."""
-    assert found(near_miss) == {}
+    """Each of them leaves the topic alone, or ends somewhere else; under another name as well."""
+    assert found(near_miss) == found(near_miss, PREFIX) == {}
 
 
 def test_opposite_flow_that_has_left_the_topic_was_one_until_then() -> None:
@@ -81,9 +81,15 @@ def test_opposite_flow_that_has_left_the_topic_was_one_until_then() -> None:
     assert former(gone, PREFIX) == {}
 
 
-def test_prefixed_names_make_no_loop_with_the_same_name() -> None:
-    """Our copy of t is east.t: only a flow that copies that back to t would close the circle."""
-    assert found(back(), PREFIX) == {}
+@pytest.mark.parametrize(("policy", "topic"), [(IDENTITY, "west.t"), (PREFIX, "t")])
+def test_what_comes_from_the_target_is_not_brought_there_under_another_name(policy: str, topic: str) -> None:
+    """It would come back from there once more, under one more name, for all that is known here."""
+    way = (Hop("back", "WEST", "t", 7),)
+    assert found(back("t", topic), policy) == {topic: Loop("back", 7, origin=Origin(way, topic))}
+
+
+def test_a_prefixed_name_may_close_a_circle_too() -> None:
+    """Our copy of t is east.t, and another flow copies that back to t."""
     assert found(back("east.t", "t"), PREFIX) == {"t": Loop("back", 7)}
 
 
@@ -115,7 +121,7 @@ def test_rivals_are_those_that_have_or_claim_the_same_target() -> None:
 
 
 def test_rivals_are_those_that_copy_or_claim_the_way_back() -> None:
-    """Not those between other clusters, nor under other names."""
+    """Under whatever name; not those between other clusters."""
     naming = Naming(IDENTITY, "east", "west")
     claiming = OtherFlow("claims", ("WEST", "EAST"), (), (Claim("t", "t", 1), Claim("t", "u", 1)))
     foreign = replace(claiming, clusters=("NORTH", "EAST"))
@@ -123,8 +129,12 @@ def test_rivals_are_those_that_copy_or_claim_the_way_back() -> None:
         Rival(Flow("back", "EAST"), enrolled=True),
         Rival(Flow("claims", "EAST"), enrolled=False),
     ]
-    assert rivals_here([claiming], naming, "EAST", "WEST", "u") == []
-    assert rivals_here([claiming], Naming(PREFIX, "east", "west"), "EAST", "WEST", "t") == []
+    for other in (naming, Naming(PREFIX, "east", "west")):
+        assert rivals_here([claiming], other, "EAST", "WEST", "u") == [
+            Rival(Flow("claims", "EAST"), enrolled=False)
+        ]
+        assert rivals_here([claiming], other, "EAST", "WEST", "v") == []
+        assert rivals_here([foreign], other, "EAST", "WEST", "t") == []
 
 
 class FakeState:
