@@ -9,12 +9,13 @@ from typing import Final, NamedTuple
 
 import yaml
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients import ClientConfig, resolve_client
 from onceover.config.document import REFERENCE
 from onceover.config.faults import shown_key
 from onceover.config.flowfile import ClusterSpec, Flow
-from onceover.config.load import find_flow_files
+from onceover.config.load import find_flow_files, load_flow
 from onceover.config.rules import endpoints
+from onceover.errors import UsageError
 
 _SECRET_NAME: Final = re.compile(r"pass|secret|token|credential|private|api_?key", re.IGNORECASE)
 _LOOPBACK: Final = ("127.", "[::1]", "localhost")
@@ -32,6 +33,7 @@ def advise(
         *_state(flow, target),
         *_handler_args(flow),
         *_same_name(flow, others),
+        *_other_aliases(flow, (source, target), others, environ),
         *_round(flow, others),
     ]
 
@@ -74,6 +76,41 @@ def _same_name(flow: Flow, others: Sequence[Path]) -> Iterator[str]:
     for path in others:
         if path.resolve() != flow.path.resolve() and _read(path).get("flow") == flow.flow:
             yield f"{path} is called {flow.flow}, too: whichever starts later fences the other; rename one"
+
+
+def _other_aliases(
+    flow: Flow,
+    clients: Sequence[ClientConfig],
+    others: Sequence[Path],
+    environ: Mapping[str, str] | None,
+) -> Iterator[str]:
+    """Name flow files that call one of the clusters differently; by the servers that both name."""
+    for path in others:
+        if path.resolve() == flow.path.resolve():
+            continue
+        for other in _clients(path, environ):
+            for client in clients:
+                both = (endpoints(c.properties["bootstrap.servers"]) for c in (client, other))
+                shared = set.intersection(*both)
+                if shared and client.alias != other.alias:
+                    yield (
+                        f"{path} calls the cluster at {min(shared)} {other.alias}, this file calls it "
+                        f"{client.alias}: names of copies are made of aliases, and hops found by them; write "
+                        "the same alias in all flow files"
+                    )
+
+
+def _clients(path: Path, environ: Mapping[str, str] | None) -> Iterator[ClientConfig]:
+    """Yield the clients of another flow file that are in order; the file's own check answers for it."""
+    try:
+        other = load_flow(path, environ=environ)
+    except UsageError:
+        return
+    for spec in (other.source, other.target):
+        try:
+            yield resolve_client(spec, where=str(path), environ=environ)
+        except UsageError:
+            continue
 
 
 def _round(flow: Flow, others: Sequence[Path]) -> Iterator[str]:

@@ -156,8 +156,8 @@ def came_from_target(verdict: Verdict, flow: str, origin: Origin, naming: Naming
             and replace(naming, target_alias=alias).hop(verdict.topic) is not None
         ):
             fix = (
-                f"write {alias} as target.alias of flow {flow}, which leaves such topics out by their names: "
-                f"a cluster needs the same alias in all flow files; or {fix}"
+                f"write {alias} as target.alias of flow {flow} and start it again, which leaves such topics "
+                f"out by their names: a cluster needs the same alias in all flow files; or {fix}"
             )
     writer = origin.way[0].flow
     fix += f"; if flow {writer} is retired for good, delete its topic {names.state_topic(writer)} on this "

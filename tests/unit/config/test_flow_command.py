@@ -112,6 +112,39 @@ def test_check_warns_of_a_flow_in_the_other_direction(
     assert [str(other) in w and "naming: prefix in both" in w for w in warnings] == [True] * warned
 
 
+@pytest.mark.parametrize("naming", ["identity", "prefix"])
+@pytest.mark.parametrize(
+    ("aliases", "servers", "warned"),
+    [
+        (("west", "east"), ("${WEST}", "${EAST}"), []),
+        (
+            ("w1", "e1"),
+            ("${WEST}", "${EAST}"),
+            ["w1, this file calls it west", "e1, this file calls it east"],
+        ),
+        (("west", "e1"), ("${WEST}", "other:1,${EAST}"), ["e1, this file calls it east"]),
+        (("w1", "e1"), ("other:1", "other:2"), []),
+        (("w1", "e1"), ("${WEST}", "${NO_SUCH_VARIABLE}"), []),
+    ],
+    ids=["alike", "differently", "one of its servers", "other clusters", "not in order"],
+)
+def test_check_warns_of_files_that_call_a_cluster_differently(
+    write_flow: FlowWriter, naming: str, aliases: tuple[str, str], servers: tuple[str, str], warned: list[str]
+) -> None:
+    """By the servers that both files name, whatever their variables are called."""
+    source, target = (
+        {"alias": alias, "client": {"bootstrap.servers": named}}
+        for alias, named in zip(aliases, servers, strict=True)
+    )
+    back = {"flow": "back", "source": source, "target": target, "topics": {"naming": naming}}
+    other = write_flow(back, "back")
+    write_flow({"topics": {"naming": "prefix"}})
+    warnings = _run("check", "orders-dr").document["warnings"]
+    assert [str(other) in w and words in w for w, words in zip(warnings, warned, strict=True)] == (
+        [True] * len(warned)
+    )
+
+
 @pytest.mark.parametrize(
     ("naming", "end", "warned"),
     [("identity", "east", True), ("prefix", "east", False), ("identity", "south", False)],
