@@ -14,6 +14,8 @@ PREFIX: Final = "prefix"
 SEPARATOR: Final = "."
 # Kafka's own limit: the name becomes a directory with a suffix of up to six characters.
 MAX_NAME_LENGTH: Final = 249
+# So often nobody says the same in a name; each time is one topic more that flows add which go round.
+_ROUNDS: Final = 4
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,19 @@ class Naming:
         parts = topic.split(SEPARATOR)[:-1]
         looked_at = parts if self.policy == PREFIX else parts[:1]
         return self.target_alias if self.target_alias in looked_at else None
+
+
+def goes_round(naming: Naming, topic: str) -> str | None:
+    """Return what a copy's name would begin with again and again; None where it does not.
+
+    Flows whose files call the clusters differently make such names, while they cannot read each other's
+    states: ``east.w1.east.w1.east.w1...``, two parts at each round.
+    """
+    parts = naming.target_name(topic).split(SEPARATOR)[:-1] if naming.policy == PREFIX else []
+    for length in range(1, len(parts) // _ROUNDS + 1):
+        if parts[: length * _ROUNDS] == parts[:length] * _ROUNDS:
+            return SEPARATOR.join(parts[:length])
+    return None
 
 
 def colliding(name: str) -> str:

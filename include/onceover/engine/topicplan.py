@@ -15,7 +15,7 @@ from onceover.engine import topicrefusals as refusals
 from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment, Left
 from onceover.engine.lineage import Origin, Way
 from onceover.engine.managed import Managed
-from onceover.engine.naming import MAX_NAME_LENGTH, colliding
+from onceover.engine.naming import MAX_NAME_LENGTH, colliding, goes_round
 from onceover.engine.plan import Plan, Refusal
 from onceover.engine.scope import Rules, Verdict, explain
 from onceover.engine.scopecheck import scope_remarks
@@ -342,6 +342,10 @@ class _Planning:
 
     def _check_name(self, verdict: Verdict, _: TopicInfo) -> bool:
         name = verdict.target_topic
+        again = goes_round(self._view.rules.naming, verdict.topic)
+        if again is not None:
+            self._refused.append(refusals.name_repeats(verdict, again, self._view.flow))
+            return False
         other = self._forms.setdefault(colliding(name), name)
         if len(name) > MAX_NAME_LENGTH:
             problem = f"the name {name} would have {len(name)} characters, Kafka allows {MAX_NAME_LENGTH}"

@@ -39,6 +39,7 @@ class RefusalCode(StrEnum):
     TARGET_PARTITIONS = auto()
     TOO_MANY_PARTITIONS = auto()
     NAME_TOO_LONG = auto()
+    NAME_REPEATS = auto()
     NAME_TAKEN = auto()
     NAME_COLLISION = auto()
     NAMING_CHANGED = auto()
@@ -90,6 +91,18 @@ def bad_name(verdict: Verdict, code: RefusalCode, problem: str) -> Refusal:
     """Return the refusal of a topic whose copy cannot be called as it would be."""
     fix = f"add {verdict.topic} to topics.exclude, or give the flow a new name and another source.alias"
     return Refusal(verdict.topic, code, problem, fix)
+
+
+def name_repeats(verdict: Verdict, again: str, flow: str) -> Refusal:
+    """Return the refusal of a topic whose copy's name would begin with ``again`` over and over."""
+    return Refusal(
+        verdict.topic,
+        RefusalCode.NAME_REPEATS,
+        f"its copy would be called {verdict.target_topic}, with {again} again and again: flows whose files "
+        "call the clusters differently copy each other's copies, in one more topic each time",
+        "write the same alias of a cluster in all flow files, which leaves such topics out by their names; "
+        f"or add {verdict.topic} to topics.exclude of flow {flow}",
+    )
 
 
 def owned_elsewhere(verdict: Verdict, owner: str, flow: str) -> Refusal:

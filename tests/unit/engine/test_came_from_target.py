@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.lineage import Hop, changed_upstream, origin, read_upstream
-from onceover.engine.naming import IDENTITY, PREFIX, Naming
+from onceover.engine.naming import IDENTITY, PREFIX, Naming, goes_round
 from onceover.engine.otherflows import OtherFlow, loops, rivals_here, ways_to, writers
 from onceover.engine.ownership import Claim, Flow, Rival
 from onceover.engine.scope import Rules
@@ -44,9 +44,15 @@ class Copier:
 
 
 class Mesh:
-    """Clusters that hold topics, each with the clusters on which its records have been."""
+    """Clusters that hold topics, each with the clusters on which its records have been.
+
+    Args:
+        size: number of clusters.
+        open: whether flows read each other's states.
+    """
 
     def __init__(self, size: int, flows: list[Copier]) -> None:
+        self.open = True
         self.clusters = [{f"t{number}": {number}} for number in range(size)]
         self.flows = flows
         self.now_ms = 0
@@ -55,7 +61,7 @@ class Mesh:
         """Let a flow look round, and do what it plans."""
         self.now_ms += 1
         here, there = self.clusters[flow.source], self.clusters[flow.target]
-        neighbours = [f.seen() for f in self.flows if f.target == flow.source]
+        neighbours = [f.seen() for f in self.flows if f.target == flow.source and self.open]
         beside = [f.seen() for f in self.flows if f.target == flow.target and f is not flow]
         ids = str(flow.source), str(flow.target)
         ways = ways_to(neighbours, ids[0])
@@ -75,7 +81,7 @@ class Mesh:
             flow.enrolled[turned.target] = turned
         for name in plan.enrol:
             copy = flow.naming.target_name(name)
-            assert flow.target not in here[name], f"{name} goes back"
+            assert flow.target not in here[name] or not self.open, f"{name} goes back"
             there[copy] = {*here[name], flow.target}
             flow.enrolled[copy] = Enrolment(name, copy, source_id(name), target_id(copy), {0: 0}, self.now_ms)
         copied = {e.source: e.target for e in flow.enrolled.values() if e.active}
@@ -200,6 +206,31 @@ def test_a_topic_that_was_taken_in_unseen_is_left_whoever_had_it_first() -> None
     plan = mesh.discover(back)
     assert [(e.source, e.active) for e in plan.turn] == [("east.t0", False)]
     assert [r.code for r in plan.refused] == [RefusalCode.CAME_FROM_TARGET]
+
+
+@pytest.mark.parametrize(
+    ("back", "again"), [(("w1", "e1"), ["east.w1", "w1.east"]), (("east", "west"), ["east"] * 2)]
+)
+def test_flows_that_cannot_read_each_other_end_by_names_that_repeat(
+    back: tuple[str, str], again: list[str]
+) -> None:
+    """After a few topics. A name that says the same thing three times is anybody's."""
+    mesh = pair(Naming(PREFIX, *back))
+    mesh.open = False
+    for _ in range(9):
+        plans = [mesh.discover(flow) for flow in mesh.flows]
+    assert [plan.enrol for plan in plans] == [(), ()]
+    assert max(len(cluster) for cluster in mesh.clusters) <= 8
+    refused = [r for plan in plans for r in plan.refused]
+    assert {r.code for r in refused} == {RefusalCode.NAME_REPEATS}
+    assert {r.message.split("with ")[1].split(" again")[0] for r in refused} == set(again)
+
+
+@pytest.mark.parametrize("name", ["t", "east.east.t", "w1.east.w1.east.t", "a.a.a.a.t", "east.east.x.east.t"])
+def test_names_that_somebody_may_have_given_are_taken(name: str) -> None:
+    """Under ``identity`` any name is."""
+    assert goes_round(Naming(PREFIX, "east", "west"), name) is None
+    assert goes_round(Naming(IDENTITY, "east", "west"), f"{name}.{name}.{name}.{name}") is None
 
 
 def test_flows_that_bring_or_claim_records_of_the_target_are_rivals() -> None:
