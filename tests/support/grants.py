@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Final
 
 from confluent_kafka.admin import (
     AclBinding,
@@ -18,6 +17,7 @@ from confluent_kafka.admin import (
 )
 
 from onceover.embed.kafka import KafkaCluster
+from tests.support.wait import wait_until
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     ResourceType.TOPIC,
@@ -78,29 +78,55 @@ def adoption_rights(source: str, target: str) -> tuple[list[Right], list[Right]]
 
 
 def grant(cluster: KafkaCluster, rights: Iterable[Right]) -> None:
-    """Grant ``rights`` to the cluster's ordinary user."""
-    _settle(AdminClient(cluster.admin_client).create_acls, _bindings(cluster, rights))
+    """Grant ``rights`` to the cluster's ordinary user; they hold when this returns."""
+    _create(AdminClient(cluster.admin_client), _bindings(cluster, rights))
 
 
 @contextmanager
 def denied(cluster: KafkaCluster, *rights: Right) -> Iterator[None]:
     """Take rights away from the cluster's ordinary user meanwhile; what was granted gives way."""
     bindings = _bindings(cluster, rights, AclPermissionType.DENY)
-    filters = [
-        AclBindingFilter(b.restype, b.name, b.resource_pattern_type, b.principal, b.host, b.operation,
-                         b.permission_type)
-        for b in bindings
-    ]  # fmt: skip
-    _settle(AdminClient(cluster.admin_client).create_acls, bindings)
+    admin = AdminClient(cluster.admin_client)
+    _create(admin, bindings)
     try:
         yield
     finally:
-        _settle(AdminClient(cluster.admin_client).delete_acls, filters)
+        filters = [_filter(binding) for binding in bindings]
+        for future in admin.delete_acls(filters).values():
+            future.result(_TIMEOUT_S)
+        _await(admin, lambda held: held.isdisjoint(bindings), "the rights are back")
 
 
-def _settle(change: Callable[[list[Any]], dict[Any, Future[Any]]], acls: list[Any]) -> None:
-    for future in change(acls).values():
+def _create(admin: AdminClient, bindings: list[AclBinding]) -> None:
+    for future in admin.create_acls(bindings).values():
         future.result(_TIMEOUT_S)
+    _await(admin, lambda held: held >= set(bindings), "the rights hold")
+
+
+def _await(admin: AdminClient, enough: Callable[[set[AclBinding]], bool], what: str) -> None:
+    """Wait until the broker goes by it: the controller answers, the broker learns of it a bit later."""
+    any_of = AclBindingFilter(
+        ResourceType.ANY,
+        None,
+        ResourcePatternType.ANY,
+        None,
+        None,
+        AclOperation.ANY,
+        AclPermissionType.ANY,
+    )
+    wait_until(lambda: enough(set(admin.describe_acls(any_of).result(_TIMEOUT_S))), _TIMEOUT_S, what)
+
+
+def _filter(binding: AclBinding) -> AclBindingFilter:
+    return AclBindingFilter(
+        binding.restype,
+        binding.name,
+        binding.resource_pattern_type,
+        binding.principal,
+        binding.host,
+        binding.operation,
+        binding.permission_type,
+    )
 
 
 def _bindings(

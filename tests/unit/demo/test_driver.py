@@ -10,7 +10,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
+from tests.support.wait import wait_until
 
 from onceover.demo.driver import Driver, kill_driver, read_driver
 from onceover.errors import Retriable
@@ -23,6 +25,12 @@ def pair() -> Iterator[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]]:
     """Two harmless processes with the flow's name on their command lines."""
     command = [sys.executable, "-c", "import signal; signal.pause()", "replicate", FLOW]
     processes = (subprocess.Popen(command), subprocess.Popen(command))
+    # Just begun, a process has no command line for a moment.
+    wait_until(
+        lambda: all(psutil.Process(process.pid).cmdline() for process in processes),
+        10,
+        "they have their command lines",
+    )
     yield processes
     for process in processes:
         process.kill()

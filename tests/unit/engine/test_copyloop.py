@@ -450,7 +450,7 @@ def test_a_limited_fetch_asks_for_a_second_at_most() -> None:
     """A whole answer at a low limit would leave the lane silent for minutes."""
     for limit, expected in ((1_000.5, 1_000), (0.5, 1), (None, None)):
         setting = Setting([], settings=CopySettings(60.0, 1 << 30, limit))
-        setting.run(seconds=0.05)
+        setting.run_script()
         assert (setting.source.requests > 0, setting.source.asked_bytes) == (True, expected)
 
 
