@@ -1,8 +1,9 @@
 """A flow's offset map at hand: the local store, brought up to date from the topic.
 
 Invariant: what the store answers is what the topic says up to the point that was read. It is built anew
-when the topic is another one (topic id), when the topic's log is another one (leader epochs, KIP-320) and
-when the file is damaged; deleting it costs reading the topic again.
+when the topic is another one (topic id), when the topic's log is another one (leader epochs, KIP-320, and
+the last record that was read, which every catch-up looks at again) and when the file is damaged; deleting it
+costs reading the topic again.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
 
-from onceover.engine.mapreader import MapChanged, MapTopic, Point
-from onceover.engine.mapstore import MapStore, StoreDamaged
+from onceover.engine.mapreader import Chunk, MapChanged, MapTopic, Point
+from onceover.engine.mapstore import Anchor, MapStore, StoreDamaged
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import DEFAULT_TIMEOUT_S, Cluster
@@ -28,7 +29,7 @@ log = logging.getLogger(__name__)
 
 FOLDER: Final = "map"
 # Part of the file's name: another format is another file.
-_FORMAT: Final = 1
+_FORMAT: Final = 2
 _SUFFIX: Final = ".sqlite3"
 _PORTION: Final = 1000
 # Retention may pass the start while the topic is being read, once or twice; a log cannot change for ever.
@@ -158,11 +159,18 @@ class MapIndex:
         failed.update(dict.fromkeys(changed, error))
 
     def discard(self, damage: StoreDamaged) -> None:
-        """Remove the store; the next ``refresh`` builds another one."""
+        """Remove the store; the next ``refresh`` builds another one.
+
+        Raises:
+            UsageError: what is in the file's place cannot be removed.
+        """
         log.warning("the index of the offset map of %s is built anew: %s", self._flow, damage)
         self.close()
         if self._path is not None:
-            self._path.unlink(missing_ok=True)
+            try:
+                self._path.unlink(missing_ok=True)
+            except OSError as error:
+                raise self._unusable(error) from damage
 
     def _read(
         self,
@@ -231,8 +239,9 @@ class MapIndex:
             f"the index of the offset map of {self._flow} cannot be kept",
             code="INDEX_UNUSABLE",
             where=str(self._folder or "a temporary file"),
+            expected="a folder that can be written to, with nothing but files in it",
             seen=str(error),
-            resolve="make the folder writable, or set ONCEOVER_HOME to another one",
+            resolve="remove what is in the way, make the folder writable, or set another ONCEOVER_HOME",
         )
 
 
@@ -246,21 +255,52 @@ def _note(failed: dict[int, OnceoverError] | None, partition: int, error: Onceov
 def _follow(
     store: MapStore, topic: MapTopic, partition: int, start: int, end: int, settle_s: float | None
 ) -> Iterator[None]:
-    """Apply what is new in one partition of the topic."""
-    at = store.point(partition)
-    if at is not None and at.offset < start:
+    """Apply what is new in one partition of the topic, if its log is still the one that was read."""
+    with store.snapshot():
+        at, anchor = store.point(partition), store.anchor(partition)
+    if at is not None and (anchor is None or anchor.offset < start):
         # Everything that was applied has expired from the topic.
         store.forget(partition)
-        at = None
+        at = anchor = None
     if at is not None and at.offset >= end and not topic.holds(partition, at):
-        # Where there is something to fetch, the fetch itself compares the logs.
+        # Where there is something to fetch, the fetch itself compares the epochs.
         raise MapChanged(partition)
-    while (begin := at or Point(start)).offset < end:
-        for chunk in topic.read({partition: begin}, {partition: end}, settle_s=settle_s):
+    begin, proof = at or Point(start), None
+    if at is not None and anchor is not None:
+        begin, proof = at._replace(offset=anchor.offset), _Proof(at.offset, anchor)
+        end = max(end, anchor.offset + 1)
+    while begin.offset < end:
+        for answer in topic.read({partition: begin}, {partition: end}, settle_s=settle_s):
+            chunk = answer if proof is None else proof.new_of(answer)
             if chunk.next_offset > (at or begin).offset:
                 if not store.apply(chunk, at):
                     break  # another process has applied it
                 at = Point(chunk.next_offset, chunk.epoch)
             yield
-        at = store.point(partition)
+        at, proof = store.point(partition), None
+        begin = at or Point(start)
     store.expire(partition, start)
+
+
+class _Proof:
+    """That a log which is read from ``anchor`` on is the one of which all before ``next_offset`` is known."""
+
+    def __init__(self, next_offset: int, anchor: Anchor) -> None:
+        self._next_offset = next_offset
+        self._awaited: Anchor | None = anchor
+
+    def new_of(self, chunk: Chunk) -> Chunk:
+        """Return a chunk without what is known.
+
+        Raises:
+            MapChanged: the anchor is not there, or other records are behind it where none were.
+        """
+        known = [entry for entry in chunk.entries if entry.offset < self._next_offset]
+        records = [entry for entry in known if entry.record is not None]
+        if self._awaited is not None and chunk.next_offset > self._awaited.offset:
+            if Anchor.last_of(records[:1]) != self._awaited:
+                raise MapChanged(chunk.partition)
+            self._awaited, records = None, records[1:]
+        if records:
+            raise MapChanged(chunk.partition)
+        return chunk._replace(entries=chunk.entries[len(known) :])

@@ -21,7 +21,7 @@ from onceover.engine.mapreader import Chunk, MapEntry, Point
 from onceover.errors import NeedsOperator, Retriable
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import Covered, cut
-from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_value, encode_map_value
+from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_value, encode_map_key, encode_map_value
 
 # Two processes bring the same file up to date at once: one waits for the other's write.
 _BUSY_S: Final = 30.0
@@ -29,7 +29,10 @@ _PRIVATE: Final = ""  # SQLite's name for a database of this connection alone, o
 
 _SCHEMA: Final = """
 BEGIN IMMEDIATE;
-CREATE TABLE IF NOT EXISTS point (partition INTEGER PRIMARY KEY, next_offset INTEGER, epoch INTEGER);
+CREATE TABLE IF NOT EXISTS point (
+    partition INTEGER PRIMARY KEY, next_offset INTEGER, epoch INTEGER,
+    anchor_offset INTEGER, anchor_crc INTEGER
+);
 CREATE TABLE IF NOT EXISTS pair (
     id INTEGER PRIMARY KEY, partition INTEGER,
     source_topic TEXT, source_partition INTEGER, target_topic TEXT, target_partition INTEGER,
@@ -118,6 +121,24 @@ class PairRow(NamedTuple):
     since: int = 0
 
 
+class Anchor(NamedTuple):
+    """The last record of a partition of the topic that was applied, by which its log is known again.
+
+    Leader epochs alone do not tell: a log that was put back from an older copy counts on with the same ones.
+    """
+
+    offset: int
+    crc: int
+
+    @classmethod
+    def last_of(cls, entries: Sequence[MapEntry]) -> Anchor | None:
+        """Return that of the last record; removals do not count, as the topic forgets them."""
+        for offset, key, record in reversed(entries):
+            if record is not None:
+                return cls(offset, zlib.crc32(encode_map_value(record), zlib.crc32(encode_map_key(key))))
+        return None
+
+
 class MapStore:
     """One SQLite database. Not thread-safe; other processes may use the same file at the same time.
 
@@ -125,12 +146,13 @@ class MapStore:
         path: the file, created when missing; None for a private one that is gone with the connection.
 
     Raises:
-        StoreDamaged: the file is no such database.
+        StoreDamaged: the file is no such database, or no file.
     """
 
     def __init__(self, path: Path | None) -> None:
         name = _PRIVATE if path is None else str(path)
-        self._db = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None)
+        with _checked():
+            self._db = sqlite3.connect(name, timeout=_BUSY_S, isolation_level=None)
         self._pairs: dict[tuple[TopicPartition, TopicPartition], int] = {}
         try:
             if self._one("PRAGMA user_version") == (0,):
@@ -151,6 +173,14 @@ class MapStore:
         row = self._one("SELECT next_offset, epoch FROM point WHERE partition = ?", partition)
         return None if row is None else Point(*row)
 
+    def anchor(self, partition: int) -> Anchor | None:
+        """Return the last record that was applied of a partition, None when there was none yet."""
+        row = self._one(
+            "SELECT anchor_offset, anchor_crc FROM point WHERE partition = ? AND anchor_offset NOT NULL",
+            partition,
+        )
+        return None if row is None else Anchor(*row)
+
     def apply(self, chunk: Chunk, after: Point | None) -> bool:
         """Apply what one answer brought, whole or, on any failure, not at all.
 
@@ -165,9 +195,10 @@ class MapStore:
                 return False
             for entry in chunk.entries:
                 self._apply(chunk.partition, entry)
+            anchor = Anchor.last_of(chunk.entries) or self.anchor(chunk.partition) or (None, None)
             self._db.execute(
-                "INSERT OR REPLACE INTO point VALUES (?, ?, ?)",
-                (chunk.partition, chunk.next_offset, chunk.epoch),
+                "INSERT OR REPLACE INTO point VALUES (?, ?, ?, ?, ?)",
+                (chunk.partition, chunk.next_offset, chunk.epoch, *anchor),
             )
         return True
 

@@ -88,7 +88,8 @@ def test_only_what_is_new_is_read_where_there_is_a_home(tmp_path: Path, topic: F
     topic.log.transaction([True], 1)
     with opened(home) as index:
         check(index, topic)
-    assert topic.reads == ([0, 10] if kept else [0, 0])
+    # From the last record that is known, by which the log is known again.
+    assert topic.reads == ([0, 9] if kept else [0, 0])
 
 
 def test_a_deleted_index_is_built_anew(tmp_path: Path, topic: FakeTopic) -> None:
@@ -139,6 +140,53 @@ def test_another_log_of_the_same_topic_is_read_from_its_start(tmp_path: Path, to
     assert topic.reads == [0, 0]
 
 
+@pytest.mark.parametrize("more", [0, 1, 4])
+def test_a_log_that_was_put_back_and_has_grown_past_the_index_is_read_from_its_start(
+    tmp_path: Path, topic: FakeTopic, more: int
+) -> None:
+    """Its leader epochs are the same ones again; the index of an older log answers for none of it (G4)."""
+    opened(tmp_path).close()
+    topic.log = copied(6)
+    for _ in range(4 + more):
+        topic.log.transaction([False, True], 2)
+    with opened(tmp_path) as index:
+        check(index, topic)
+    assert topic.reads == [0, 9, 0]
+
+
+def test_records_where_none_were_behind_the_last_one_are_another_log(
+    tmp_path: Path, topic: FakeTopic
+) -> None:
+    """The log was put back to just behind the last record that is known, which is there as before."""
+    topic.log.next_offset += 4  # aborted
+    opened(tmp_path).close()
+    topic.log.next_offset -= 3
+    for _ in range(3):
+        topic.log.transaction([True], 1)
+    with opened(tmp_path) as index:
+        check(index, topic)
+
+
+def test_an_index_whose_last_record_was_compacted_is_built_anew(tmp_path: Path, topic: FakeTopic) -> None:
+    opened(tmp_path).close()
+    topic.log.merge(30)
+    topic.log.compact(tombstones=True)
+    with opened(tmp_path) as index:
+        check(index, topic)
+
+
+def test_a_log_that_is_as_it_was_is_read_from_its_last_record_and_kept(
+    tmp_path: Path, topic: FakeTopic
+) -> None:
+    topic.log.merge(30)
+    opened(tmp_path).close()
+    last = max(entry.offset for entry in topic.log.entries if entry.record is not None)
+    for _ in range(2):
+        with opened(tmp_path) as index:
+            check(index, topic)
+    assert topic.reads == [0, last, last]
+
+
 def test_a_log_that_changes_again_and_again_is_given_up(tmp_path: Path, topic: FakeTopic) -> None:
     def changed(*_: object, **__: object) -> Iterator[Chunk]:
         raise MapChanged(0)
@@ -177,6 +225,17 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path, topic: FakeTopic)
     with pytest.raises(UsageError, match="cannot be kept") as caught:
         opened(tmp_path)
     assert str(tmp_path) in (caught.value.where or "")
+
+
+def test_a_folder_in_the_file_s_place_is_named(tmp_path: Path, topic: FakeTopic) -> None:
+    opened(tmp_path).close()
+    (path,) = files(tmp_path)
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(UsageError, match="cannot be kept") as caught:
+        opened(tmp_path)
+    assert caught.value.code == "INDEX_UNUSABLE"
+    assert str(path) in (caught.value.seen or "")
 
 
 def test_a_flow_without_a_map_has_no_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
