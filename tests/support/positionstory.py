@@ -62,6 +62,8 @@ def check_moves(world: PositionWorld, direction: Direction, done: Sequence[tuple
         # What it has committed is an offset of the topics of now.
         assert decision.to is None or world.is_whole(number), (facts, decision)
         forward = direction is Direction.FAILOVER
+        if decision.to is not None and _returns(world, direction, facts, decision):
+            continue
         if decision.to is None:
             settled = min(at, world.positions[number]) if forward else at
             known = forward and _is_known(world, number, settled)
@@ -70,6 +72,26 @@ def check_moves(world: PositionWorld, direction: Direction, done: Sequence[tuple
             _check_forward(world, number, number, at, decision.to)
         else:
             _check_back(world, number, number, at, decision.to)
+
+
+def _returns(world: PositionWorld, direction: Direction, facts: Facts, decision: Decision) -> bool:
+    """Hold against the truth how a group goes back that was put where it is; tell whether that is all.
+
+    It has read nothing there: what it had before it on the side that it comes from is still before it.
+    """
+    number, to = facts.giving.partition, decision.to
+    put = world.puts.get((direction.opposite, number))
+    if put is None or to is None or facts.committed != put.at:
+        return False
+    copies = world.newest(number, number)
+    forward = direction is Direction.FAILOVER
+    seen = world.visible(number) if forward else {offset for offset, _ in world.here(number).visible()}
+    unread = {place for place in (copies.values() if forward else seen) if put.stood <= place < put.end}
+    since = put.stood if facts.current is None else facts.current
+    passed = sorted(place for place in unread & seen if since <= place < to)
+    told = decision.risk == "skip" and (world.older or not put.clipped or facts.current is None)
+    assert not passed or told, (facts, decision, passed)
+    return put.clipped and to in (facts.current, put.stood, facts.start)
 
 
 def _check_forward(world: PositionWorld, partition: int, number: int, at: int, to: int) -> None:
@@ -173,6 +195,7 @@ EVENTS: Final[dict[str, _Deed]] = {
     "target is cleaned": lambda world, e, _: world.clean(e.partition, e.variant, target=True),
     "map expires": lambda world, e, _: world.forget(e.size),
     "topic leaves and returns": lambda world, e, _: world.leave(),
+    "an older release has remembered": lambda world, _e, _: world.forget_stands(),
 }
 _OFTEN: Final = (
     *("produce", "copy", "produce", "copy", "read on the source", "fail over", "mend"),
@@ -184,6 +207,23 @@ def events() -> st.SearchStrategy[Event]:
     """Return a strategy for what happens next."""
     names = st.sampled_from([*_OFTEN, *EVENTS])
     return st.builds(Event, names, st.integers(0, 1), st.integers(1, 4), st.integers(0, 5))
+
+
+# A group goes over and back, and logs lose their beginnings meanwhile; nothing stops the flow.
+_JOURNEY: Final = (
+    *("produce", "copy", "read on the source", "read on the target", "bad record"),
+    *("source expires", "target expires", "source expires", "target expires", "target expires"),
+    *("fail over", "fail back", "fail over", "fail back", "fail over, rewinding", "fail back, rewinding"),
+    *("source is cleaned", "target is cleaned", "an older release has remembered"),
+)
+
+
+def journeys() -> st.SearchStrategy[list[Event]]:
+    """Return a strategy for what happens to a group of a flow that has copied something."""
+    names = st.sampled_from(_JOURNEY)
+    drawn = st.builds(Event, names, st.just(0), st.integers(1, 4), st.integers(0, 5))
+    copied = [*[Event("produce", 0, 4)] * 5, *[Event("copy", 0, 4)] * 4, Event("read on the source", 0, 2)]
+    return st.lists(drawn, min_size=5, max_size=15).map(lambda story: copied + story)
 
 
 def live(kind: str, story: Sequence[Event]) -> PositionWorld:

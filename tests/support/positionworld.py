@@ -6,18 +6,21 @@ moves and the real repairs read the world's logs, map, progress and state.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 import pytest
 
-from onceover.engine import freshmap, groupview, names, repair, repairapply, translate
+from onceover.engine import freshmap, groups, groupview, names, repair, repairapply, translate
 from onceover.engine.enrolment import Enrolment
+from onceover.engine.groupentries import entries_of, rewritten
 from onceover.engine.groupmap import GroupMap
-from onceover.engine.groups import Allowed, Decision, Direction, Facts, Remembered, decide, remembered
+from onceover.engine.groupplan import GroupPlan, GroupView, Row, plan_groups
+from onceover.engine.groups import Allowed, Decision, Direction, Facts, Remembered, remembered
 from onceover.engine.groupview import GroupReader
 from onceover.engine.layout import Layout
 from onceover.engine.leader import FlowIdentity
@@ -53,6 +56,21 @@ class Origin(NamedTuple):
     topic: UUID
     partition: int
     offset: int
+
+
+class Put(NamedTuple):
+    """Where the group was put on one side, and where it was on the other then.
+
+    Args:
+        at: position there; ``stood`` on the side that it came from.
+        end: of the log that it came from.
+        clipped: by the book of copies, the one is not the other's counterpart.
+    """
+
+    at: int
+    stood: int
+    end: int
+    clipped: bool
 
 
 @dataclass
@@ -101,6 +119,8 @@ class PositionWorld(World):
         origins: of each copy, by its place.
         since: where each source partition's last unbroken stretch of copying began.
         memory: what was remembered of the group, by direction and receiving partition.
+        puts: where it was put the last time, by direction and partition.
+        older: an older release has remembered something, and less than this one would have.
         unread: why partitions of the map cannot be read; ``open``: not to their ends.
         away: partitions of the target that nobody leads, and what is answered.
         waited: how long open transactions of the map were waited for, at each reading to its end.
@@ -111,6 +131,8 @@ class PositionWorld(World):
         self.origins: dict[Place, Origin] = {}
         self.since = [0, 0]
         self.memory: dict[Direction, dict[TopicPartition, Remembered]] = {d: {} for d in Direction}
+        self.puts: dict[tuple[Direction, int], Put] = {}
+        self.older = False
         self.unread: dict[int, OnceoverError] = {}
         self.open: dict[int, OnceoverError] = {}
         self.hidden = 0
@@ -175,6 +197,7 @@ class PositionWorld(World):
         """Delete a topic and make another one: with it goes what groups have committed in it."""
         super().recreate(target=target)
         (self.target if target else self.source).groups.pop(GROUP, None)
+        self.puts.clear()
         if target:
             self.origins.clear()
 
@@ -238,27 +261,59 @@ class PositionWorld(World):
 
     def look(self, direction: Direction, patch: pytest.MonkeyPatch) -> list[Facts]:
         """Return what the reader of groups finds out about the group's partitions."""
+        return [facts for group in self._view(direction, patch).groups for facts in group.partitions]
+
+    def plan(self, direction: Direction, allowed: Allowed, patch: pytest.MonkeyPatch) -> GroupPlan:
+        """Return the plan for the group."""
+        return plan_groups(replace(self._view(direction, patch), now_ms=next(self.now_ms)), allowed)
+
+    def _view(self, direction: Direction, patch: pytest.MonkeyPatch) -> GroupView:
         clusters: tuple[Any, Any] = self.source, self.target
-        reader = GroupReader(FLOW, direction, *clusters, GroupMap(self.translator(patch)), lambda _: True)
-        return [facts for group in reader.read().groups for facts in group.partitions]
+        translator = GroupMap(self.translator(patch))
+        return GroupReader(FLOW, direction, *clusters, translator, lambda _: True).read()
 
     def move(
         self, direction: Direction, allowed: Allowed, patch: pytest.MonkeyPatch
     ) -> list[tuple[Facts, Decision]]:
         """Plan the group's move and do what it says; return each partition's facts and decision."""
-        done = []
-        for facts in self.look(direction, patch):
-            decision = decide(facts, allowed, next(self.now_ms))
-            if decision is None:
-                continue
-            done.append((facts, decision))
-            receiving = self.target if direction is Direction.FAILOVER else self.source
-            offsets = receiving.groups.setdefault(GROUP, {})
-            if decision.kind.writes or decision.to is not None:
-                self.memory[direction][facts.receiving] = remembered(facts, decision, next(self.now_ms))
-            if decision.kind.writes and decision.to is not None:
-                offsets[facts.receiving] = CommittedOffset(0, decision.to, -1, facts.metadata)
-        return done
+        plan = self.plan(direction, allowed, patch)
+        receiving = self.target if direction is Direction.FAILOVER else self.source
+        for steps in plan.steps:
+            self._remember(direction, [*steps.writes, *steps.keeps])
+            for row in steps.writes:
+                if row.decision.kind is not groups.Kind.DELETE and row.decision.to is not None:
+                    pair = CommittedOffset(0, row.decision.to, -1, row.facts.metadata)
+                    receiving.groups.setdefault(GROUP, {})[row.facts.receiving] = pair
+                    self._note_put(direction, row.facts, row.decision.to)
+        return [(row.facts, row.decision) for row in plan.rows]
+
+    def _remember(self, direction: Direction, rows: Iterable[Row]) -> None:
+        """Remember as the topic does: as JSON, joined to what was remembered before."""
+        changes = {
+            row.facts.receiving: remembered(row.facts, row.decision, next(self.now_ms)) for row in rows
+        }
+        before = rewritten({}, self.memory[direction])
+        after = {**before, **rewritten({n: v for n, v in before.items() if v is not None}, changes)}
+        written = json.loads(json.dumps([value for value in after.values() if value is not None]))
+        self.memory[direction] = entries_of(dict(enumerate(written)))
+
+    def forget_stands(self) -> None:
+        """Let everything that is remembered have been written by an older release."""
+        self.older = True
+        for entries in self.memory.values():
+            entries.update({tp: replace(entry, stands={}) for tp, entry in entries.items()})
+
+    def _note_put(self, direction: Direction, facts: Facts, to: int) -> None:
+        number, at = facts.giving.partition, facts.committed
+        if at is None:
+            return
+        forward = direction is Direction.FAILOVER
+        copies = self.newest(number, number).items()
+        pairs = copies if forward else [(place, offset) for offset, place in copies]
+        clipped = any((here >= at) != (there >= to) for here, there in pairs)
+        ahead = forward and at > self.positions[number]
+        log = self.here(number) if forward else self.there(number)
+        self.puts[direction, number] = Put(to, at, log.end, clipped or ahead)
 
     def translator(self, patch: pytest.MonkeyPatch) -> Translator:
         """Return the translator, up to date with the world."""

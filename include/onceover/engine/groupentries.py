@@ -11,14 +11,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from onceover.engine.groups import Direction, Remembered
+from onceover.engine.groups import Direction, Remembered, Stand
 from onceover.model import TopicPartition
 
 VERSION: Final = 1
-# Brokers, and the library, take records of 1 MB by default. An entry has up to 450 bytes: its topic's name
-# (249), six positions and a time. Usual ones have 90, and a thousand of them are one record of 0.1 MB, which
-# is written whole when one of them has changed.
-ENTRIES_AT_MOST: Final = 1500
+# Brokers, and the library, take records of 1 MB by default. An entry has up to 750 bytes: its topic's name
+# (249), six positions, what they stand for, and a time. Usual ones have 90, and a thousand of them are one
+# record of 0.1 MB, which is written whole when one of them has changed.
+ENTRIES_AT_MOST: Final = 1000
 # Positions of earlier writes that stay known: enough for as many syncs at once as anybody runs by mistake.
 _KEPT: Final = 4
 
@@ -117,18 +117,23 @@ def _placed(
 def _entries(piece: Mapping[str, Any]) -> Iterable[tuple[TopicPartition, Remembered]]:
     for topic, partitions in piece["topics"].items():
         for number, entry in partitions.items():
-            known = frozenset(entry["known"])
-            yield TopicPartition(topic, int(number)), Remembered(entry["given"], known, entry["at_ms"])
+            known, told = frozenset(entry["known"]), entry.get("stands", {})
+            stands = {int(at): Stand(*stand) for at, stand in told.items()}
+            tp = TopicPartition(topic, int(number))
+            yield tp, Remembered(entry["given"], known, entry["at_ms"], stands)
 
 
 def _value(entries: Mapping[TopicPartition, Remembered]) -> dict[str, Any]:
     topics: dict[str, dict[str, Any]] = {}
     for tp, entry in sorted(entries.items()):
-        value = {"given": entry.given, "known": sorted(entry.known), "at_ms": entry.at_ms}
+        value: dict[str, Any] = {"given": entry.given, "known": sorted(entry.known), "at_ms": entry.at_ms}
+        if entry.stands:
+            value["stands"] = {str(at): list(stand) for at, stand in sorted(entry.stands.items())}
         topics.setdefault(tp.topic, {})[str(tp.partition)] = value
     return {"v": VERSION, "topics": topics}
 
 
 def _joined(before: Remembered, entry: Remembered) -> Remembered:
     latest = sorted(before.known - entry.known)[-_KEPT:]
-    return replace(entry, known=entry.known.union(latest))
+    kept = {at: stand for at, stand in before.stands.items() if at in latest}
+    return replace(entry, known=entry.known.union(latest), stands=kept | dict(entry.stands))

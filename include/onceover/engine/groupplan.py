@@ -307,6 +307,9 @@ def _approved(row: Row, approves: Approves | None) -> Row:
 
 def _is_news(facts: Facts) -> bool:
     """Tell whether a position that is in place already has to be remembered: nothing of ours says so."""
+    if facts.is_back:
+        # Where it is is on record from the way over; a pair of these positions is none of the map's.
+        return False
     return facts.held is None or not facts.is_known or facts.held.given != facts.committed
 
 

@@ -10,12 +10,13 @@ Two sides: the *giving* cluster, where the group has consumed, and the *receivin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from onceover.model import TopicPartition
-from onceover.wire.offsetlookup import NotCovered, Translation
+from onceover.wire.offsetlookup import NotCovered, Translated, Translation
 
 # Brokers forget a group's offset after 7 days without a commit (offsets.retention.minutes); a group that
 # stands still on a cluster where nobody consumes would be lost there.
@@ -80,6 +81,18 @@ class Allowed:
     take_over: bool = False
 
 
+class Stand(NamedTuple):
+    """What a position stands for that is not the counterpart of what was committed.
+
+    Args:
+        given: what was committed on the giving side.
+        skipped: offsets between the counterpart and the position, which the group does not read there.
+    """
+
+    given: int
+    skipped: int
+
+
 @dataclass(frozen=True)
 class Remembered:
     """What was written for a partition of a group the last time, kept on the target.
@@ -89,11 +102,14 @@ class Remembered:
         known: what the receiving side may hold if nobody else has committed since: the position that was
             written, and the one it replaced, should the writer have been killed in between.
         at_ms: when.
+        stands: what known positions stand for that were put there and are not exact: the receiving log began
+            behind the counterpart, or what was read is not copied yet. Older releases did not say.
     """
 
     given: int
     known: frozenset[int]
     at_ms: int
+    stands: Mapping[int, Stand] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,6 +173,50 @@ class Facts:
         return self.last
 
     @property
+    def stood(self) -> int | None:
+        """What the position on the giving side stands for on the receiving one, where it was put there from
+        here and is not exact: the group has read nothing there since. None where it is exact, or its own."""
+        if self.opposite is None or self.committed is None:
+            return None
+        stand = self.opposite.stands.get(self.committed)
+        return None if stand is None else stand.given
+
+    @property
+    def is_back(self) -> bool:
+        """True when the group returns to where it comes from, having read nothing where it was."""
+        return self.stood is not None and self.stood == self.current and self.start <= self.stood <= self.end
+
+    @property
+    def exact(self) -> int | None:
+        """Where the group goes on if the receiving log reaches so far, None where that is not known."""
+        translated = self.translation.offset if isinstance(self.translation, Translated) else None
+        if self.stood is None or self.is_back or translated is None:
+            return translated if self.stood is None else self.stood
+        # It is not in place any more: nothing is passed over for what was so back then.
+        return min(self.stood, translated)
+
+    @property
+    def wanted(self) -> int | None:
+        """Where the group goes on, None where that is not known."""
+        return None if self.exact is None else max(self.start, min(self.exact, self.end))
+
+    @property
+    def skipped(self) -> int:
+        """Offsets that the group may never read, should it follow: they were gone on the giving side when it
+        was put there, and are here."""
+        there, wanted = self.opposite, self.wanted
+        if there is None or wanted is None or self.committed is None or self.stood is not None:
+            return 0
+        if self.current not in (None, there.given):
+            return 0
+        if self.committed in there.known:
+            # An exact counterpart leads back to where it comes from: this one is none, and nothing says for
+            # what it was put there (an older release did not), or whether the group has read up to it.
+            return max(0, wanted - there.given)
+        passed = [s.skipped for at, s in there.stands.items() if at < self.committed]
+        return max(passed, default=0)
+
+    @property
     def is_known(self) -> bool:
         """True when what the receiving side holds was written, or seen there, by us."""
         seen = frozenset[int]() if self.opposite is None else frozenset({self.opposite.given})
@@ -199,9 +259,12 @@ def decide(facts: Facts, allowed: Allowed, now_ms: int) -> Decision | None:
         return _left(code, text, _RESOLVED.get(code, _BY_HAND), blocks=code != GONE)
     if facts.committed is None:
         return _decide_deleted(facts, allowed)
-    if facts.translation is None or isinstance(facts.translation, NotCovered):
+    if facts.is_back:
+        text = f"in place: it has read nothing since it was put at {facts.committed} on the giving side"
+        return Decision(Kind.IN_PLACE, text, facts.current)
+    wanted = facts.wanted
+    if wanted is None:
         return _not_covered(facts)
-    wanted = max(facts.start, min(facts.translation.offset, facts.end))
     if facts.current is None:
         return _forward(facts, wanted, f"not committed there yet{_uncopied(facts)}")
     if wanted == facts.current:
@@ -219,7 +282,20 @@ def remembered(facts: Facts, decision: Decision, now_ms: int) -> Remembered:
         # Killed before the commit, the next look still has to see that the giving side was moved back; done,
         # it finds the group in place and remembers the lower offset.
         given = max(given, facts.held.given)
-    return Remembered(given, known, now_ms)
+    return Remembered(given, known, now_ms, _stands(facts, decision.to))
+
+
+def _stands(facts: Facts, to: int | None) -> dict[int, Stand]:
+    """Return what the positions stand for that may be committed: the new one, and the one it replaces."""
+    before = {} if facts.last is None else facts.last.stands
+    stands = {at: stand for at, stand in before.items() if at == facts.current != to}
+    if to is None or facts.committed is None or facts.exact is None:
+        return stands
+    # What is in place already may be the group's own: it stands for something else only if we put it there.
+    is_ours = to != facts.current or to in before
+    if is_ours and (to != facts.exact or facts.uncopied):
+        stands[to] = Stand(facts.committed, max(0, to - facts.exact))
+    return stands
 
 
 def _decide_deleted(facts: Facts, allowed: Allowed) -> Decision | None:
@@ -259,6 +335,13 @@ def _decide_in_place(facts: Facts, wanted: int, now_ms: int) -> Decision:
 
 
 def _decide_forward(facts: Facts, wanted: int, current: int, allowed: Allowed) -> Decision:
+    if facts.stood is not None and current < facts.stood and not allowed.take_over:
+        return _left(
+            "NOTHING_READ",
+            f"it has read nothing since it was put at {facts.committed} on the giving side, and was moved "
+            f"back from {facts.stood} to {current} on the receiving one",
+            "nothing, if it consumes there; --take-over moves it forward",
+        )
     if facts.is_known:
         return _forward(facts, wanted, f"follows{_uncopied(facts)}")
     if facts.held is not None and not allowed.take_over:
@@ -279,7 +362,10 @@ def _decide_forward(facts: Facts, wanted: int, current: int, allowed: Allowed) -
 
 
 def _forward(facts: Facts, wanted: int, reason: str) -> Decision:
-    translated = wanted if isinstance(facts.translation, NotCovered | None) else facts.translation.offset
+    if facts.skipped:
+        text = f"{reason}; {facts.skipped} offsets before it may have been gone where it has been"
+        return Decision(Kind.MOVE, text, wanted, risk="skip", records=facts.skipped)
+    translated = wanted if facts.exact is None else facts.exact
     if wanted > translated:
         missing = wanted - translated
         text = f"{reason}; {missing} offsets before it are no longer in the receiving log"

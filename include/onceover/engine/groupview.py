@@ -280,6 +280,8 @@ class GroupReader:
         memory = {n: self.memory.of(self.direction, n) for n in sorted(known) if self._selects(n)}
         receiving_of = dict(map(self._sides, pairs.values()))
         commits = read_commits(here.away or self.giving, self.receiving, memory, receiving_of)
+        # Once more: what another sync has written there meanwhile, it has remembered before.
+        self._target.retry(self.memory.read)
         for name, found in commits.items():
             listed, other = here.listing.groups.get(name), there.groups.get(name)
             error = found.error

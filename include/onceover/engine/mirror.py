@@ -15,7 +15,6 @@ from onceover.engine.groupplan import GroupView
 from onceover.engine.groups import Facts
 from onceover.model import TopicPartition
 from onceover.wire.mirroroutput import encode_checkpoint, encode_offset_sync
-from onceover.wire.offsetlookup import Translated
 from onceover.wire.offsetmap import MapRecord
 
 # Names as DefaultReplicationPolicy and IdentityReplicationPolicy make them, separator included.
@@ -83,11 +82,12 @@ def _pair(facts: Facts) -> tuple[int, int] | None:
     A group that runs ahead of the copy is said to be at the copy's position, not at its own with the other
     side's half of another pair: the two offsets of a checkpoint always mean the same place.
     """
-    if facts.problem is not None or facts.committed is None or not isinstance(facts.translation, Translated):
+    wanted = facts.wanted
+    if facts.problem is not None or facts.committed is None or wanted is None:
         return None
     upstream = facts.committed if facts.copied is None else min(facts.committed, facts.copied)
     # As when the group itself is moved: where a consumer finds something, never past the end.
-    return upstream, max(facts.start, min(facts.translation.offset, facts.end))
+    return upstream, wanted
 
 
 def offset_sync(source: TopicPartition, records: Sequence[MapRecord]) -> tuple[bytes, bytes] | None:

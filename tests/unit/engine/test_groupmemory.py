@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from onceover.engine import groupmemory
 from onceover.engine.groupentries import Key, entries_of, rewritten
 from onceover.engine.groupmemory import GroupMemory
-from onceover.engine.groups import Direction, Remembered
+from onceover.engine.groups import Direction, Remembered, Stand
 from onceover.errors import NeedsOperator, NotNow, Retriable
 from onceover.kafka import cluster
 from onceover.model import TopicPartition
@@ -125,6 +125,18 @@ def entry(number: int, at_ms: int = 1_763_800_000_000) -> Remembered:
     return Remembered(10**10 + number, known, at_ms)
 
 
+def test_what_positions_stand_for_is_remembered_as_long_as_they_are_known(log: Log) -> None:
+    memory = opened(log)
+    first = Remembered(10, frozenset({5, 40}), 1, {40: Stand(10, 30)})
+    memory.write(Direction.FAILOVER, {"a": {TP: first}})
+    assert opened(log).of(Direction.FAILOVER, "a") == {TP: first}
+    # Exact by now; then others, until the first are forgotten.
+    memory.write(Direction.FAILOVER, {"a": {TP: Remembered(40, frozenset({45}), 2)}})
+    assert opened(log).of(Direction.FAILOVER, "a")[TP].stands == {40: Stand(10, 30)}
+    memory.write(Direction.FAILOVER, {"a": {TP: Remembered(40, frozenset({40}), 3)}})
+    assert opened(log).of(Direction.FAILOVER, "a")[TP].stands == {}
+
+
 def large(count: int, name: str = "payments.transactions") -> dict[TopicPartition, Remembered]:
     return {TopicPartition(name, number): entry(number) for number in range(count)}
 
@@ -144,7 +156,8 @@ def test_the_longest_names_and_numbers_fit(log: Log) -> None:
     """A topic of its own for each partition."""
     last, at_ms = 2**63 - 1, 10**13
     known = frozenset(last - each for each in range(6))
-    many = {TopicPartition(f"{n:0249}", 999_999): Remembered(last, known, at_ms) for n in range(3000)}
+    stands = dict.fromkeys(known, Stand(last, last))
+    many = {TopicPartition(f"{n:0249}", 999_999): Remembered(last, known, at_ms, stands) for n in range(3000)}
     assert opened(log).write(Direction.FAILOVER, {"big": many}) == {}
     assert opened(log).of(Direction.FAILOVER, "big") == many
 

@@ -16,6 +16,7 @@ from onceover.engine.groups import (
     Facts,
     Kind,
     Remembered,
+    Stand,
     decide,
     remembered,
 )
@@ -26,7 +27,11 @@ NOW_MS = 1_700_000_000_000
 HERE, THERE = TopicPartition("orders", 3), TopicPartition("east.orders", 3)
 OFFSETS = st.integers(0, 40)
 REMEMBERED = st.builds(
-    Remembered, OFFSETS, st.frozensets(OFFSETS, max_size=3), st.integers(NOW_MS - 2 * RENEW_AFTER_MS, NOW_MS)
+    Remembered,
+    OFFSETS,
+    st.frozensets(OFFSETS, max_size=3),
+    st.integers(NOW_MS - 2 * RENEW_AFTER_MS, NOW_MS),
+    st.dictionaries(OFFSETS, st.builds(Stand, OFFSETS, st.integers(0, 9)), max_size=2),
 )
 NOT_COVERED = st.sampled_from([None, NotCovered(None, None), NotCovered(3, 9)])
 ALLOWED = st.builds(Allowed, st.booleans(), st.booleans(), st.booleans(), st.booleans())
@@ -59,8 +64,11 @@ def facts(draw: st.DrawFn) -> Facts:
 
 
 def wanted(f: Facts) -> int:
-    assert isinstance(f.translation, Translated)
-    return max(f.start, min(f.translation.offset, f.end))
+    stood = None if f.opposite is None or f.committed is None else f.opposite.stands.get(f.committed)
+    known = [] if stood is None else [stood.given]
+    if isinstance(f.translation, Translated):
+        known.append(f.translation.offset)
+    return max(f.start, min(*known, f.end))
 
 
 @MANY
@@ -293,3 +301,72 @@ def test_an_offset_that_is_left_of_a_topic_gone_on_both_sides_blocks_nobody(code
     decision = decide(left, Allowed(), NOW_MS)
     assert decision is not None
     assert (decision.kind, decision.code, decision.blocks) == (Kind.LEFT, code, blocks)
+
+
+# The log there began at 40 when the group was put there from 10: 20 offsets behind what it was to read next.
+CUT = Remembered(10, frozenset({40}), NOW_MS - 1000, {40: Stand(10, 20)})
+
+
+def back(**changes: object) -> Facts:
+    """The way home of a group that was put to 40 from 10, where the map says 40 for 40."""
+    start: dict[str, object] = {"committed": 40, "translation": Translated(40), "current": 10, "end": 50}
+    return at(**{**start, "opposite": CUT, **changes})
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind", "to", "told"),
+    [
+        (back(), Kind.IN_PLACE, 10, ("none", None)),
+        (back(translation=NotCovered(41, 50)), Kind.IN_PLACE, 10, ("none", None)),
+        # its offset at home has expired meanwhile
+        (back(current=None), Kind.MOVE, 10, ("none", None)),
+        # so have its records
+        (back(start=13), Kind.MOVE, 13, ("skip", 3)),
+        # it has gone on at home, or was moved back there
+        (back(current=12), Kind.LEFT, None, ("none", None)),
+        (back(current=7), Kind.LEFT, None, ("none", None)),
+        # near miss: it has read there
+        (back(committed=41, translation=Translated(41)), Kind.MOVE, 41, ("skip", 20)),
+        # an older release did not say what it stands for
+        (back(opposite=replace(CUT, stands={})), Kind.MOVE, 40, ("skip", 30)),
+        (back(opposite=replace(CUT, stands={}), current=None), Kind.MOVE, 40, ("skip", 30)),
+    ],
+)
+def test_a_group_that_has_read_nothing_there_goes_on_where_it_was(
+    seen: Facts, kind: Kind, to: int | None, told: tuple[str, int | None]
+) -> None:
+    decision = decide(seen, Allowed(), NOW_MS)
+    assert decision is not None
+    assert (decision.kind, decision.to, (decision.risk, decision.records)) == (kind, to, told)
+
+
+def test_a_group_that_was_moved_back_at_home_is_moved_forward_only_when_that_is_asked_for() -> None:
+    left = decide(back(current=7), Allowed(), NOW_MS)
+    assert left is not None
+    assert (left.code, left.blocks) == ("NOTHING_READ", False)
+    taken = decide(back(current=7), Allowed(take_over=True), NOW_MS)
+    assert taken is not None
+    assert (taken.kind, taken.to) == (Kind.MOVE, 10)
+
+
+def test_what_is_put_anywhere_else_than_at_its_counterpart_is_remembered_as_such() -> None:
+    """Also of a position that is replaced, should the write not come to it."""
+    cut, exact, ahead = at(start=24), at(), at(committed=12, copied=10)
+    for seen, stands in ((cut, {24: Stand(10, 4)}), (exact, {}), (ahead, {20: Stand(12, 0)})):
+        decision = decide(seen, Allowed(), NOW_MS)
+        assert decision is not None
+        entry = remembered(seen, decision, NOW_MS)
+        assert entry.stands == stands
+    again = at(start=26, current=24, last=Remembered(10, frozenset({24}), NOW_MS, {24: Stand(10, 4)}))
+    decision = decide(again, Allowed(), NOW_MS)
+    assert decision is not None
+    assert remembered(again, decision, NOW_MS).stands == {24: Stand(10, 4), 26: Stand(10, 6)}
+
+
+def test_what_the_group_has_read_itself_stands_for_nothing_else() -> None:
+    """It is where the log begins by now, and in place because of that."""
+    seen = at(start=24, current=24)
+    decision = decide(seen, Allowed(), NOW_MS)
+    assert decision is not None
+    assert decision.kind is Kind.IN_PLACE
+    assert remembered(seen, decision, NOW_MS).stands == {}

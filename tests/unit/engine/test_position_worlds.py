@@ -14,12 +14,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from onceover.engine import groupview, repairapply
+from onceover.engine import groups, groupview, repairapply
 from onceover.engine.translate import Translator
 from onceover.wire.offsetlookup import Translated
 from tests.support.auditstory import Event
 from tests.support.auditworld import KINDS
-from tests.support.positionstory import events, live
+from tests.support.positionstory import events, journeys, live
 
 _QUIET = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 
@@ -32,8 +32,23 @@ def test_readers_go_on_at_their_next_record_whatever_happens(kind: str, data: st
     live(kind, data.draw(st.lists(events(), min_size=5, max_size=20)))
 
 
+@pytest.mark.parametrize("kind", ["record", "compacted", "at-least-once"])
+@given(st.data())
+@settings(max_examples=100, suppress_health_check=_QUIET, derandomize=True, deadline=None)
+def test_a_group_that_goes_over_and_back_passes_over_nothing(kind: str, data: st.DataObject) -> None:
+    """Wherever logs begin by then, and whoever remembers it."""
+    live(kind, data.draw(journeys()))
+
+
 _COPIED = [Event("produce", 0, 4, 0), Event("produce", 1, 4, 0), Event("copy", 0, 4), Event("copy", 1, 4)]
 _ANEW = [*_COPIED, Event("source made anew", 0, 2)]
+# Over to where the log begins behind the group, and back again: its own offset has to be still there.
+_FAR = [*_COPIED, *_COPIED, Event("read on the source", 0, 1)]
+_CUT = [*_FAR, Event("target expires", 0, 4), Event("fail over", 0, 1), Event("fail back", 0, 1)]
+_CUT_BACK = [
+    *(*_FAR, Event("fail over", 0, 1), Event("source expires", 0, 4), Event("fail back", 0, 1)),
+    *(Event("source expires", 0, 1), Event("fail back", 0, 1), Event("fail over", 0, 1)),
+]
 
 
 def _one_further(patch: pytest.MonkeyPatch) -> None:
@@ -68,6 +83,17 @@ def _old_map(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(repairapply, "replace", lambda each, **named: replace(each, **{**named, "since": {}}))
 
 
+def _as_if_exact(patch: pytest.MonkeyPatch) -> None:
+    """Where a log begins is taken for what a group has read that was put there."""
+    patch.setattr(groups, "_stands", lambda *_: {})
+    patch.setattr(groups.Facts, "skipped", 0)
+
+
+def _not_told(patch: pytest.MonkeyPatch) -> None:
+    """What an older release has put there is taken for what the group has read."""
+    patch.setattr(groups.Facts, "skipped", 0)
+
+
 @pytest.mark.parametrize(
     ("fault", "story"),
     [
@@ -75,6 +101,8 @@ def _old_map(patch: pytest.MonkeyPatch) -> None:
         (_one_before, _COPIED),
         (_another_topic, _ANEW),
         (_old_map, [*_ANEW, Event("mend", 0, 1, 6)]),
+        (_as_if_exact, _CUT),
+        (_not_told, [*_CUT[:-1], Event("an older release has remembered", 0, 1)]),
     ],
     ids=lambda each: each.__name__.strip("_") if callable(each) else "",
 )
@@ -91,7 +119,7 @@ def test_a_fault_that_is_put_back_is_found(
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("kind", KINDS)
-@given(story=st.lists(events(), max_size=25))
+@given(story=st.lists(events(), max_size=25) | journeys())
 @settings(max_examples=1_000, suppress_health_check=_QUIET, phases=tuple(Phase), deadline=None)
 def test_readers_go_on_at_their_next_record_in_thousands_of_worlds(kind: str, story: list[Event]) -> None:
     """Others each time."""
