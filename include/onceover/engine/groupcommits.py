@@ -31,12 +31,14 @@ class Commits:
 
     Args:
         committed: on the giving side, in partitions of the flow; ``current`` what the receiving side holds.
+        others: what it has committed there in other partitions.
         last: what is remembered of it, by giving partition.
         error: why it is not known what it has committed.
         seen_s: monotonic time just before its offsets were read on the giving side.
     """
 
     committed: Committed
+    others: Committed
     current: Named
     last: _Entries
     error: OnceoverError | None
@@ -84,6 +86,7 @@ def read_commits(
     return {
         group: Commits(
             mine[group],
+            {tp: offset for tp, offset in found.get(group, {}).items() if tp not in receiving_of},
             there.found.get(group, _NOTHING),
             last[group],
             failed.get(group) or there.failed.get(group),

@@ -28,7 +28,11 @@ PASSING: Final = frozenset({UNREADABLE, PENDING})
 _BY_HAND: Final = "set the group's position there by hand, for example by timestamp"
 # The topic is on neither side any more: there is nothing that anybody could do about a group's place in it.
 GONE: Final = "GONE"
+# The flow's to copy by its file, and not taken in: not yet, or refused.
+NOT_ENROLLED: Final = "NOT_ENROLLED"
 _RESOLVED: Final = {
+    NOT_ENROLLED: "see `onceover status`: a running flow takes it in at its next discovery, or has refused "
+    "it and says why; or exclude it in the flow file",
     GONE: "nothing; a topic of that name that comes back is looked at again",
     **dict.fromkeys(PASSING, "run again"),
     "RECREATED": "see `onceover status`: the partition needs an operator",

@@ -11,7 +11,7 @@ answer is known to be unknown after a moment. Its logs' ends are shown only; no 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
@@ -23,6 +23,7 @@ from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groupplan import GroupFacts, GroupView
 from onceover.engine.groups import GONE, PENDING, UNREADABLE, Direction, Facts, Remembered
 from onceover.engine.groupsettle import GroupSettler
+from onceover.engine.groupstrays import Copies, find_strays, stray_facts
 from onceover.engine.layout import Layout, check_clusters, check_distinct
 from onceover.engine.progress import beside, copied_between
 from onceover.engine.statelog import StateLog
@@ -95,6 +96,7 @@ class GroupReader:
         translator: translates between their offsets.
         selects: tells whether a group is to be moved.
         handled: the flow has a handler, so that only the map tells where records go.
+        copies: how the copies of source topics are called that are the flow's by its file.
     """
 
     def __init__(
@@ -107,8 +109,10 @@ class GroupReader:
         selects: Callable[[str], bool],
         *,
         handled: bool = False,
+        copies: Copies = lambda _: None,
     ) -> None:
         self.direction = direction
+        self._copies = copies
         self.memory = GroupMemory(target, flow)
         self._flow = flow
         self._target = target
@@ -156,8 +160,16 @@ class GroupReader:
         problems = self._problems(used, progress)
         logs = self._logs({tp: pair for tp, pair in used.items() if tp not in problems}, problems)
         self._target.retry(self._translator.refresh)
+        strays = self._strays(raw)
         groups = [
-            replace(g.facts, partitions=tuple(self._facts(g, pairs, problems, logs, progress))) for g in raw
+            replace(
+                g.facts,
+                partitions=(
+                    *self._facts(g, pairs, problems, logs, progress),
+                    *stray_facts(g.commits.others, strays),
+                ),
+            )
+            for g in raw
         ]
         return GroupView(
             flow=self._flow,
@@ -274,6 +286,12 @@ class GroupReader:
         return (pair.source, pair.target) if forward else (pair.target, pair.source)
 
     # ---- groups
+
+    def _strays(self, raw: Iterable[_Raw]) -> dict[TopicPartition, TopicPartition]:
+        """Return what the flow should have taken in; on the target, what else there is is not the flow's."""
+        if self.direction is Direction.FAILBACK:
+            return {}
+        return find_strays(self._source, self._copies, (one.commits.others for one in raw))
 
     def _raw(self, here: _Here, there: Listing, pairs: Mapping[TopicPartition, Pair]) -> Iterator[_Raw]:
         known = here.listing.groups.keys() | self.memory.groups(self.direction)

@@ -16,8 +16,9 @@ from onceover.engine.groupplan import Approves, GroupPlan
 from onceover.engine.groups import Allowed, Direction
 from onceover.engine.groupview import GroupReader
 from onceover.engine.journal import Journal
+from onceover.engine.scope import explain
 from onceover.engine.translate import Translator
-from onceover.wiring.flows import FlowWatch, open_clusters
+from onceover.wiring.flows import FlowWatch, open_clusters, rules
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,11 @@ def follow_groups(
         return follow(sync, interval_s, pause, tell)
 
 
+def _copy_of(topic: str, flow: Flow) -> str | None:
+    verdict = explain(topic, rules(flow))
+    return verdict.target_topic if verdict.inside else None
+
+
 @contextmanager
 def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
     asked = wish.selects()
@@ -92,6 +98,7 @@ def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
             GroupMap(translator),
             lambda name: watch.current().groups.selects(name) and asked(name),
             handled=flow.handler is not None,
+            copies=lambda topic: _copy_of(topic, watch.current()),
         )
         try:
             yield GroupSync(reader, wish.allowed, journal, flow.state.replication_factor, wish.approves)
