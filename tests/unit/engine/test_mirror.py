@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from onceover.engine.groupplan import GroupFacts, GroupView
-from onceover.engine.groups import Direction, Facts
+from onceover.engine.groups import Direction, Facts, Remembered, Stand
 from onceover.engine.mirror import (
     Wave,
     checkpoints_topic,
@@ -60,6 +60,8 @@ def checkpoints(*partitions: Facts, **group: Any) -> dict[bytes, bytes]:
         # Retention of the target has passed it: where a consumer finds something.
         ({"start": 28}, 7, 28),
         ({"end": 25}, 7, 25),
+        # Put there for 24 from here, because the source begins at 7: it has read nothing since.
+        ({"opposite": Remembered(24, frozenset({7}), 1, {7: Stand(24, 3)}), "current": 24}, 7, 24),
     ],
 )
 def test_a_checkpoint_pairs_what_was_read_with_its_translation(
