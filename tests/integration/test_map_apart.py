@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 
 from onceover.engine import mapindex, mapreader, names
 from onceover.engine.groups import Direction
 from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
+from onceover.wire.offsetmap import MapKey, encode_map_key
 from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.groups import commit, offset_of
 from tests.support.mapparts import hanging, mapped
@@ -72,6 +74,33 @@ def test_a_transaction_that_hangs_in_the_map_holds_up_the_way_back_of_its_own_gr
         assert code == TEMPORARY and "a transaction is open" in told
     assert apply(replica, group, Direction.FAILBACK) == (DONE, {})
     assert offset_of(replica.source_client, group, topic, 1) == _RECORDS
+
+
+def test_records_of_the_map_that_nobody_can_read_stop_only_what_they_speak_of(
+    replica: Replica, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Somebody's own record in each partition; one of a later release about one source partition."""
+    topic, group = copied(replica), f"{replica.name}-reader"
+    spoken_of = TopicPartition(topic, 1)
+    later = b"\x02" + encode_map_key(MapKey(spoken_of, spoken_of, 5))[1:] + b"more"
+    writer = Producer(replica.target_client)
+    for partition in range(names.MAP_PARTITIONS):
+        writer.produce(names.map_topic(replica.name), b"garbage", b"x", partition=partition)
+    writer.produce(names.map_topic(replica.name), b"unknown", later, partition=mapped(topic, 1))
+    assert writer.flush(_TIMEOUT_S) == 0
+    commit(replica.source_client, group, topic, {0: 8, 1: 8})
+    _, left = apply(replica, group, Direction.FAILOVER)
+    assert left == {f"{group} {topic}:1": "NOT_COVERED"}
+    assert offset_of(replica.target_client, group, topic, 0) == 8
+    assert offset_of(replica.target_client, group, topic, 1) is None
+    for number, known in (("0", 8), ("1", None)):
+        assert translated(replica, capsys, topic, number, "8") == (DONE, known)
+    assert translated(replica, capsys, topic, "1", "4") == (DONE, 4)
+    assert translated(replica, capsys, topic, "1", str(_RECORDS + 1), "--to", "source") == (DONE, None)
+    replica.source.plain(topic, 1, replica.source.records(_RECORDS))
+    replica.copy()
+    commit(replica.source_client, group, topic, {1: _RECORDS + 2})
+    assert apply(replica, group, Direction.FAILOVER) == (DONE, {})
 
 
 def without_leader(patch: pytest.MonkeyPatch, gone: Sequence[TopicPartition]) -> None:

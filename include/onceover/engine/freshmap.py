@@ -72,7 +72,7 @@ class FreshMap:
 
         Raises:
             Retriable: it cannot be read now.
-            NeedsOperator: a record of it cannot be read.
+            NeedsOperator: it cannot be read, and nobody but a person can change that.
         """
         failure = self._unread.get(partition)
         if partition not in self._read_s or (failure is not None and not failure.is_fresh):

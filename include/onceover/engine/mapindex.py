@@ -17,7 +17,8 @@ from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
 
-from onceover.engine.mapreader import Chunk, MapChanged, MapTopic, Point
+from onceover.engine import names
+from onceover.engine.mapreader import Chunk, MapChanged, MapTopic, Point, Unread
 from onceover.engine.mapstore import Anchor, MapStore, StoreDamaged
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.backoff import Deadline
@@ -102,15 +103,26 @@ class MapIndex:
 
         Raises:
             Retriable: the target is away, or a transaction does not end.
+            NeedsOperator: records cannot be read, so that what was read is not the whole map.
             UsageError: the index cannot be kept in ``home``.
         """
         for _ in self.refreshing(partitions, settled=settled):
             pass
+        for partition, offset, why in [] if self.store is None else self.store.unread():
+            raise NeedsOperator(
+                f"the offset map of {self._flow} cannot be read whole",
+                code="MAP_UNREADABLE",
+                where=f"{names.map_topic(self._flow)}:{partition}, offset {offset}",
+                seen=why,
+                resolve="run the newest Onceover that has written this flow",
+            )
 
     def each_refresh(
         self, partitions: list[int] | None = None, *, settled: bool = False, settle_s: float | None = None
     ) -> dict[int, OnceoverError]:
         """Do the same, for those who do not need them all; return why some were not read: the others were.
+
+        Single records that cannot be read are left out, with what they may have changed.
 
         Args:
             settle_s: how long an open transaction is waited for, in each partition, as in ``MapTopic.read``.
@@ -125,7 +137,7 @@ class MapIndex:
         return failed
 
     def refreshing(self, partitions: list[int] | None = None, *, settled: bool = False) -> Iterator[None]:
-        """Do as ``refresh`` does, in steps of well below a second."""
+        """Do as ``each_refresh`` with records that cannot be read, in steps of well below a second."""
         return self._refreshing(partitions, settled=settled, failed=None)
 
     def _refreshing(
@@ -270,16 +282,27 @@ def _follow(
         begin, proof = at._replace(offset=anchor.offset), _Proof(at.offset, anchor)
         end = max(end, anchor.offset + 1)
     while begin.offset < end:
-        for answer in topic.read({partition: begin}, {partition: end}, settle_s=settle_s):
+        for answer in topic.read({partition: begin}, {partition: end}, settle_s=settle_s, skip=True):
             chunk = answer if proof is None else proof.new_of(answer)
             if chunk.next_offset > (at or begin).offset:
                 if not store.apply(chunk, at):
                     break  # another process has applied it
                 at = Point(chunk.next_offset, chunk.epoch)
+                for unread in chunk.unread:
+                    _say(topic, partition, unread)
             yield
         at, proof = store.point(partition), None
         begin = at or Point(start)
     store.expire(partition, start)
+
+
+def _say(topic: MapTopic, partition: int, unread: Unread) -> None:
+    whose = f"{unread.key.source} -> {unread.key.target}" if unread.key else "nobody"
+    log.warning(
+        "a record of the offset map cannot be read and is left out: partition %d of it, offset %d, of %s "
+        "(topic id %s): %s",
+        *(partition, unread.offset, whose, topic.topic_id, unread.error),
+    )
 
 
 class _Proof:
@@ -303,4 +326,7 @@ class _Proof:
             self._awaited, records = None, records[1:]
         if records:
             raise MapChanged(chunk.partition)
-        return chunk._replace(entries=chunk.entries[len(known) :])
+        return chunk._replace(
+            entries=chunk.entries[len(known) :],
+            unread=[unread for unread in chunk.unread if unread.offset >= self._next_offset],
+        )

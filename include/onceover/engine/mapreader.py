@@ -6,13 +6,13 @@ what the topic says, whether old records were merged meanwhile or not.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from onceover.engine import names
-from onceover.errors import Retriable
+from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster, TopicInfo, failure
@@ -20,8 +20,9 @@ from onceover.kafka.each import Each
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
+from onceover.wire.batch import Buffer
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_key, decode_map_value
+from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_key, decode_map_value, key_named_by
 from onceover.wire.records import control_type, decode
 from onceover.wire.visibility import visible_batches
 
@@ -41,6 +42,14 @@ class MapEntry(NamedTuple):
     record: MapRecord | None
 
 
+class Unread(NamedTuple):
+    """A record of the topic that cannot be read; what its key names, if it names anything, and why."""
+
+    offset: int
+    key: MapKey | None
+    error: NeedsOperator
+
+
 class Chunk(NamedTuple):
     """What one answer brought of one partition.
 
@@ -51,6 +60,7 @@ class Chunk(NamedTuple):
     entries: list[MapEntry]
     next_offset: int
     epoch: int
+    unread: Sequence[Unread] = ()
 
 
 class Point(NamedTuple):
@@ -141,7 +151,12 @@ class MapTopic:
         return epoch == point.epoch and end >= point.offset
 
     def read(
-        self, points: Mapping[int, Point], ends: Mapping[int, int], *, settle_s: float | None = None
+        self,
+        points: Mapping[int, Point],
+        ends: Mapping[int, int],
+        *,
+        settle_s: float | None = None,
+        skip: bool = False,
     ) -> Iterator[Chunk]:
         """Yield what is committed, from ``points`` to at least ``ends``, an answer at a time.
 
@@ -149,11 +164,12 @@ class MapTopic:
 
         Args:
             settle_s: how long one is waited for; None until the target has aborted a killed lane's.
+            skip: give records that cannot be read as ``unread`` of their chunk.
 
         Raises:
             MapChanged: a point is not in the log any more, or the log before it is another one (KIP-320).
             Retriable: a broker is away, or a transaction stays open before an end; begin again.
-            NeedsOperator: a record cannot be read.
+            NeedsOperator: a record cannot be read, without ``skip``.
         """
         fetcher = Fetcher(
             self.target,
@@ -172,10 +188,12 @@ class MapTopic:
                 for tp, answer in fetcher.poll(_ANSWER_WAIT_S):
                     position = fetcher.positions[tp]
                     before = position.offset
-                    entries = self._entries(position, tp, answer)
+                    entries, unread = self._entries(position, tp, answer)
+                    if unread and not skip:
+                        raise unread[0].error
                     if position.offset > before:
                         deadline = Deadline(patience_s)
-                    yield Chunk(tp.partition, entries, position.offset, position.last_fetched_epoch)
+                    yield Chunk(tp.partition, entries, position.offset, position.last_fetched_epoch, unread)
                     if position.offset >= ends[tp.partition]:
                         fetcher.remove(tp)
                 if deadline.passed:
@@ -191,7 +209,9 @@ class MapTopic:
         )
         fetcher.assign(TopicPartition(self.info.name, partition), position)
 
-    def _entries(self, position: Position, tp: TopicPartition, answer: FetchedPartition) -> list[MapEntry]:
+    def _entries(
+        self, position: Position, tp: TopicPartition, answer: FetchedPartition
+    ) -> tuple[list[MapEntry], list[Unread]]:
         action = classify(Api.FETCH, answer.error_code)
         if answer.diverging is not None or action in (Action.OUT_OF_RANGE, Action.MISSING):
             raise MapChanged(tp.partition)
@@ -200,13 +220,20 @@ class MapTopic:
         if action is not Action.OK:
             raise failure(self.target.alias, Api.FETCH, action, answer.error_code, str(tp))
         found: list[MapEntry] = []
+        unread: list[Unread] = []
         for visible in visible_batches(answer.records, answer.aborted, position.offset, control_type):
             if visible.batch is not None:
                 for record in decode(visible.header, visible.batch):
                     if record.offset >= position.offset and record.key is not None:
-                        key = decode_map_key(record.key)
-                        value = None if record.value is None else decode_map_value(key, record.value)
-                        found.append(MapEntry(record.offset, key, value))
+                        try:
+                            found.append(_entry(record.offset, record.key, record.value))
+                        except NeedsOperator as error:
+                            unread.append(Unread(record.offset, key_named_by(record.key), error))
             position.offset = visible.header.next_offset
             position.last_fetched_epoch = visible.header.leader_epoch
-        return found
+        return found, unread
+
+
+def _entry(offset: int, key: Buffer, value: Buffer | None) -> MapEntry:
+    named = decode_map_key(key)
+    return MapEntry(offset, named, None if value is None else decode_map_value(named, value))

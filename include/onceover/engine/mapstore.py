@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import sqlite3
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from heapq import merge
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from onceover.engine.mapreader import Chunk, MapEntry, Point
+from onceover.engine.mapreader import Chunk, MapEntry, Point, Unread
 from onceover.errors import NeedsOperator, Retriable
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import Covered, cut
@@ -47,6 +49,9 @@ CREATE TABLE IF NOT EXISTS record (
 );
 CREATE INDEX IF NOT EXISTS record_source_end ON record (pair, source_end);
 CREATE INDEX IF NOT EXISTS record_target_end ON record (pair, target_end, source_end);
+CREATE TABLE IF NOT EXISTS unread (
+    partition INTEGER, log_offset INTEGER, pair INTEGER, source_start INTEGER, why TEXT
+);
 CREATE INDEX IF NOT EXISTS record_log ON record (partition, log_offset);
 PRAGMA user_version = 1;
 COMMIT;
@@ -69,12 +74,33 @@ _PAIRS: Final = """
 SELECT id, source_topic, source_partition, target_topic, target_partition FROM pair
 WHERE (?1 IS NULL OR (source_topic = ?1 AND source_partition = ?2))
   AND (?3 IS NULL OR (target_topic = ?3 AND target_partition = ?4))
-  AND EXISTS (SELECT 1 FROM record WHERE pair = id)
+  AND (EXISTS (SELECT 1 FROM record WHERE pair = id) OR EXISTS (SELECT 1 FROM unread WHERE pair = id))
 ORDER BY id
 """
 _ALL: Final = """
 SELECT source_start, source_end, target_start, target_end, value, crc FROM record
 WHERE pair = ? AND +generation >= ? AND source_end > ? ORDER BY source_end
+"""
+_FIRST: Final = """
+SELECT min(first) FROM (
+    SELECT min(log_offset) AS first FROM record WHERE partition = ?1
+    UNION ALL SELECT min(log_offset) FROM unread WHERE partition = ?1
+)
+"""
+_EXPIRE: Final = (
+    "DELETE FROM record WHERE partition = ? AND log_offset < ?",
+    "DELETE FROM unread WHERE partition = ? AND log_offset < ?",
+)
+_FORGET: Final = (
+    "DELETE FROM record WHERE partition = ?",
+    "DELETE FROM unread WHERE partition = ?",
+    "DELETE FROM point WHERE partition = ?",
+)
+# Behind an unread record of a pair there is only what was written later (``_skip``).
+_HIDES_THE_END: Final = """
+SELECT 1 FROM unread WHERE pair = ?1 AND NOT EXISTS (
+    SELECT 1 FROM record WHERE pair = ?1 AND +generation >= ?2 AND source_end > unread.source_start
+)
 """
 _PAGE: Final = 200
 
@@ -193,8 +219,12 @@ class MapStore:
         with self._transaction():
             if self.point(chunk.partition) != after:
                 return False
-            for entry in chunk.entries:
-                self._apply(chunk.partition, entry)
+            both: list[Iterable[MapEntry | Unread]] = [chunk.entries, chunk.unread]
+            for entry in merge(*both, key=attrgetter("offset")):
+                if isinstance(entry, Unread):
+                    self._skip(chunk.partition, entry)
+                else:
+                    self._apply(chunk.partition, entry)
             anchor = Anchor.last_of(chunk.entries) or self.anchor(chunk.partition) or (None, None)
             self._db.execute(
                 "INSERT OR REPLACE INTO point VALUES (?, ?, ?, ?, ?)",
@@ -204,23 +234,23 @@ class MapStore:
 
     def expire(self, partition: int, log_start: int) -> None:
         """Forget what the topic has forgotten: records before its first offset."""
-        first = self._one("SELECT min(log_offset) FROM record WHERE partition = ?", partition)
+        first = self._one(_FIRST, partition)
         if first is not None and first[0] is not None and first[0] < log_start:
             with self._transaction():
-                self._db.execute(
-                    "DELETE FROM record WHERE partition = ? AND log_offset < ?", (partition, log_start)
-                )
+                for table in _EXPIRE:
+                    self._db.execute(table, (partition, log_start))
 
     def forget(self, partition: int) -> None:
         """Begin a partition of the topic anew."""
         with self._transaction():
-            self._db.execute("DELETE FROM record WHERE partition = ?", (partition,))
-            self._db.execute("DELETE FROM point WHERE partition = ?", (partition,))
+            for table in _FORGET:
+                self._db.execute(table, (partition,))
 
     def _apply(self, partition: int, entry: MapEntry) -> None:
         pair = self._pair_id(entry.key, partition)
         start = entry.key.source_start
         self._db.execute("DELETE FROM record WHERE pair = ? AND source_start = ?", (pair, start))
+        self._db.execute("DELETE FROM unread WHERE pair = ? AND source_start = ?", (pair, start))
         record = entry.record
         if record is None:
             return
@@ -231,6 +261,34 @@ class MapStore:
         )
         self._cut_older(pair, partition, record)
         self._put(pair, partition, entry.offset, record)
+
+    def _skip(self, partition: int, unread: Unread) -> None:
+        """Leave a record out, and what it may have changed: its pair from its start on.
+
+        Whether it begins there again (a newer generation) or merges what stands there is in what cannot be
+        read, and so is how far it goes. What comes later in the log is newer, and counts.
+        """
+        key = unread.key
+        pair = None if key is None else self._pair_id(key, partition)
+        self._db.execute(
+            "INSERT INTO unread VALUES (?, ?, ?, ?, ?)",
+            (partition, unread.offset, pair, key and key.source_start, str(unread.error)),
+        )
+        if key is None:
+            return
+        for log_offset, *row in self._all(
+            "SELECT log_offset, source_start, source_end, target_start, target_end, value, crc "
+            "FROM record WHERE pair = ? AND source_end > ?",
+            pair,
+            key.source_start,
+        ):
+            old = _decoded(key.source, key.target, row)
+            self._db.execute(
+                "DELETE FROM record WHERE pair = ? AND source_start = ?", (pair, old.source_start)
+            )
+            left = cut(old, key.source_start, old.target_end)
+            if left is not None:
+                self._put(self._pair_id(key, partition), partition, log_offset, left)
 
     def _cut_older(self, pair: int, partition: int, record: MapRecord) -> None:
         """Cut what older generations say of offsets that ``record`` begins again (``arrange``)."""
@@ -273,7 +331,7 @@ class MapStore:
     def pairs(
         self, *, source: TopicPartition | None = None, target: TopicPartition | None = None
     ) -> list[PairRow]:
-        """Return the pairs that have records, of a source or target partition where one is named."""
+        """Return the pairs that have records, or unread ones, of a source or target partition where named."""
         rows = self._all(_PAIRS, *(source or (None, None)), *(target or (None, None)))
         return [PairRow(i, TopicPartition(s, sp), TopicPartition(t, tp)) for i, s, sp, t, tp in rows]
 
@@ -310,6 +368,23 @@ class MapStore:
         while page := list(islice(self._walk(pair, _ALL, after), _PAGE)):
             yield from page
             after = page[-1].source_end
+
+    def unread(self) -> list[tuple[int, int, str]]:
+        """Return what was left out as nobody can read it: partition of the topic, offset in it, and why."""
+        return [
+            (partition, offset, why)
+            for partition, offset, why in self._all(
+                "SELECT partition, log_offset, why FROM unread ORDER BY 1, 2"
+            )
+        ]
+
+    def has_unread(self, pair: PairRow) -> bool:
+        """Tell whether a record of the pair was left out."""
+        return self._one("SELECT 1 FROM unread WHERE pair = ?", pair.id) is not None
+
+    def ends_unread(self, pair: PairRow) -> bool:
+        """Tell whether the pair goes on behind its last record with one that was left out."""
+        return self._one(_HIDES_THE_END, pair.id, pair.since) is not None
 
     def span(self, pair: PairRow) -> tuple[int, int, int, int] | None:
         """Return first source, end source, first target and end target offset; None without records."""

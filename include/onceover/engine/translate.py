@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 
 NO_MAP: Final = "the offset map holds nothing about this partition"
 SOURCE_RECREATED: Final = "the source topic was deleted and created anew since it was copied"
+UNREAD: Final = "the record of the offset map that tells about it cannot be read"
 RECREATED: Final = "the target topic was deleted and created anew since it was copied"
 # Code of a question about a partition that the flow does not copy.
 NOT_ENROLLED: Final = "NOT_ENROLLED"
@@ -260,7 +261,11 @@ class Translator:
 
     def _live(self, store: MapStore, pairs: Iterable[PairRow]) -> list[PairRow]:
         """Return the pairs of which the map says something about the topics as they are now."""
-        return [pair for pair in pairs if store.span(pair._replace(since=self._since(pair.source)))]
+        return [
+            pair
+            for pair in pairs
+            if store.span(pair._replace(since=self._since(pair.source))) or store.has_unread(pair)
+        ]
 
     def _since(self, source: TopicPartition) -> int:
         enrolment = self._by_source.get(source.topic)
@@ -292,6 +297,8 @@ class Translator:
             return found
         if offset > lso:
             return found._replace(why=BEYOND)
+        if found.why == UNREAD:
+            return found
         if self._layout is None or self._layout.delivery != _EXACTLY_ONCE:
             return found
         return self._look_up(source, own, target, found.end, back=True)
@@ -419,13 +426,18 @@ class _Question(NamedTuple):
             own, pair = pairs.get(self.own), pairs.get(self.target)
             if pair is None or own is None:
                 return None
+            if pair != own and store.has_unread(pair):
+                # What is not said of such a pair would mean that nothing went there.
+                return NotCovered(None, None, UNREAD)
             if pair != own:
                 return self._in(bridge(list(store.records(pair)), store.runs(own)))
             found = self._in(store.around(pair, self.offset, back=self.back))
             span = store.span(pair)
+            unread = store.ends_unread(pair)
         if isinstance(found, Translated) or span is None:
             return found
-        return NotCovered(*(span[2:] if self.back else span[:2]))
+        bounds = span[2:] if self.back else span[:2]
+        return NotCovered(*bounds, UNREAD) if unread and self.offset > bounds[1] else NotCovered(*bounds)
 
     def _in(self, records: Sequence[MapRecord]) -> Translation:
         return (translate_back if self.back else translate)(records, self.offset)

@@ -3,6 +3,9 @@
 Invariant: what is written can be read back for ever: keys and values carry a version, and a version
 that is not known is refused, never half understood. Lookups are in ``onceover.wire.offsetlookup``.
 
+Keys of every version begin with the fields of this one, whatever else follows: whoever cannot read a record
+knows by its key whose answers it may have changed.
+
 One map record is written for each (source partition, target partition, transaction), in the
 transaction of the data itself. It covers the source range ``[source_start, source_end)`` whole, so
 skipped offsets (markers, aborted, compacted, filtered) count as known: nothing was kept there. Inside,
@@ -28,6 +31,7 @@ VERSION: Final = 1
 # A segment packs into 2 to 3 bytes, 30 at worst: such a record stays under 1 MB, which is what a
 # topic with default settings takes.
 MAX_SEGMENTS: Final = 30_000
+_MAX_OFFSET: Final = (1 << 63) - 1
 
 # The low two bits of a packed segment say where it lies after the one before. Measured: nearly all
 # segments are of the first two kinds (FACTS 5).
@@ -211,19 +215,34 @@ def decode_map_key(data: Buffer) -> MapKey:
         NeedsOperator: MAP_UNREADABLE, of a newer version or damaged.
     """
     at = _after_version(data, "key")
-    sides: list[TopicPartition] = []
     try:
-        for _ in range(2):
-            size, at = decode_uvarint(data, at)
-            name = bytes(data[at : at + size]).decode()
-            partition, at = decode_uvarint(data, at + size)
-            sides.append(TopicPartition(name, partition))
-        source_start, at = decode_uvarint(data, at)
-    except (MalformedVarint, UnicodeDecodeError) as error:
+        key, at = _key_fields(data, at)
+    except (MalformedVarint, ValueError) as error:
         raise _unreadable("key", "a whole key", "damaged bytes") from error
     if at != len(data):
         raise _unreadable("key", f"{at} bytes", f"{len(data)} bytes")
-    return MapKey(sides[0], sides[1], source_start)
+    return key
+
+
+def key_named_by(data: Buffer) -> MapKey | None:
+    """Return what a key of any version names; None for one that is none of ours."""
+    try:
+        return _key_fields(data, 1)[0]
+    except (MalformedVarint, ValueError):
+        return None
+
+
+def _key_fields(data: Buffer, at: int) -> tuple[MapKey, int]:
+    sides: list[TopicPartition] = []
+    for _ in range(2):
+        size, at = decode_uvarint(data, at)
+        name = bytes(data[at : at + size]).decode()
+        partition, at = decode_uvarint(data, at + size)
+        sides.append(TopicPartition(name, partition))
+    source_start, at = decode_uvarint(data, at)
+    if max(source_start, sides[0].partition, sides[1].partition) > _MAX_OFFSET:
+        raise ValueError("numbers that no offset has")
+    return MapKey(sides[0], sides[1], source_start), at
 
 
 def _after_version(data: Buffer, what: str) -> int:
@@ -302,7 +321,7 @@ def _unpack_value(key: MapKey, numbers: list[int]) -> MapRecord:
     segments = _unpack_segments(key.source_start, target_start, packed)
     if len(segments) != count:
         raise ValueError(f"{count} segments announced, {len(segments)} found")
-    return MapRecord(
+    record = MapRecord(
         source=key.source,
         target=key.target,
         source_start=key.source_start,
@@ -317,6 +336,9 @@ def _unpack_value(key: MapKey, numbers: list[int]) -> MapRecord:
         begin_ms=begin_ms,
         commit_ms=begin_ms + unzigzag(duration),
     )
+    if max(record.source_end, record.target_end, generation) > _MAX_OFFSET:
+        raise ValueError("numbers that no offset has")
+    return record
 
 
 def _unpack_segments(source: int, target: int, packed: list[int]) -> tuple[Segment, ...]:

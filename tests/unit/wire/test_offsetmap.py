@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from onceover.wire.offsetmap import (
     decode_map_value,
     encode_map_key,
     encode_map_value,
+    key_named_by,
     receipt,
 )
 
@@ -113,6 +115,25 @@ def test_every_truncation_is_refused(one: MapRecord, data: st.DataObject) -> Non
         decode_map_key(key[: data.draw(st.integers(0, len(key) - 1))])
     with pytest.raises(NeedsOperator, match="value of an offset map record cannot be read"):
         decode_map_value(one.key, value[: data.draw(st.integers(0, len(value) - 1))])
+
+
+@given(map_records(), st.integers(0, 255), st.binary(max_size=9))
+def test_keys_of_any_version_name_what_they_speak_of(one: MapRecord, version: int, more: bytes) -> None:
+    """A later version's key begins as this one's does; one that is none of ours names nothing."""
+    assert key_named_by(bytes([version]) + encode_map_key(one.key)[1:] + more) == one.key
+    assert key_named_by(b"") is key_named_by(b"x") is key_named_by(b'{"group"') is None
+
+
+def test_numbers_that_no_offset_has_are_refused() -> None:
+    """They would be no numbers of the index's either."""
+    key = MapKey(TopicPartition("a", 0), TopicPartition("b", 0), 1 << 63)
+    with pytest.raises(NeedsOperator, match="key"):
+        decode_map_key(encode_map_key(key))
+    one = record()
+    fitting, far = encode_map_value(one), encode_map_value(replace(one, source_end=1 << 63))
+    assert decode_map_value(one.key, fitting) == one
+    with pytest.raises(NeedsOperator, match="value"):
+        decode_map_value(one.key, far)
 
 
 @given(st.binary(max_size=60))
