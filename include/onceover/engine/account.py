@@ -16,11 +16,12 @@ from onceover.engine import names
 from onceover.engine.identity import LaneIdentity
 from onceover.engine.obstacles import ABOUT_A_RECORD
 from onceover.engine.partition import PartitionCopy
-from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, pieces
+from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets
 from onceover.engine.steps import Step, reached
 from onceover.engine.stops import Stop
 from onceover.errors import MustReset, NeedsOperator, OnceoverError
 from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.portions import portions
 from onceover.kafka.ports import Outgoing, Refused, TxnProducer
 from onceover.model import TopicPartition, lane_of
 from onceover.wire.batch import parse_header
@@ -124,7 +125,7 @@ class Account:
         now_ms = time.time_ns() // 1_000_000
         batches = []
         for target, pairs in values.items():
-            for piece in pieces(pairs, OWN_BATCH_BYTES):
+            for piece in portions(pairs, OWN_BATCH_BYTES):
                 batch = encode([(now_ms, key, value, ()) for key, value in piece]).batch
                 batches.append(Outgoing(target, parse_header(batch), batch))
         for round_ in distinct_targets(batches):

@@ -21,7 +21,7 @@ from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.layout import DONE, Layout, check_clusters, check_mine, fence_bound, leaves_unfinished
 from onceover.engine.ownership import Flow
-from onceover.engine.rounds import OWN_BATCH_BYTES, codec_for, pieces
+from onceover.engine.rounds import OWN_BATCH_BYTES, codec_for
 from onceover.engine.statelog import StateLog
 from onceover.engine.steps import Step, reached
 from onceover.engine.told import settle
@@ -29,6 +29,7 @@ from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.portions import portions
 from onceover.kafka.ports import Outgoing, TxnProducer
 from onceover.kafka.produce import way_out
 from onceover.kafka.producer import TransactionalProducer
@@ -379,7 +380,7 @@ class Leader:
             for key, value in records.items()
         ]
         producer, to = self._active(), self._state_partition._replace(partition=partition)
-        for piece in pieces(pairs, OWN_BATCH_BYTES):
+        for piece in portions(pairs, OWN_BATCH_BYTES):
             batch = encode([(at_ms, key, value, ()) for key, value in piece], codec_for(piece)).batch
             producer.send([Outgoing(to, parse_header(batch), batch)])
         producer.drain()

@@ -23,10 +23,11 @@ from onceover.engine import names
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.mapindex import MapIndex
 from onceover.engine.mapstore import MapStore, StoreDamaged
-from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets, pieces
+from onceover.engine.rounds import OWN_BATCH_BYTES, distinct_targets
 from onceover.engine.steps import Step, reached
 from onceover.errors import MustReset, NeedsOperator, Retriable, UsageError
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.portions import portions
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.kafka.producer import TransactionalProducer
 from onceover.model import TopicPartition, lane_of
@@ -125,7 +126,7 @@ def _batches(flow: str, partition: int, stamped: list[_Stamped]) -> Iterator[Out
         if lane_of(record.source, names.MAP_PARTITIONS) == partition
     ]
     times = {key: at_ms for at_ms, key, _ in mine}
-    for piece in pieces([(key, value) for _, key, value in mine], OWN_BATCH_BYTES):
+    for piece in portions([(key, value) for _, key, value in mine], OWN_BATCH_BYTES):
         batch = encode([(times[key], key, value, ()) for key, value in piece]).batch
         yield Outgoing(TopicPartition(names.map_topic(flow), partition), parse_header(batch), batch)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from onceover.kafka.ports import Outgoing
@@ -39,20 +39,3 @@ def distinct_targets(batches: Sequence[Outgoing]) -> list[list[Outgoing]]:
             rounds.append([])
         rounds[number].append(batch)
     return rounds
-
-
-def pieces(
-    pairs: Sequence[tuple[bytes, bytes | None]], limit: int
-) -> Iterator[list[tuple[bytes, bytes | None]]]:
-    """Yield keys and values in portions of at most ``limit`` bytes, or of one pair."""
-    piece: list[tuple[bytes, bytes | None]] = []
-    filled = 0
-    for key, value in pairs:
-        size = len(key) + len(value or b"")
-        if piece and filled + size > limit:
-            yield piece
-            piece, filled = [], 0
-        piece.append((key, value))
-        filled += size
-    if piece:
-        yield piece

@@ -6,14 +6,15 @@ Idempotent and acknowledged by all in-sync replicas; used by the driver and the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.admin import NOT_AUTHORIZED, QUIET, UNAUTHORIZED, is_temporary
 from onceover.kafka.cluster import ClientSettings
+from onceover.kafka.portions import OwnRecord, portions
 from onceover.model import TopicPartition
 
 _DELIVERY_TIMEOUT_S = 10.0
@@ -23,8 +24,6 @@ _ANSWER_TIMEOUT_S = 3.0
 _AT_ONCE_BYTES: Final = 1 << 20
 # Enough to see what it was about.
 _NAMED_KEYS = 3
-
-_Record: TypeAlias = tuple[bytes, bytes | None]
 
 
 class RecordWriter:
@@ -47,7 +46,7 @@ class RecordWriter:
             }
         )
 
-    def write(self, records: Iterable[_Record]) -> None:
+    def write(self, records: Iterable[OwnRecord]) -> None:
         """Write records in their order and wait until every one is acknowledged.
 
         Of many, so much at a time that also a slow line carries it in time.
@@ -57,10 +56,10 @@ class RecordWriter:
             UsageError: not authorized.
             NeedsOperator: the broker refuses one for good.
         """
-        for portion in _portions(records):
+        for portion in portions(records, _AT_ONCE_BYTES):
             self._write(portion)
 
-    def _write(self, wanted: Sequence[_Record]) -> None:
+    def _write(self, wanted: Sequence[OwnRecord]) -> None:
         problems: list[KafkaError] = []
         shown = ", ".join(repr(key.decode("utf-8", "replace")) for key, _ in wanted[:_NAMED_KEYS])
         try:
@@ -127,17 +126,3 @@ class NoteWriter:
 
 def _json(value: Mapping[str, Any] | None) -> bytes | None:
     return None if value is None else json.dumps(value, separators=(",", ":")).encode()
-
-
-def _portions(records: Iterable[_Record]) -> Iterator[list[_Record]]:
-    portion: list[_Record] = []
-    filled = 0
-    for key, value in records:
-        size = len(key) + len(value or b"")
-        if portion and filled + size > _AT_ONCE_BYTES:
-            yield portion
-            portion, filled = [], 0
-        portion.append((key, value))
-        filled += size
-    if portion:
-        yield portion

@@ -13,10 +13,11 @@ from onceover.engine.deadletter import DeadLetter, topic_spec
 from onceover.engine.handlerforms import handler_use
 from onceover.engine.obstacles import Blocked, Obstacle, Reason
 from onceover.engine.partition import PartitionCopy
-from onceover.engine.rounds import distinct_targets, pieces
+from onceover.engine.rounds import distinct_targets
 from onceover.engine.stops import Stop
 from onceover.engine.treatment import HandlerUse, Tell, Treatment
 from onceover.handlers.load import load_handler
+from onceover.kafka.portions import portions
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.wire.batch import BatchTooLarge, CorruptBatch, parse_header
@@ -258,8 +259,8 @@ def test_outputs_of_several_partitions_never_meet_in_one_request() -> None:
 def test_own_records_are_written_in_batches_that_a_broker_takes() -> None:
     """A map of many pairs does not end in one batch above the limit."""
     pairs: list[tuple[bytes, bytes | None]] = [(b"k" * 10, b"v" * 90)] * 25
-    assert [len(piece) for piece in pieces(pairs, 1000)] == [10, 10, 5]
-    assert [len(piece) for piece in pieces([(b"k", b"v" * 5000), (b"k", None)], 1000)] == [1, 1]
+    assert [len(piece) for piece in portions(pairs, 1000)] == [10, 10, 5]
+    assert [len(piece) for piece in portions([(b"k", b"v" * 5000), (b"k", None)], 1000)] == [1, 1]
     batch = bytearray(stored(0, 1))
     twice = [Outgoing(tp, parse_header(batch), batch) for tp in (A, B, A, A)]
     assert [[b.target for b in r] for r in distinct_targets(twice)] == [[A, B], [A], [A]]

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onceover.engine import names
 from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment, Placed
 from onceover.engine.leader import FlowIdentity, Leader
-from onceover.engine.rounds import pieces
+from onceover.kafka.portions import portions
 from tests.unit.engine.protocol import FLOW, FakeCluster, faked_world
 
 pairs = st.lists(st.tuples(st.binary(max_size=8), st.none() | st.binary(max_size=20)), max_size=40)
@@ -23,7 +23,7 @@ def test_pieces_hold_everything_in_order_and_keep_to_the_limit(
     wanted: list[tuple[bytes, bytes | None]], limit: int
 ) -> None:
     """A pair that is larger than the limit comes alone."""
-    found = list(pieces(wanted, limit))
+    found = list(portions(wanted, limit))
     assert [pair for piece in found for pair in piece] == wanted
     for piece in found:
         assert len(piece) == 1 or sum(len(key) + len(value or b"") for key, value in piece) <= limit
