@@ -30,6 +30,11 @@ def case(
         yield case
 
 
+def await_failed(case: Case) -> None:
+    """Wait until the worker that is asked first knows: each learns of it for itself."""
+    wait_until(lambda: "FAILED" in case.connect.states(case.name), TIMEOUT_S, "it has failed", poll_s=0.1)
+
+
 def test_a_configuration_that_would_be_refused_stops_nobody(case: Case, trouble: Path) -> None:
     """The system that a plugin asks may be away while its tasks only wait for it."""
     away = Path(f"{trouble}.refuse")
@@ -88,6 +93,7 @@ def test_a_failed_connector_is_said_to_have_failed(case: Case, trouble: Path, wh
     assert taken_back.code == 3 and found["outcome"] != "done", found
     assert "the database is gone" in found["message"]
     assert "offsets.storage.topic" not in case.connect.config(case.name)
+    await_failed(case)
     planned = case.tool.plan(case.name)
     assert "CONNECTOR_FAILED" in planned.codes()
     assert case.tool.apply(case.name).outcome(case.name) == "refused"
@@ -100,7 +106,7 @@ def test_a_failed_connector_is_said_to_have_failed(case: Case, trouble: Path, wh
     case.migrate()
     broken.write_text(who)
     case.connect.restart(case.name)
-    wait_until(lambda: "FAILED" in case.connect.states(case.name), TIMEOUT_S, "it has failed", poll_s=0.1)
+    await_failed(case)
     verified = case.tool.verify(case.name)
     assert (verified.code, verified.outcome(case.name)) == (1, "failed")
     assert "the database is gone" in verified.of(case.name)["message"]

@@ -29,6 +29,7 @@ _PATIENCE_S: Final = 120.0
 # A stop that nothing holds up takes a second, and 5 s where a task does not end by itself.
 _SLOW_S: Final = 20.0
 STABLE_S: Final = 2.0
+_RESTART_S: Final = 10.0
 _POLL_S: Final = 0.25
 TASK_FAILED: Final = "TASK_FAILED"
 
@@ -143,9 +144,22 @@ class Lifecycle:
             self._await(name, lambda state: state.state == PAUSED, "paused")
             return
         self._rest.resume(name)
-        if any(state.has_failed for state in self.states(name)):
-            self._rest.restart_failed(name)
+        self._begin_anew(name)
         self._await(name, runs, "running, with tasks", stable_s=0.0)
+
+    def _begin_anew(self, name: str) -> None:
+        """Restart what has failed; return once the workers no longer tell of it, or have had time to."""
+        if not self._has_failed(name):
+            return
+        self._rest.restart_failed(name)
+        # They learn of it from a topic: until then the status is that of before. One that fails anew at once
+        # may never be seen to have done anything else.
+        deadline = Deadline(min(_RESTART_S, self._patience_s))
+        while self._has_failed(name) and not deadline.passed:
+            time.sleep(_POLL_S)
+
+    def _has_failed(self, name: str) -> bool:
+        return any(state.has_failed for state in self.states(name))
 
     def check_alive(self, name: str) -> None:
         """See to it that it is still stopped everywhere.

@@ -263,3 +263,24 @@ def test_failed_connector_is_begun_anew_to_be_stopped_or_resumed() -> None:
     workers.faults.append(failed)
     lifecycle(workers).stop("c")
     assert workers.sent("POST") == [("w1", "/connectors/c/restart")]
+
+
+def test_status_of_before_a_restart_is_not_taken_for_a_failure_after_it() -> None:
+    """Workers learn of a restart from a topic: for a moment they tell of the old failure."""
+    workers = FakeWorkers(state="FAILED", tasks=["FAILED"])
+    old = [3]
+
+    def late(request: httpx.Request) -> httpx.Response | None:
+        if request.method == "PUT":
+            return httpx.Response(202)
+        if workers.sent("POST") and request.url.path.endswith("/status"):
+            old[0] -= 1
+            if not old[0]:
+                workers.state, workers.tasks, workers.faults = "RUNNING", ["RUNNING"], []
+        return None
+
+    workers.faults.append(late)
+    workers.faults.append(lambda request: httpx.Response(202) if request.method == "POST" else None)
+    patient = Lifecycle(workers.rest(), URLS, exactly_once=True, patience_s=5.0, stable_s=0.0)
+    patient.resume("c", "RUNNING")
+    assert not old[0]
