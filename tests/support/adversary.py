@@ -65,10 +65,15 @@ NOT_UTF8_HEADERS: tuple[tuple[bytes, bytes | None], ...] = ((b"\xff\xfe", b"1"),
 
 
 class Adversary:
-    """Makes topics and batches on one cluster. Not thread-safe; a context manager."""
+    """Makes topics and batches on one cluster. Not thread-safe; a context manager.
 
-    def __init__(self, bootstrap: str, seed: int = 0) -> None:
+    Args:
+        settles: transactions have ended for every reader when ``commit`` or ``abort`` returns.
+    """
+
+    def __init__(self, bootstrap: str, seed: int = 0, *, settles: bool = True) -> None:
         self.bootstrap = bootstrap
+        self._settles = settles
         self._rng = random.Random(seed)
         self._seed = seed
         self._serial = 0
@@ -195,7 +200,8 @@ class Adversary:
     def transaction(self, topic: str, *, timeout_ms: int = 60_000) -> OpenTransaction:
         """Begin a transaction under a transactional.id of its own."""
         self._serial += 1
-        begun = OpenTransaction(self.bootstrap, f"adversary-{self._seed}-{self._serial}", topic, timeout_ms)
+        name = f"adversary-{self._seed}-{self._serial}"
+        begun = OpenTransaction(self.bootstrap, name, topic, timeout_ms, settles=self._settles)
         self._begun = [*(each for each in self._begun if not each.closed), begun]
         return begun
 
@@ -336,7 +342,9 @@ class Traffic(Background):
             if self._adversary is None:
                 self._reconnects += 1
                 # Another seed each time: transactional ids must not fence what is still open.
-                self._adversary = Adversary(self._bootstrap, self._seed * 1000 + self._reconnects)
+                seed = self._seed * 1000 + self._reconnects
+                # Its broker may go away at any time: what was answered counts.
+                self._adversary = Adversary(self._bootstrap, seed, settles=False)
             action(self._adversary)
         except (OSError, BrokerRefused) as error:
             if isinstance(error, BrokerRefused) and error.code not in _BROKER_RETURNS:

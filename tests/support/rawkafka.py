@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self
 
 import cramjam
 import crc32c
+from kafka.protocol.admin import DescribeTransactionsRequest
 from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from kafka.protocol.parser import KafkaProtocol
@@ -373,7 +374,7 @@ class RawConnection:
         _check("AddPartitionsToTxn", answer[0], topic)
 
     def end_transaction(self, transactional_id: str, producer: ProducerState, *, commit: bool) -> None:
-        """Commit or abort; markers may appear a little later."""
+        """Commit or abort; markers may appear a little later (``await_markers``)."""
         self._retried(
             "EndTxn",
             lambda: EndTxnRequest(
@@ -384,6 +385,17 @@ class RawConnection:
                 committed=commit,
             ),
         )
+
+    def await_markers(self, transactional_id: str) -> None:
+        """Wait until the markers of an ended transaction are written, and what it made visible is seen."""
+
+        def complete() -> bool:
+            response = self.call(DescribeTransactionsRequest(version=0, transactional_ids=[transactional_id]))
+            (state,) = response.transaction_states
+            _check("DescribeTransactions", state.error_code, transactional_id)
+            return not str(state.transaction_state).startswith(("Prepare", "Ongoing"))
+
+        wait_until(complete, 30, f"the transaction of {transactional_id} is complete")
 
     def _retried(self, name: str, make: Callable[[], Any]) -> Any:
         def attempt() -> Any:

@@ -12,10 +12,22 @@ class OpenTransaction:
     """A transaction held open until ``commit`` or ``abort``; ``close`` only drops the connection.
 
     ``committed`` is the number of records per partition that a commit makes visible.
+
+    Args:
+        settles: an end is awaited until every reader sees it; a coordinator answers before that.
     """
 
-    def __init__(self, bootstrap: str, transactional_id: str, topic: str, timeout_ms: int = 60_000) -> None:
+    def __init__(
+        self,
+        bootstrap: str,
+        transactional_id: str,
+        topic: str,
+        timeout_ms: int = 60_000,
+        *,
+        settles: bool = True,
+    ) -> None:
         self.closed = False
+        self._settles = settles
         self._connection = RawConnection(bootstrap)
         self._id = transactional_id
         self._topic = topic
@@ -57,5 +69,7 @@ class OpenTransaction:
         try:
             if self._sequences:
                 self._connection.end_transaction(self._id, self._state, commit=commit)
+                if self._settles:
+                    self._connection.await_markers(self._id)
         finally:
             self.close()
