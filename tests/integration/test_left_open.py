@@ -38,12 +38,21 @@ def unverified(target_cluster: SharedCluster) -> Iterator[None]:
     """A target that does not ask the coordinator whether a partition is part of a transaction."""
     admin = AdminClient(target_cluster.admin_client)
 
+    brokers = list(admin.list_topics(timeout=_TIMEOUT_S).brokers)
+
+    def shown(broker: int) -> str | None:
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        entry = admin.describe_configs([resource])[resource].result(_TIMEOUT_S)[_VERIFICATION]
+        return None if entry.value is None else str(entry.value)
+
     def verify(value: str | None) -> None:
         operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
         entry = ConfigEntry(_VERIFICATION, value or "", incremental_operation=operation)
-        for broker in admin.list_topics(timeout=_TIMEOUT_S).brokers:
+        for broker in brokers:
             resource = ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=[entry])
             admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
+        wanted = [value or "true"] * len(brokers)
+        wait_until(lambda: [shown(broker) for broker in brokers] == wanted, _TIMEOUT_S, "brokers know")
 
     verify("false")
     yield

@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from onceover.engine import names, requests, supervisor
 from onceover.engine.requests import request_resume, request_stop, stop_request
@@ -28,6 +27,7 @@ from tests.support.adversary import Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, held
 from tests.support.flowcase import TIMEOUT_S, FlowCase, LaneThread, busy_lane, lane_threads, owned_by
+from tests.support.replica import alter_config
 from tests.support.wait import wait_until
 
 GRACE_S = 10.0
@@ -201,7 +201,7 @@ def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(
     limited = case.adversary.create_topic(f"{case.topic}-limited", 1)
     flow = case.flow()
     with flow.running() as (lead, layout):
-        alter(case.target, limited, "20000")
+        alter_config(case.target, limited, {"max.message.bytes": "20000"})
         case.adversary.plain(limited, 0, case.adversary.records(2))
         case.adversary.batch_of_size(limited, 0, 50_000)
         case.adversary.plain(limited, 0, case.adversary.records(2))
@@ -211,7 +211,7 @@ def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(
             thread.start()
         stop = wait_until(lambda: stop_of(case, limited), TIMEOUT_S, "the partition stops")
         assert stop["code"] == "RECORD_TOO_LARGE" and len(held(case.target, limited, 1)[0]) == 2
-        alter(case.target, limited, "200000")
+        alter_config(case.target, limited, {"max.message.bytes": "200000"})
         resume(case, tp)
         wait_until(lambda: len(held(case.target, limited, 1)[0]) == 5, TIMEOUT_S, "it goes on")
         wait_until(lambda: stop_of(case, limited) is None, TIMEOUT_S, "status forgets the stop")
@@ -224,15 +224,6 @@ def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(
 def resume(case: FlowCase, tp: TopicPartition) -> None:
     """Do what ``onceover partition resume --apply`` does."""
     repairs.apply_repair(case.flow().watch.flow, RepairWish("resume", tp), lambda _: None)
-
-
-def alter(client: dict[str, str], topic: str, limit: str) -> None:
-    """Change a topic's largest message."""
-    change = ConfigEntry("max.message.bytes", limit, incremental_operation=AlterConfigOpType.SET)
-    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[change])
-    admin = AdminClient(client)
-    for future in admin.incremental_alter_configs([resource]).values():
-        future.result(30)
 
 
 def stop_of(case: FlowCase, topic: str) -> dict[str, str] | None:

@@ -64,11 +64,12 @@ def overrides(client: Mapping[str, str], topic: str) -> dict[str, str]:
 
 
 def remove_config(client: Mapping[str, str], topic: str, key: str) -> None:
-    """Remove an override."""
+    """Remove an override; return when the broker shows none."""
     gone = ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE)
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[gone])
     admin = AdminClient(dict(client))
     admin.incremental_alter_configs([resource])[resource].result(_TIMEOUT_S)
+    wait_until(lambda: key not in overrides(client, topic), _TIMEOUT_S, f"{topic} has no {key} of its own")
 
 
 def test_a_topic_leaves_and_returns_while_the_flow_runs(
