@@ -35,7 +35,7 @@ from onceover.connectors.run import HARD, MIGRATE, OPERATIONS, SOFT, Context, Do
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, Wish
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.verify import judge
-from onceover.connectors.view import ConnectorView, refusal_of
+from onceover.connectors.view import ConnectorView, refusal_of, rollback_command
 from onceover.engine.approval import Approval, items_of
 from onceover.engine.journal import Journal
 from onceover.engine.plan import Change
@@ -267,7 +267,7 @@ class Migration:
         stopped = now.state == STOPPED and view.initial_state != STOPPED
         text = f"it is {described(now)}"
         if stopped:
-            back = f"onceover connectors rollback {self._settings.name} --connector {view.name} --apply"
+            back = rollback_command(self._settings.name, view.name)
             text += f": run again, or take it back with `{back}`"
         moved = stopped or now.offsets_topic != view.state.offsets_topic
         return ended.left(text, now.state, unfinished=moved)

@@ -15,10 +15,6 @@ from onceover.connectors.watching import Course, Progress, unordered
 from onceover.errors import NeedsOperator
 
 
-class AsBefore(NeedsOperator):
-    """Nothing came of it, and the connector does again what it did."""
-
-
 class OnwardRun(Run):
     """A run that ends with a connector going on from the offsets of the manifest."""
 
@@ -66,8 +62,8 @@ class OnwardRun(Run):
         """Give the stopped connector another offsets topic; one that is refused goes on as before.
 
         Raises:
-            AsBefore: the workers refuse the configuration.
-            NeedsOperator, Retriable: as ``configure``, and where it does not go on; it says so.
+            NeedsOperator: CONFIG_REFUSED, and it does what it did; or as ``configure``.
+            Retriable: as ``configure``, and where it does not go on.
         """
         try:
             self.configure(topic)
@@ -77,7 +73,7 @@ class OnwardRun(Run):
             self.tell(f"refused ({error.seen}): back to what it did")
             self.resume()
             self.note("as before", finished=True)
-            raise AsBefore(
+            raise NeedsOperator(
                 f"{error.message}: it has its former configuration, and does what it did",
                 code=error.code,
                 where=self.name,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onceover.connectors.keys import holds_null, named
-from onceover.connectors.lifecycle import TaskFailed, check_not_failed
+from onceover.connectors.lifecycle import failure_of
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import RUNNING, ConnectorOutcome, Outcome
 from onceover.connectors.planning import COMPACT, misplaced_keys
@@ -35,10 +35,8 @@ def judge(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
 
 
 def _failures(view: ConnectorView) -> Iterator[str]:
-    try:
-        check_not_failed(view.state)
-    except TaskFailed as error:
-        yield f"it has failed and writes nothing: {error.seen}"
+    if view.state.has_failed:
+        yield f"it has failed and writes nothing: {failure_of(view.state)}"
 
 
 def _violations(view: ConnectorView) -> Iterator[str]:

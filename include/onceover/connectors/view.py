@@ -216,7 +216,7 @@ class Observer:
     def _way_on(self, view: ConnectorView) -> str:
         if view.interrupted is None or view.state.state != STOPPED:
             return f"it is {view.state.state} as before: resolve what the workers say, then run again"
-        back = f"onceover connectors rollback {self._access.settings.name} --connector {view.name} --apply"
+        back = rollback_command(self._access.settings.name, view.name)
         return (
             f"an interrupted run has stopped it: resolve that, then run again, or take it back with `{back}`"
         )
@@ -318,6 +318,11 @@ class _Problems:
             # Of this connector's topic: the others can be moved.
             self.found.append(refusal_of(self._name, error))
         return otherwise
+
+
+def rollback_command(connect: str, connector: str) -> str:
+    """Return the command that takes back an interrupted run."""
+    return f"onceover connectors rollback {connect} --connector {connector} --apply"
 
 
 def refusal_of(name: str, error: OnceoverError) -> Refusal:

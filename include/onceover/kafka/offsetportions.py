@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.portions import portions_of
 from onceover.model import TopicPartition
 
 # The group's coordinator writes one request as one batch into its own topic, which takes 1 MB by default
@@ -18,14 +19,9 @@ def offset_portions(
     offsets: Mapping[TopicPartition, OffsetToCommit],
 ) -> Iterator[dict[TopicPartition, OffsetToCommit]]:
     """Yield the offsets of a group in portions that its coordinator takes at once."""
-    portion: dict[TopicPartition, OffsetToCommit] = {}
-    filled = 0
-    for tp, offset in offsets.items():
-        size = len(tp.topic) + len(offset.metadata) + _OVERHEAD_BYTES
-        if portion and filled + size > _BYTES:
-            yield portion
-            portion, filled = {}, 0
-        portion[tp] = offset
-        filled += size
-    if portion:
-        yield portion
+    for portion in portions_of(offsets.items(), _BYTES, _size):
+        yield dict(portion)
+
+
+def _size(offset: tuple[TopicPartition, OffsetToCommit]) -> int:
+    return len(offset[0].topic) + len(offset[1].metadata) + _OVERHEAD_BYTES
