@@ -103,6 +103,8 @@ NO_PRODUCER = ProducerState()
 
 # Answers that only mean "not yet": coordinator loading or moving, the previous transaction still closing.
 _NOT_YET = frozenset({14, 15, 16, 51})
+# The broker does not lead the partition, yet or for a moment; nothing was written.
+_NO_LEADER = frozenset({5, 6})
 
 
 class BatchView(NamedTuple):
@@ -139,6 +141,15 @@ class BrokerRefused(Exception):
     def __init__(self, request: str, code: int, detail: str = "") -> None:
         super().__init__(f"{request}: error code {code} {detail}".rstrip())
         self.code = code
+
+
+def _led(answer: Any) -> Any:
+    """Return a partition's answer, or None while it has no leader.
+
+    A broker that was started again takes up what it led, loses all of it once when the controller notes its
+    return, and takes it up again: having answered once is no promise.
+    """
+    return None if answer.error_code in _NO_LEADER else answer
 
 
 def _check(request: str, code: int, detail: str = "") -> None:
@@ -263,23 +274,28 @@ class RawConnection:
         return len(entry.partitions)
 
     def produce(self, topic: str, partition: int, batch: bytes, transactional_id: str | None = None) -> int:
-        """Send one batch with acks=all; return the offset of its first record.
+        """Send one batch with acks=all, again while the partition has no leader; return the offset of its
+        first record.
 
         Raises:
             BrokerRefused: with the broker's code; nothing was written.
         """
         data = ProduceRequest.TopicProduceData
         entry = data.PartitionProduceData(version=9, index=partition, records=batch)
-        response = self.call(
-            ProduceRequest(
-                version=9,
-                transactional_id=transactional_id,
-                acks=-1,
-                timeout_ms=30_000,
-                topic_data=[data(version=9, name=topic, partition_data=[entry])],
+
+        def attempt() -> Any:
+            response = self.call(
+                ProduceRequest(
+                    version=9,
+                    transactional_id=transactional_id,
+                    acks=-1,
+                    timeout_ms=30_000,
+                    topic_data=[data(version=9, name=topic, partition_data=[entry])],
+                )
             )
-        )
-        answer = response.responses[0].partition_responses[0]
+            return _led(response.responses[0].partition_responses[0])
+
+        answer = wait_until(attempt, 30, f"{topic}:{partition} has a leader that takes a batch")
         _check("Produce", answer.error_code, f"{topic}:{partition} {answer.error_message or ''}")
         return int(answer.base_offset)
 
@@ -306,22 +322,24 @@ class RawConnection:
             log_start_offset=-1,
             partition_max_bytes=max_bytes,
         )
-        response = self.call(
-            FetchRequest(
-                version=11,
-                replica_id=-1,
-                max_wait_ms=50,
-                min_bytes=1,
-                max_bytes=32 << 20,
-                isolation_level=int(committed),
-                session_id=0,
-                session_epoch=-1,
-                topics=[wanted(version=11, topic=topic, partitions=[entry])],
-                forgotten_topics_data=[],
-                rack_id="",
-            )
+        request = FetchRequest(
+            version=11,
+            replica_id=-1,
+            max_wait_ms=50,
+            min_bytes=1,
+            max_bytes=32 << 20,
+            isolation_level=int(committed),
+            session_id=0,
+            session_epoch=-1,
+            topics=[wanted(version=11, topic=topic, partitions=[entry])],
+            forgotten_topics_data=[],
+            rack_id="",
         )
-        answer = response.responses[0].partitions[0]
+
+        def attempt() -> Any:
+            return _led(self.call(request).responses[0].partitions[0])
+
+        answer = wait_until(attempt, 30, f"{topic}:{partition} has a leader that answers")
         _check("Fetch", answer.error_code, f"{topic}:{partition}@{offset}")
         return bytes(answer.records or b"")
 
