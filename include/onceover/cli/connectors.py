@@ -206,13 +206,11 @@ def _announce(args: argparse.Namespace) -> Callable[[MigrationPlan], None]:
 
 
 def _tell(args: argparse.Namespace) -> Callable[[str], None]:
-    # Quiet in a pipe: the report says it all.
-    stream = sys.stderr if args.json else sys.stdout
-    shown = stream.isatty()
+    # Minutes pass, in a job's log as well: what is read by programs stays on stdout by itself.
+    stream = sys.stdout if sys.stdout.isatty() and not args.json else sys.stderr
 
     def say(text: str) -> None:
-        if shown:
-            print(f"  {text}", file=stream, flush=True)
+        print(f"  {text}", file=stream, flush=True)
 
     return say
 

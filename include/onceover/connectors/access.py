@@ -15,7 +15,8 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from onceover.connectors.model import Isolation, WorkerFacts
-from onceover.connectors.rest import UNREACHABLE, ConnectRest, WorkerAnswer
+from onceover.connectors.reaching import known_cluster_id
+from onceover.connectors.rest import ConnectRest, WorkerAnswer
 from onceover.connectors.rights import needing
 from onceover.connectors.scan import PATIENCE_S, Scan, scan_topic
 from onceover.connectors.settings import ConnectSettings
@@ -132,7 +133,7 @@ class ConnectAccess:
         if override is None:
             return self.worker_cluster
         cluster = self._open(override)
-        same = cluster.cluster_id() == self.worker_cluster.cluster_id()
+        same = known_cluster_id(cluster) == self.worker_cluster.cluster_id()
         return self.worker_cluster if same else cluster
 
     def own_site(self, config: Mapping[str, str], topic: str) -> Site:
@@ -174,12 +175,13 @@ class ConnectAccess:
 
         Raises:
             NeedsOperator: a worker cannot be heard, or belongs to another cluster.
-            UsageError: a right is missing.
+            UsageError: a right is missing, or the Kafka cluster's name is not known.
             Retriable: the Kafka cluster is away.
         """
+        cluster = self.worker_cluster
+        own = cluster.retry(lambda: known_cluster_id(cluster), Deadline(_REBALANCE_S))
         answers = self._all_answers()
         ids = sorted({answer.kafka_cluster_id for answer in answers})
-        own = self.worker_cluster.cluster_id()
         if ids != [own]:
             raise NeedsOperator(
                 f"the workers of {self.settings.name} use another Kafka cluster than our client",
@@ -236,7 +238,7 @@ class ConnectAccess:
         except Retriable as error:
             raise NeedsOperator(
                 f"{error.message}: it may be frozen, and still run tasks",
-                code=UNREACHABLE,
+                code=error.code,
                 where=error.where,
                 expected="an answer of every worker",
                 seen=error.seen,

@@ -165,7 +165,7 @@ class Migration:
     # ---- one connector each
 
     def _migration(self, context: Context, name: str) -> Planned:
-        view = _look(context, name, self._topic(context.wish, name))
+        view = _look(context, name, self._meant_topic(context, name))
         found = context.store.load(name, MIGRATE)
         if view.configured is None:
             view = context.observer.checked(view, view.topic)
@@ -193,6 +193,11 @@ class Migration:
         if found is not None:
             view = context.observer.checked(view, found.former)
         return view, found, plan_rollback(view, found)
+
+    def _meant_topic(self, context: Context, name: str) -> str:
+        """Return the topic that a connector is to have: unless one is named, the one that it has is right."""
+        has = context.access.rest.state(name).offsets_topic
+        return has if context.wish.topic is None and has else self._topic(context.wish, name)
 
     def _topic(self, wish: Wish, name: str) -> str:
         return wish.topic or default_topic(self._access.global_topic, name)

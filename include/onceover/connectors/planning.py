@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -19,13 +18,12 @@ from onceover.connectors.model import (
     Snapshot,
 )
 from onceover.connectors.scan import Scan
-from onceover.connectors.view import ConnectorView, TopicView
+from onceover.connectors.view import ConnectorView, TopicView, is_topic_name
 from onceover.engine.plan import Change, Refusal
 
 COMPACT: Final = "compact"
 # Stopping, and reading offsets over REST, came with it (KIP-875).
 _OLDEST: Final = (3, 5)
-_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def default_topic(global_topic: str, connector: str) -> str:
@@ -134,7 +132,7 @@ def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
             f"name that topic, or take it back first with `onceover connectors downgrade`: "
             f"{view.topic} gets what the global topic holds",
         )
-    if view.topic == view.facts.offsets_topic or not _TOPIC_NAME.fullmatch(view.topic):
+    if view.topic == view.facts.offsets_topic or not is_topic_name(view.topic):
         yield Refusal(
             view.name,
             "TOPIC_NAME",

@@ -7,6 +7,7 @@ that no task finds, and DELETE deletes the wrong half (measured on 3.9 to 4.3).
 
 from __future__ import annotations
 
+import re
 import ssl
 from collections.abc import Mapping
 from types import TracebackType
@@ -16,6 +17,7 @@ from urllib.parse import quote
 import httpx
 
 from onceover.connectors.model import ConnectorState, TaskState
+from onceover.connectors.reaching import NAME_UNKNOWN, cause_of, unknown_name
 from onceover.connectors.settings import RestSettings
 from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.backoff import Backoff, Deadline
@@ -29,6 +31,8 @@ _REBALANCE_WORDS: Final = "a rebalance is expected"
 _LONGEST_TEXT: Final = 500
 NO_CONNECTOR: Final = "NO_CONNECTOR"
 CONFIG_REFUSED: Final = "CONFIG_REFUSED"
+NAME_UNSERVED: Final = "NAME_UNSERVED"
+_TITLE: Final = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 UNREACHABLE: Final = "WORKER_UNREACHABLE"
 
 
@@ -94,7 +98,7 @@ class ConnectRest:
             UsageError: NO_CONNECTOR, there is none of that name.
             Retriable: no worker answers.
         """
-        path = f"/connectors/{quote(name, safe='')}"
+        path = f"/connectors/{_quoted(name)}"
         info = self._get(path, url)
         try:
             status = self._get(f"{path}/status", url)
@@ -107,7 +111,7 @@ class ConnectRest:
 
     def config(self, name: str, url: str | None = None) -> dict[str, str]:
         """Return a connector's configuration; it may hold secrets."""
-        found = self._get(f"/connectors/{quote(name, safe='')}/config", url)
+        found = self._get(f"/connectors/{_quoted(name)}/config", url)
         return {str(key): str(value) for key, value in found.items() if value is not None}
 
     # ---- any worker
@@ -126,7 +130,7 @@ class ConnectRest:
         A worker reads the topic to its end for it, and gives up after 90 s behind an open transaction
         (measured): that is not waited for.
         """
-        found = self._get(f"/connectors/{quote(name, safe='')}/offsets", timeout_s=PROBE_TIMEOUT_S)
+        found = self._get(f"/connectors/{_quoted(name)}/offsets", timeout_s=PROBE_TIMEOUT_S)
         return [(each.get("partition"), each.get("offset")) for each in found.get("offsets", [])]
 
     def objections(self, config: Mapping[str, str]) -> list[str]:
@@ -154,23 +158,23 @@ class ConnectRest:
             Retriable: no answer: the workers may have it or not.
             NeedsOperator: CONFIG_REFUSED, the workers refuse it; nothing was changed.
         """
-        self._command("PUT", f"/connectors/{quote(name, safe='')}/config", dict(config))
+        self._command("PUT", f"/connectors/{_quoted(name)}/config", dict(config))
 
     def stop(self, name: str) -> None:
         """Ask for the connector to be stopped (KIP-875); returns before it is."""
-        self._command("PUT", f"/connectors/{quote(name, safe='')}/stop")
+        self._command("PUT", f"/connectors/{_quoted(name)}/stop")
 
     def restart_failed(self, name: str) -> None:
         """Ask for the connector to begin anew, with those tasks that have failed (KIP-745)."""
-        self._command("POST", f"/connectors/{quote(name, safe='')}/restart?includeTasks=true&onlyFailed=true")
+        self._command("POST", f"/connectors/{_quoted(name)}/restart?includeTasks=true&onlyFailed=true")
 
     def resume(self, name: str) -> None:
         """Ask for the connector to run; returns before it does."""
-        self._command("PUT", f"/connectors/{quote(name, safe='')}/resume")
+        self._command("PUT", f"/connectors/{_quoted(name)}/resume")
 
     def pause(self, name: str) -> None:
         """Ask for the connector to be paused: its tasks exist and do nothing."""
-        self._command("PUT", f"/connectors/{quote(name, safe='')}/pause")
+        self._command("PUT", f"/connectors/{_quoted(name)}/pause")
 
     # ---- plumbing
 
@@ -185,7 +189,7 @@ class ConnectRest:
         """
         backoff, deadline = Backoff(0.2, 2.0), Deadline(_REBALANCE_S)
         while True:
-            answer = self._ask(method, self._alive(), path, body)
+            answer = self._ask(method, self.any_worker().url, path, body)
             if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR and not _is_rebalance(answer):
                 _check(answer, path)
                 return
@@ -203,7 +207,7 @@ class ConnectRest:
         backoff, deadline = Backoff(0.2, 2.0), Deadline(_REBALANCE_S)
         while True:
             if url is None:
-                answer = self._ask(method, self._alive(), path, body, timeout_s)
+                answer = self._ask(method, self.any_worker().url, path, body, timeout_s)
             else:
                 answer = self._ask(method, url, path, body, PROBE_TIMEOUT_S)
             if not _is_rebalance(answer):
@@ -211,17 +215,24 @@ class ConnectRest:
                 return answer
             backoff.pause(deadline, _not_now(answer, path))
 
-    def _alive(self) -> str:
-        """Return the first worker that answers: a frozen one takes requests and leaves them lying."""
-        problem: Retriable | None = None
+    def any_worker(self) -> WorkerAnswer:
+        """Return what the first worker says that answers: a frozen one takes requests and leaves them lying.
+
+        Raises:
+            Retriable: none answers.
+            UsageError: NAME_UNKNOWN, none has a name that this machine knows.
+        """
+        problems: list[Retriable] = []
         for url in self.urls:
             try:
-                return self.worker(url).url
+                return self.worker(url)
             except Retriable as error:
-                problem = error
-        if problem is None:
+                problems.append(error)
+        if not problems:
             raise UsageError("no worker is named", resolve="name the workers' addresses under `rest`")
-        raise problem
+        if all(problem.code == NAME_UNKNOWN for problem in problems):
+            raise _wrong_name(problems[0]) from problems[0]
+        raise problems[-1]
 
     def _ask(
         self,
@@ -236,31 +247,73 @@ class ConnectRest:
         try:
             return self._client.request(method, url + path, json=body, timeout=timeout)
         except httpx.HTTPError as error:
-            refusal = _tls_refusal(error)
-            if refusal is not None:
-                raise UsageError(
-                    f"the worker at {url} cannot be talked to over TLS",
-                    code="TLS_REFUSED",
-                    where=url,
-                    seen=str(refusal),
-                    resolve="correct the address (https or http) and the certificates under `rest`",
-                ) from error
-            raise Retriable(
-                f"the worker at {url} does not answer",
-                code=UNREACHABLE,
-                where=url,
-                seen=str(error) or type(error).__name__,
-                resolve="start the worker, or correct its address under `rest`, then run again",
-            ) from error
+            raise _no_answer(url, error) from error
 
 
-def _tls_refusal(error: BaseException | None) -> ssl.SSLError | None:
+def _no_answer(url: str, error: httpx.HTTPError) -> UsageError | Retriable:
+    """Return what it means that a worker was not heard."""
+    refusal = _tls_refusal(error)
+    if refusal is not None:
+        return UsageError(
+            f"the worker at {url} cannot be talked to over TLS",
+            code="TLS_REFUSED",
+            where=url,
+            seen=str(refusal),
+            resolve="correct the address (https or http) and the certificates under `rest`",
+        )
+    words = unknown_name(error)
+    # Of one worker among several it may be that of a machine that is gone: the others are asked.
+    return Retriable(
+        f"the worker at {url} does not answer",
+        code=UNREACHABLE if words is None else NAME_UNKNOWN,
+        where=url,
+        seen=words or str(error) or type(error).__name__,
+        resolve="start the worker, or correct its address under `rest`, then run again",
+    )
+
+
+def _wrong_name(error: Retriable) -> UsageError:
+    return UsageError(
+        "this machine does not know any worker by its name",
+        code=NAME_UNKNOWN,
+        where=error.where,
+        expected="addresses of workers that resolve here",
+        seen=error.seen,
+        resolve="correct the addresses under `rest`, or run where the names are known",
+    )
+
+
+def _tls_refusal(error: BaseException) -> ssl.SSLError | str | None:
     """Return what TLS objects to; a worker that hangs up in the middle may be ending, and is not refusing."""
-    while error is not None:
-        if isinstance(error, ssl.SSLError):
-            return None if isinstance(error, ssl.SSLEOFError) else error
-        error = error.__cause__ or error.__context__
-    return None
+    if isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error):
+        # The first bytes of TLS are no line of HTTP.
+        return str(error)
+    found = cause_of(error, ssl.SSLError)
+    return None if isinstance(found, ssl.SSLEOFError) else found
+
+
+def _quoted(name: str) -> str:
+    """Return a connector's name as part of an address.
+
+    Raises:
+        NeedsOperator: NAME_UNSERVED, workers would take it for another connector's.
+    """
+    if ";" in name:
+        # A worker cuts it off when it passes a command on to the leader (4.3.0).
+        raise _unserved(name, "what follows a ';' is lost between workers")
+    return quote(name, safe="")
+
+
+def _unserved(where: str, seen: str) -> NeedsOperator:
+    return NeedsOperator(
+        "the workers' REST API cannot be asked about a connector of this name",
+        code=NAME_UNSERVED,
+        where=where,
+        expected="a name without '/', '\\', '%' and ';', which workers refuse in an address",
+        seen=seen,
+        resolve="nobody can stop or change it under this name: leave it out, or create it anew under another "
+        "one, where it has no offsets",
+    )
 
 
 def _is_rebalance(answer: httpx.Response) -> bool:
@@ -314,6 +367,10 @@ def _check(answer: httpx.Response, path: str) -> None:
         )
     if status >= httpx.codes.INTERNAL_SERVER_ERROR:
         raise _not_now(answer, path)
+    page = _TITLE.search(answer.text)
+    if page is not None:
+        # Not Connect's own answer, but that of the HTTP server before it: it did not like the address.
+        raise _unserved(where, page[1].strip()[:_LONGEST_TEXT])
     raise NeedsOperator("the workers refuse it", code=CONFIG_REFUSED, where=where, seen=seen)
 
 

@@ -6,6 +6,7 @@ error of the run.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
@@ -39,6 +40,7 @@ _REPLICATION: Final = "replication.factor"
 # Whoever writes to a topic that no running connector uses yet has no business there: no need to wait long.
 OWN_PATIENCE_S: Final = 15.0
 COPY_RIGHTS: Final = ("DESCRIBE", "READ", "WRITE")
+_TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class Observer:
         base = problems.attempt(lambda: self.topic_view(access.base_site(state.config), patience_s), None)
         used = state.offsets_topic == topic
         own = None
-        if own_site is not None:
+        if own_site is not None and is_topic_name(topic):
             own = problems.attempt(lambda: self._own(own_site, patience_s, used=used), None)
         ids = [access.task_id(name, n) for n in range(records.fence_count(name, state.config))]
         view = ConnectorView(
@@ -165,7 +167,7 @@ class Observer:
             connectors=frozenset(each.name for each in access.rest.connectors()),
             shown=self._shown(name),
         )
-        if for_plan and own_site is not None and not problems.found:
+        if for_plan and own_site is not None and is_topic_name(topic) and not problems.found:
             problems.attempt(lambda: self._check_ids(view, own_site), None)
             check = self._check_return if back else self._check_own
             problems.attempt(lambda: check(view, own_site), None)
@@ -318,6 +320,11 @@ class _Problems:
             # Of this connector's topic: the others can be moved.
             self.found.append(refusal_of(self._name, error))
         return otherwise
+
+
+def is_topic_name(text: str) -> bool:
+    """Tell whether Kafka takes a name for a topic; it does not say much about others."""
+    return _TOPIC_NAME.fullmatch(text) is not None and text not in (".", "..")
 
 
 def rollback_command(connect: str, connector: str) -> str:

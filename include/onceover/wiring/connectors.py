@@ -28,7 +28,7 @@ from onceover.connectors.rest import ConnectRest
 from onceover.connectors.run import HARD, Tell
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, Wish
 from onceover.engine.approval import Approval
-from onceover.errors import Retriable, UsageError
+from onceover.errors import UsageError
 from onceover.kafka.cluster import ClientSettings
 
 _CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: ADMIN}
@@ -229,18 +229,8 @@ def _known(principals: Mapping[Role, str | None]) -> dict[Role, str]:
 
 
 def _listing(access: ResolvedConnect, rest: ConnectRest) -> Listing:
-    version, worker = _version(rest), access.worker
+    version, worker = rest.any_worker().version, access.worker
     return Listing(access.name, version, worker.offsets_topic, worker.exactly_once, rest.connectors())
-
-
-def _version(rest: ConnectRest) -> str:
-    problem: Retriable | None = None
-    for url in rest.urls:
-        try:
-            return rest.worker(url).version
-        except Retriable as error:
-            problem = error
-    raise problem or UsageError("no worker is named", resolve="name the workers' addresses under rest")
 
 
 def _settings(access: ResolvedConnect) -> ConnectSettings:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import yaml
 from onceover.cli.main import build_parser, main
 from onceover.config.connectfile import connect_home, load_connect
 from onceover.connectors.manifest import Manifest, ManifestStore
+from onceover.connectors.model import Report
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.settings import RestSettings
 from onceover.wiring import connectors as runs
@@ -158,6 +160,46 @@ def test_workers_that_do_not_answer_are_a_temporary_failure(
     code, error = failed(capsys, action, "flights", *names)
     assert code == 5
     assert error["where"] == "http://127.0.0.1:1"
+
+
+@pytest.mark.parametrize("action", ["list", "acls", *ACTIONS])
+def test_names_of_workers_that_nobody_knows_are_a_mistake(
+    capsys: pytest.CaptureFixture[str], workers: Workers, action: str
+) -> None:
+    """Exit code 2: to run it again would not make them known."""
+
+    def unresolved(request: httpx.Request) -> httpx.Response:
+        cause = socket.gaierror(socket.EAI_NONAME, "not known")
+        raise httpx.ConnectError(str(cause), request=request) from cause
+
+    workers(unresolved)
+    names = [] if action == "list" else ["--connector", "orders"]
+    code, error = failed(capsys, action, "flights", *names)
+    assert (code, error["code"], error["where"]) == (2, "NAME_UNKNOWN", "http://127.0.0.1:1")
+
+
+@pytest.mark.parametrize("action", ["apply", "rollback", "downgrade"])
+@pytest.mark.parametrize("flags", [[], ["--json"]], ids=["text", "json"])
+def test_progress_is_told_without_a_terminal(
+    capsys: pytest.CaptureFixture[str],
+    workers: Workers,
+    monkeypatch: pytest.MonkeyPatch,
+    action: str,
+    flags: list[str],
+) -> None:
+    """In a job's log minutes of silence look like a hang; stdout stays what programs read."""
+
+    def done(*args: Any) -> Report:
+        args[-1]("orders: stopping")
+        return Report("connectors", "flights", ())
+
+    workers(workers_answer)
+    name = {"apply": "apply_connectors", "rollback": "rollback_connectors"}
+    monkeypatch.setattr(runs, name.get(action, "downgrade_connectors"), done)
+    doing = [] if action == "apply" else ["--apply"]
+    assert main(["connectors", action, "flights", "--connector", "orders", *doing, *flags]) == 0
+    shown = capsys.readouterr()
+    assert "orders: stopping" in shown.err and "stopping" not in shown.out
 
 
 @pytest.mark.parametrize("action", ACTIONS)

@@ -27,6 +27,7 @@ class Workers:
     def __init__(self, home: Path, *looks: tuple[Change, ...]) -> None:
         self.settings = SimpleNamespace(home=home, name="c")
         self.global_topic = "global"
+        self.rest = SimpleNamespace(state=lambda _: SimpleNamespace(offsets_topic=None))
         self.done: list[str] = []
         self._looks = list(looks)
 
@@ -88,3 +89,24 @@ def test_what_nobody_approved_stops_the_run_before_it_begins(
     with pytest.raises(NeedsOperator, match="nothing was done"):
         applied(tool(monkeypatch, worse), approval)
     assert worse.done == []
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "expected"),
+    [(None, None, "global-a"), ("other", None, "other"), ("other", "own", "own"), (None, "own", "own")],
+)
+def test_topic_that_a_connector_has_is_right_unless_another_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has: str | None, asked: str | None, expected: str
+) -> None:
+    """A migration with --topic is no reason for every later one with --all to ask for a decision."""
+    workers = Workers(tmp_path, (COPY,))
+    workers.rest.state = lambda _: SimpleNamespace(offsets_topic=has)
+    migrating, looked = tool(monkeypatch, workers), []
+
+    def look(_: Any, name: str, topic: str) -> Any:
+        looked.append(topic)
+        return SimpleNamespace(configured="global", topic="own", name=name)
+
+    monkeypatch.setattr(migration, "_look", look)
+    migrating.plan(Wish(connectors=("a",), topic=asked))
+    assert looked == [expected]

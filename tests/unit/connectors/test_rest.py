@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from pathlib import Path
 
 import httpx
 import pytest
+from httpx import Response
 
 from onceover.connectors.lifecycle import Lifecycle, TaskFailed
+from onceover.connectors.rest import ConnectRest
 from onceover.connectors.settings import RestSettings
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from tests.unit.connectors.fake_workers import URLS, FakeWorkers, times
+from tests.unit.connectors.fake_workers import URLS, Answer, FakeWorkers, times
 
 
 def lifecycle(workers: FakeWorkers, *, exactly_once: bool = True) -> Lifecycle:
@@ -225,6 +228,78 @@ def test_refused_tls_is_no_outage(cause: OSError, kind: type[OnceoverError]) -> 
 
     with pytest.raises(kind):
         FakeWorkers(faults=[fail]).rest().worker(URLS[0])
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (httpx.RemoteProtocolError("illegal status line: bytearray(b'\\x15\\x03\\x03')"), UsageError),
+        (httpx.RemoteProtocolError("Server disconnected without sending a response."), Retriable),
+    ],
+)
+def test_http_to_a_port_of_https_is_no_outage(error: httpx.HTTPError, kind: type[OnceoverError]) -> None:
+    """Who hangs up in the middle may be restarting."""
+
+    def fail(_request: httpx.Request) -> None:
+        raise error
+
+    with pytest.raises(kind):
+        FakeWorkers(faults=[fail]).rest().worker(URLS[0])
+
+
+def unresolved(*hosts: str, errno: int = socket.EAI_NONAME) -> Answer:
+    """Return a fault: the names of these hosts do not resolve."""
+
+    def fail(request: httpx.Request) -> None:
+        if request.url.host in hosts:
+            cause = socket.gaierror(errno, "the resolver's words")
+            raise httpx.ConnectError(str(cause)) from cause
+
+    return fail
+
+
+def test_names_that_do_not_resolve_are_no_outage() -> None:
+    """They stay unknown however often it is run again."""
+    with pytest.raises(UsageError) as caught:
+        FakeWorkers(faults=[unresolved("w1", "w2")]).rest().connectors()
+    assert caught.value.code == "NAME_UNKNOWN"
+    assert caught.value.where == URLS[0] and "the resolver's words" in str(caught.value.seen)
+
+
+def test_name_of_a_worker_that_is_gone_keeps_nobody_from_asking_the_others() -> None:
+    """Where names come and go with machines."""
+    workers = FakeWorkers(faults=[unresolved("w1")])
+    assert workers.rest().state("c").name == "c"
+    assert [state.name for state in lifecycle(workers).states("c")] == ["c"]
+
+
+def test_resolver_that_does_not_answer_is_an_outage() -> None:
+    """Nobody has said that the name is wrong."""
+    with pytest.raises(Retriable):
+        FakeWorkers(faults=[unresolved("w1", "w2", errno=socket.EAI_AGAIN)]).rest().connectors()
+
+
+@pytest.mark.parametrize("name", ["a/b", "a%b", "a\\b"])
+def test_name_that_the_http_server_refuses_is_explained(name: str) -> None:
+    """Jetty answers in place of Connect (as 4.3.0 does): with a page of its own."""
+    page = "<html><head><title>Error 400 Ambiguous URI path separator</title></head><body>URI</body></html>"
+    workers = FakeWorkers(
+        faults=[lambda request: None if request.url.path == "/" else Response(400, text=page)]
+    )
+    with pytest.raises(NeedsOperator) as caught:
+        workers.rest().state(name)
+    assert caught.value.code == "NAME_UNSERVED"
+    assert caught.value.seen == "Error 400 Ambiguous URI path separator"
+    assert "'/'" in str(caught.value.expected)
+
+
+def test_name_that_workers_would_cut_is_never_sent() -> None:
+    """A leader takes ``orders;x`` for ``orders``, and would stop that one."""
+    workers = FakeWorkers()
+    for command in (ConnectRest.state, ConnectRest.stop, ConnectRest.resume):
+        with pytest.raises(NeedsOperator, match="of this name"):
+            command(workers.rest(), "c;x")
+    assert workers.requests == []
 
 
 def test_objections_are_the_workers_words_and_no_values() -> None:
