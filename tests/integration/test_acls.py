@@ -27,6 +27,7 @@ from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
 from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, read_records
+from tests.support.wait import wait_until
 
 OWN, FOREIGN = "User:onceover", "User:foreign"
 
@@ -141,6 +142,42 @@ def test_acls_go_round_with_no_more_rights_than_documented(
         assert others(target.topic_acls() - before) == {("User:eve", "READ", "DENY")}
         assert foreign in target.topic_acls()
         assert others(owned(replica)) == {("User:eve", "READ", "DENY")}
+        replica.flow.finish(lead, layout)
+    replica.assert_same()
+
+
+def test_what_the_source_forbids_is_not_allowed_on_the_target(
+    replica: Replica, superusers: tuple[AclAdmin, AclAdmin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A DENY that would cut off the flow is not carried over: the ALLOWs that it limits go, and come back."""
+    source, target = superusers
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(20), Codec.LZ4)
+    # From one host only: the flow's own user reads on, here and there.
+    forbidden = acl(topic, "READ", who="User:*", deny=True)._replace(host="192.0.2.7")
+    source.create([acl(topic, "READ"), acl(topic, "DESCRIBE", who="User:bob")])
+    both = {("User:ann", "READ", "ALLOW"), ("User:bob", "DESCRIBE", "ALLOW")}
+
+    with replica.flow.running() as (lead, layout):
+
+        def follows(expected: set[tuple[str, str, str]]) -> None:
+            def seen() -> bool:
+                look_again(lead, monkeypatch)
+                return others(frozenset(a for a in target.topic_acls() if a.name == topic)) == expected
+
+            wait_until(seen, 30.0, f"the target has {expected}")
+
+        def notes() -> set[str]:
+            lead.tick()
+            return {note["code"] for note in replica.flow.status()["notes"] if note["object"] == topic}
+
+        follows(both)
+        assert notes() == set()
+        source.create([forbidden])
+        follows(both - {("User:ann", "READ", "ALLOW")})
+        wait_until(lambda: notes() == {"ACL_DENIES_ONCEOVER", "ACL_WITHHELD"}, 30.0, "both are told")
+        source.delete([forbidden])
+        follows(both)
         replica.flow.finish(lead, layout)
     replica.assert_same()
 

@@ -1,8 +1,9 @@
 """Which topic ACLs of the source a flow keeps on its target. Pure.
 
 Invariants: everything granted or denied on the target names one of the flow's own target topics,
-literally; nothing that is created allows changing the copy; nothing is deleted that this flow did not
-create. docs/topics.md explains the rules to the people who rely on them.
+literally; nothing that is created allows changing the copy; nobody is granted what the source forbids,
+also where its DENY cannot be carried over; nothing is deleted that this flow did not create.
+docs/topics.md explains the rules to the people who rely on them.
 """
 
 from __future__ import annotations
@@ -12,15 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from onceover.engine.aclcover import ALL, EVERY_PRINCIPAL, applies, limits, stands_for
 from onceover.engine.plan import Change, Refusal
 from onceover.errors import NeedsOperator
-from onceover.kafka.acladmin import ALLOW, DENY, EVERY_TOPIC, LITERAL, PREFIXED, Acl
+from onceover.kafka.acladmin import ALLOW, DENY, LITERAL, Acl
 
 KEY_PREFIX: Final = "acl/"
 VERSION: Final = 1
 _DIGEST_CHARACTERS: Final = 16
-_ALL: Final = "ALL"
-_EVERY_PRINCIPAL: Final = "User:*"
 
 # What an ALLOW of the source becomes on the target. Whatever is not named here would let somebody write
 # beside the flow (WRITE: two writers mix their records, G1) or change the copy behind its back (CREATE,
@@ -29,12 +29,12 @@ ALLOWED: Final[Mapping[str, tuple[str, ...]]] = {
     "READ": ("READ",),
     "DESCRIBE": ("DESCRIBE",),
     "DESCRIBE_CONFIGS": ("DESCRIBE_CONFIGS",),
-    _ALL: ("READ", "DESCRIBE"),
+    ALL: ("READ", "DESCRIBE"),
 }
 # What the flow itself does with its target topics (docs/operations.md): a DENY of one of these that
 # matches the flow's principal would stop the copy.
 NEEDED: Final = frozenset(
-    {"WRITE", "READ", "DESCRIBE", "CREATE", "ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS", _ALL}
+    {"WRITE", "READ", "DESCRIBE", "CREATE", "ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS", ALL}
 )
 
 
@@ -59,19 +59,21 @@ class AclView:
 
 @dataclass(frozen=True)
 class AclPlan:
-    """What to do, each list in a fixed order.
+    """What to do, each list in the order in which it is done: no DENY is missing while its ALLOW is there.
 
     Args:
         create: missing on the target; becomes ours.
         delete: ours, and the source has no reason for it any more.
         forget: ours by the record only: already gone from the target.
         refused: what is left out although the source has it.
+        at_risk: ALLOWs of ours that stay, but not without the DENYs that are to be created.
     """
 
     create: tuple[Acl, ...] = ()
     delete: tuple[Acl, ...] = ()
     forget: tuple[Acl, ...] = ()
     refused: tuple[Refusal, ...] = ()
+    at_risk: tuple[Acl, ...] = ()
 
     def changes(self) -> list[Change]:
         """Return them in the plan's shape; forgetting a record changes no cluster and is not shown."""
@@ -85,31 +87,50 @@ def plan_acls(view: AclView) -> AclPlan:
     """
     wanted: set[Acl] = set()
     refused: dict[Acl, Refusal] = {}
+    foreign = view.target - view.owned
+    standing = denials(foreign)
     for source, target in view.topics.items():
-        for acl in view.source:
-            if not applies(acl, source):
-                continue
-            for copy in copies(acl, target):
-                if _cuts_off(copy, view.own_principal):
-                    refused[copy] = _refusal(copy, view.own_principal)
-                else:
-                    wanted.add(copy)
+        here = {copy for acl in view.source if applies(acl, source) for copy in copies(acl, target)}
+        missing = {acl for acl in here if _cuts_off(acl, view.own_principal) and not _stands(acl, standing)}
+        refused |= {acl: _refusal(acl, view.own_principal) for acl in missing}
+        withheld = {acl: deny for acl in here if (deny := _limit(acl, missing)) is not None}
+        refused |= {acl: _withheld(acl, deny, there=acl in foreign) for acl, deny in withheld.items()}
+        wanted |= {acl for acl in here - withheld.keys() if not _cuts_off(acl, view.own_principal)}
     # A topic that has left the flow keeps its ACLs: its readers go on reading what is there.
     in_flow = set(view.topics.values())
     outdated = {acl for acl in view.owned if acl.name in in_flow} - wanted
+    create = wanted - view.target
+    denies: dict[str, list[Acl]] = {}
+    for acl in denials(create):
+        denies.setdefault(acl.name, []).append(acl)
+    ours = wanted & view.target & view.owned
     return AclPlan(
-        create=tuple(sorted(wanted - view.target)),
-        delete=tuple(sorted(outdated & view.target)),
+        create=tuple(sorted(create, key=_deny_first)),
+        delete=tuple(sorted(outdated & view.target, key=_deny_first, reverse=True)),
         forget=tuple(sorted(outdated - view.target)),
         refused=tuple(refused[acl] for acl in sorted(refused)),
+        at_risk=tuple(sorted(acl for acl in ours if _limit(acl, denies.get(acl.name, ())))),
     )
 
 
-def applies(acl: Acl, topic: str) -> bool:
-    """Tell whether a source ACL says anything about ``topic``."""
-    if acl.pattern == PREFIXED:
-        return topic.startswith(acl.name)
-    return acl.pattern == LITERAL and acl.name in (topic, EVERY_TOPIC)
+def denials(acls: Iterable[Acl]) -> tuple[Acl, ...]:
+    """Return those that forbid, in their order."""
+    return tuple(acl for acl in acls if acl.permission == DENY)
+
+
+def _deny_first(acl: Acl) -> tuple[bool, Acl]:
+    return acl.permission != DENY, acl
+
+
+def _stands(deny: Acl, standing: Iterable[Acl]) -> bool:
+    return any(stands_for(acl, deny) for acl in standing)
+
+
+def _limit(acl: Acl, denies: Iterable[Acl]) -> Acl | None:
+    """Return the first of some DENYs on its topic that an ALLOW must not be without; None: there is none."""
+    if acl.permission == DENY:
+        return None
+    return min((deny for deny in denies if limits(deny, acl)), default=None)
 
 
 def copies(acl: Acl, target_topic: str) -> list[Acl]:
@@ -130,7 +151,7 @@ def copies(acl: Acl, target_topic: str) -> list[Acl]:
 def _cuts_off(acl: Acl, own_principal: str | None) -> bool:
     if acl.permission != DENY or acl.operation not in NEEDED:
         return False
-    return acl.principal in (_EVERY_PRINCIPAL, own_principal)
+    return acl.principal in (EVERY_PRINCIPAL, own_principal)
 
 
 def _refusal(acl: Acl, own_principal: str | None) -> Refusal:
@@ -140,6 +161,17 @@ def _refusal(acl: Acl, own_principal: str | None) -> Refusal:
         f"the source has an ACL that would become {acl} on the target; it would cut off "
         f"{own_principal or 'the principal that Onceover uses there'} and stop the copy",
         "on the source, deny the principals that are meant by name, or exclude the topic from the flow",
+        blocks=False,
+    )
+
+
+def _withheld(acl: Acl, deny: Acl, *, there: bool) -> Refusal:
+    seen = "has it without that, from somebody else" if there else "would allow what the source forbids"
+    return Refusal(
+        acl.name,
+        "ACL_WITHHELD",
+        f"the source limits {acl} by {deny.rule}, which is not carried over; the target {seen}",
+        "resolve that DENY, or forbid the same on the target by hand, where that does not cut off Onceover",
         blocks=False,
     )
 
@@ -154,6 +186,11 @@ def deletion(acl: Acl) -> Change:
     reason = "created by this flow, and the source has it no more"
     # Without risk to records; and a running flow does the same without asking.
     return Change("delete acl", acl.name, acl.rule, None, reason)
+
+
+def withdrawal(acl: Acl) -> Change:
+    """Return what is told of an ACL that goes since the target does not take a DENY which limits it."""
+    return Change("delete acl", acl.name, acl.rule, None, "the target does not take a DENY that limits it")
 
 
 # ---- ownership records

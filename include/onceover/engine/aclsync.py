@@ -2,7 +2,8 @@
 
 Invariant: an ACL that this flow created has an ownership record at every moment of its life. The record
 is written before the ACL and removed after it, so an interruption leaves at worst a record without an
-ACL, which the next plan puts right.
+ACL, which the next plan puts right. At no moment is an ALLOW of this flow there without the DENYs that limit
+it on the source: those come before it and go after it.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from onceover.engine.acls import (
     acl_record,
     creation,
     deletion,
+    denials,
     owned_acls,
     plan_acls,
+    withdrawal,
 )
 from onceover.engine.leader import now_ms
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.statelog import StateLog
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.acladmin import Acl, AclAdmin
+from onceover.kafka.acladmin import DENY, Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
 
 log = logging.getLogger(__name__)
@@ -100,15 +103,52 @@ def apply_acls(plan: AclPlan, target: Acls, notes: Notes, done: Done = nobody) -
     if plan.create:
         at_ms = now_ms()
         notes.write_all({acl_key(acl): acl_record(acl, at_ms) for acl in plan.create})
-        target.create(plan.create)
-        for acl in plan.create:
-            done(creation(acl))
-    if plan.delete:
-        target.delete(plan.delete)
-        for acl in plan.delete:
-            done(deletion(acl))
+    problem = _create(plan, target, done)
+    _delete(plan.delete, target, done)
     if gone := plan.delete + plan.forget:
         notes.write_all({acl_key(acl): None for acl in gone})
+    if problem is not None:
+        raise problem
+
+
+def _create(plan: AclPlan, target: Acls, done: Done) -> UsageError | NeedsOperator | None:
+    """Create what is missing, DENYs first; return what the target does not take for good.
+
+    It keeps nothing there that is to go. Without a DENY there is no ALLOW either: none is created, and those
+    that it would limit go until the target takes it.
+    """
+    try:
+        _create_these(denials(plan.create), target, done)
+    except (UsageError, NeedsOperator) as error:
+        if plan.at_risk:
+            target.delete(plan.at_risk)
+            for acl in plan.at_risk:
+                done(withdrawal(acl))
+        return error
+    try:
+        _create_these(_allowances(plan.create), target, done)
+    except (UsageError, NeedsOperator) as error:
+        return error
+    return None
+
+
+def _allowances(acls: tuple[Acl, ...]) -> tuple[Acl, ...]:
+    return tuple(acl for acl in acls if acl.permission != DENY)
+
+
+def _create_these(acls: tuple[Acl, ...], target: Acls, done: Done) -> None:
+    if acls:
+        target.create(acls)
+        for acl in acls:
+            done(creation(acl))
+
+
+def _delete(acls: tuple[Acl, ...], target: Acls, done: Done) -> None:
+    for some in (_allowances(acls), denials(acls)):
+        if some:
+            target.delete(some)
+            for acl in some:
+                done(deletion(acl))
 
 
 class AclSync:
@@ -155,9 +195,10 @@ class AclSync:
         source, target = self._admins
         principal = own_principal(self._target.config.properties)
         plan = plan_acls(read_view(self._topics, state.catch_up(), source, target, principal))
-        apply_acls(plan, target, notes)
-        for change in plan.changes():
-            log.info("%s of %s: %s; %s", change.what, change.object, change.to or change.from_, change.reason)
+        try:
+            apply_acls(plan, target, notes, _log)
+        except (UsageError, NeedsOperator) as error:
+            return [*plan.refused, unavailable(error)]
         return list(plan.refused)
 
     def _report(self, refused: list[Refusal]) -> None:
@@ -165,6 +206,10 @@ class AclSync:
             for refusal in refused:
                 log.error("not copied: %s; %s", refusal.message, refusal.resolve)
         self.refused = refused
+
+
+def _log(change: Change) -> None:
+    log.info("%s of %s: %s; %s", change.what, change.object, change.to or change.from_, change.reason)
 
 
 def unavailable(error: OnceoverError) -> Refusal:
