@@ -33,3 +33,22 @@ def test_a_topic_that_was_named_once_is_kept(case: Case) -> None:
     # Another one that is named is another matter.
     other = case.tool.plan(case.name, options=["--topic", f"{topic}-2"])
     assert (other.code, other.codes()) == (3, {"OTHER_TOPIC"})
+
+
+def test_every_worker_is_named_once(case: Case) -> None:
+    """A worker that is counted twice, or found by itself, hides one that nobody has asked for its tasks."""
+    first, second = case.cluster.urls
+    case.connect.create_topic(case.topic)
+    case.connect.count(case.name, case.topic)
+    for names, told in (
+        ([first], f"nobody named {second}"),
+        ([first, first.replace("127.0.0.1", "localhost")], "lead to the same worker"),
+    ):
+        case.tool.ask(*names)
+        refused = case.tool.plan(case.name)
+        error = refused.document["error"]
+        assert (refused.code, error["code"]) == (3, "WORKERS_DIFFER"), refused
+        assert told in error["seen"]
+    # By another name, and in another order, it is the same worker.
+    case.tool.ask(second.replace("127.0.0.1", "localhost"), first)
+    assert case.tool.plan(case.name).code == 0

@@ -65,6 +65,7 @@ def test_a_frozen_workers_task_cannot_move_an_offset_after_the_snapshot(case: Ca
     assert case.connect.offsets(case.name) == offsets
     assert case.connect.numbers(case.name) == numbers
 
+    case.tool.ask(*case.cluster.urls)
     case.migrate(outcome="unverifiable")
     case.connect.resume(case.name)
     case.assert_goes_on()

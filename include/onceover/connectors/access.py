@@ -7,14 +7,15 @@ cluster. A worker that cannot be heard may still run tasks.
 from __future__ import annotations
 
 import re
+import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 from onceover.connectors.model import Isolation, WorkerFacts
+from onceover.connectors.muster import endpoints, muster
 from onceover.connectors.reaching import known_cluster_id
 from onceover.connectors.rest import ConnectRest, WorkerAnswer
 from onceover.connectors.rights import needing
@@ -38,6 +39,10 @@ _REBALANCE_S: Final = 60.0
 _JOIN_S: Final = 20.0
 _DIFFER: Final = "WORKERS_DIFFER"
 _LENGTH: Final = struct.Struct(">hh")
+
+
+class _NotYet(NeedsOperator):
+    """Workers are missing, or have not gone yet: seconds may change it."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +80,7 @@ class ConnectAccess:
             )
         self.exactly_once = _support(settings) == "enabled"
         self.rest = rest or ConnectRest(settings.rest)
+        self._doubtful: tuple[str, ...] = ()
         self._clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
         self._scans: dict[tuple[int, str, Isolation], Scan] = {}
         self.worker_cluster = self._open(settings.clients.worker())
@@ -199,6 +205,7 @@ class ConnectAccess:
             config_topic=self.config_topic,
             exactly_once=self.exactly_once,
             workers=tuple(answer.url for answer in answers),
+            doubtful=self._doubtful,
         )
 
     def _all_answers(self) -> list[WorkerAnswer]:
@@ -207,30 +214,48 @@ class ConnectAccess:
         while True:
             try:
                 return self._answers()
-            except NeedsOperator as error:
-                if error.code != _DIFFER or deadline.passed:
+            except _NotYet as error:
+                if deadline.passed:
                     raise
                 backoff.pause(deadline, error)
 
     def _answers(self) -> list[WorkerAnswer]:
+        named = [(url, endpoints(url, _resolved)) for url in self.rest.urls]
+        for one, other in muster(named, []).twice:
+            raise self._differ(f"{one} and {other} lead to the same worker", "each worker named once")
         answers = [self._ask(url) for url in self.rest.urls]
         with needing(self.worker_cluster.config, "DESCRIBE", f"group {self.group_id}"):
             group = self.worker_cluster.retry(self._group, Deadline(_REBALANCE_S))
-        advertised = [advertised_url(member.metadata) for member in group.members]
-        if len(advertised) > len(answers):
-            # A worker that is not named: it runs tasks like any other.
-            known = {_place(url) for url in self.rest.urls}
-            answers += [self._ask(url) for url in advertised if _place(url) not in known]
-        if len(advertised) != len(answers):
-            raise NeedsOperator(
-                f"not every worker of {self.settings.name} is a member of its group",
-                code=_DIFFER,
-                where=f"group {self.group_id} on {self.worker_cluster.alias}",
-                expected=f"{len(answers)}, each answering: {', '.join(a.url for a in answers)}",
-                seen=f"{len(advertised)} members: {', '.join(advertised) or 'none'}",
-                resolve="name every worker once under `rest`, see to it that each has joined, then run again",
-            )
+        members = [advertised_url(member.metadata) for member in group.members]
+        seen = muster(named, [(url, endpoints(url, _resolved)) for url in members])
+        told = f"{len(members)} members: {', '.join(members) or 'none'}"
+        expected = f"{len(answers)}, each answering: {', '.join(self.rest.urls)}"
+        if seen.differs or seen.doubtful:
+            for url in seen.unnamed:
+                # It lives, and can be reached from here under its own name.
+                if self._answers_as(url, answers[0].kafka_cluster_id):
+                    raise self._differ(f"{told}; nobody named {url}", expected)
+        if seen.differs:
+            raise self._differ(told, expected, kind=_NotYet)
+        self._doubtful = seen.doubtful
         return answers
+
+    def _answers_as(self, url: str, kafka_cluster_id: str) -> bool:
+        try:
+            return self.rest.worker(url).kafka_cluster_id == kafka_cluster_id
+        except (Retriable, UsageError):
+            return False
+
+    def _differ(self, seen: str, expected: str, kind: type[NeedsOperator] = NeedsOperator) -> NeedsOperator:
+        return kind(
+            f"the named workers of {self.settings.name} are not the members of its group",
+            code=_DIFFER,
+            where=f"group {self.group_id} on {self.worker_cluster.alias}",
+            expected=expected,
+            seen=seen,
+            resolve="name every worker once under `rest`, by the address that it advertises if possible; see "
+            "to it that each has joined, then run again",
+        )
 
     def _ask(self, url: str) -> WorkerAnswer:
         try:
@@ -274,9 +299,13 @@ def version_of(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in numbers if part.isdecimal())
 
 
-def _place(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port
+def _resolved(host: str, port: int) -> list[str]:
+    """Return the network addresses of a host; none where it is not known here."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [str(address[0]) for *_, address in found]
 
 
 def _support(settings: ConnectSettings) -> str:

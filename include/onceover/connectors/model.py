@@ -160,6 +160,8 @@ class WorkerFacts:
         offsets_topic: the global offsets topic; ``config_topic`` their configurations.
         exactly_once: whether ``exactly.once.source.support`` is ``enabled``.
         workers: REST address of each worker that answered.
+        doubtful: members' own addresses that cannot be reached from here, so that nothing shows which of the
+            named ones they are.
     """
 
     version: str
@@ -169,6 +171,17 @@ class WorkerFacts:
     config_topic: str
     exactly_once: bool
     workers: tuple[str, ...]
+    doubtful: tuple[str, ...] = ()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What deserves a look."""
+        if not self.doubtful:
+            return ()
+        return (
+            f"members of its group are at {', '.join(self.doubtful)}, which do not answer here: see to it "
+            "that `rest` names each of them once, one named twice would hide another",
+        )
 
     @property
     def isolation(self) -> Isolation:
@@ -186,6 +199,7 @@ class WorkerFacts:
             "config_topic": self.config_topic,
             "exactly_once": self.exactly_once,
             "workers": list(self.workers),
+            "warnings": list(self.warnings),
         }
 
 
@@ -269,6 +283,12 @@ class MigrationPlan(Plan):
         return items_of(self.changes)
 
     @property
+    def warnings(self) -> tuple[str, ...]:
+        """What deserves a look, each with what it is about."""
+        own = (f"{plan.name}: {text}" for plan in self.connectors for text in plan.warnings)
+        return (*(f"{self.flow}: {text}" for text in self.worker.warnings), *own)
+
+    @property
     def title(self) -> str:
         """First line of the text."""
         return f"{self.operation} of Connect cluster {self.flow}"
@@ -284,8 +304,7 @@ class MigrationPlan(Plan):
 
     def describe(self) -> str:
         """Return the plan as text."""
-        warnings = [f"  warning {plan.name}: {text}" for plan in self.connectors for text in plan.warnings]
-        return "\n".join([super().describe(), *warnings])
+        return "\n".join([super().describe(), *(f"  warning {each}" for each in self.warnings)])
 
 
 class Outcome(Enum):
