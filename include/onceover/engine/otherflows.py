@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from uuid import UUID
@@ -17,7 +18,7 @@ from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.lineage import Hop, Way, extended, origin, read_upstream, ring
 from onceover.engine.naming import Naming
 from onceover.engine.ownership import Claim, Flow, Rival, read_claims
-from onceover.engine.statelog import StateLog
+from onceover.engine.statelog import StateLog, catch_up_together
 from onceover.engine.statevalue import mapping
 from onceover.engine.topicplan import Loop, Writer
 from onceover.errors import NotNow, OnceoverError
@@ -65,8 +66,9 @@ class OtherFlow:
 class OtherFlows:
     """The flows whose state is on one cluster.
 
-    What was read is kept, and read again only where something was added: a hundred flows that look at each
-    other cost each of them two requests, and no connection stays open.
+    What was read is kept, and read again only where something was added, all together: a hundred flows that
+    look at each other cost each of them two requests, and one more where any has changed. No connection stays
+    open.
 
     Args:
         cluster: where their state is, that is, their target.
@@ -95,6 +97,7 @@ class OtherFlows:
             self._logs.pop(gone).close()
             self._seen.pop(gone, None)
         ends = self._ends(found)
+        self._read_together(found, ends, topics)
         flows = []
         for key, topic in found.items():
             end, seen = ends.get(key, _UNKNOWN), self._seen.get(key)
@@ -111,8 +114,27 @@ class OtherFlows:
         self._logs.clear()
         self._seen.clear()
 
+    def _read_together(
+        self, found: Mapping[_Key, str], ends: Mapping[_Key, int], topics: Mapping[str, TopicInfo]
+    ) -> None:
+        """Read what was added to the states, as far as nothing is in the way; the others are read alone."""
+        known = {key: end for key, (end, _) in self._seen.items()}
+        grown = {key: end for key, end in ends.items() if end != known.get(key)}
+        logs = {self._log(key, found[key]): (topics[found[key]], end) for key, end in grown.items()}
+        if not logs:
+            return
+        done = catch_up_together(self._cluster, logs)
+        for key, end in grown.items():
+            state = self._logs[key]
+            if state in done:
+                with suppress(OnceoverError):
+                    self._seen[key] = end, _described(key.flow, state.values)
+
+    def _log(self, key: _Key, topic: str) -> StateLog:
+        return self._logs.setdefault(key, StateLog(self._cluster, topic, names.STATE_LEADER))
+
     def _read(self, key: _Key, topic: str, end: int) -> OtherFlow | None:
-        state = self._logs.setdefault(key, StateLog(self._cluster, topic, names.STATE_LEADER))
+        state = self._log(key, topic)
         try:
             # A flow that was started together with this one: its state was created a moment ago.
             flow = self._cluster.retry(

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Mapping
 from typing import Any, Final
 from uuid import UUID
 
-from onceover.errors import NeedsOperator, NotNow, Retriable
+from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.backoff import Backoff, Deadline
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.cluster import Cluster, TopicInfo, failure
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
@@ -27,6 +28,8 @@ log = logging.getLogger(__name__)
 
 STATE_MISSING: Final = "STATE_MISSING"
 _MAX_BYTES = 4 << 20
+# Of one log among many: a large one takes more answers than the others.
+_SHARE_BYTES = 256 << 10
 _WAIT_MS = 100
 # An answer from next door is there by then; one from further away is taken with the next look.
 _GLANCE_S = 0.05
@@ -121,6 +124,13 @@ class StateLog:
             self.close()
             raise
 
+    def _place(self, info: TopicInfo) -> Position | None:
+        """Return from where it is read next, None where nobody leads it."""
+        leader = info.partitions.get(self._tp.partition)
+        if leader is None or leader.leader < 0:
+            return None
+        return Position(info.topic_id, self._offset, leader.leader, leader.leader_epoch)
+
     def _open(self) -> Fetcher:
         if self._fetcher is None:
             info = self._cluster.topics([self._tp.topic]).get(self._tp.topic)
@@ -161,6 +171,16 @@ class StateLog:
             resolve="start the flow with `onceover replicate`; if deleted, see docs/operations.md",
         )
 
+    def _take(self, answer: FetchedPartition) -> bool:
+        """Take over what was read together with others; False where something is in the way."""
+        if classify(Api.FETCH, answer.error_code) is not Action.OK:
+            return False
+        try:
+            self._read(answer)
+        except OnceoverError:
+            return False
+        return True
+
     def _read(self, answer: FetchedPartition) -> None:
         for visible in visible_batches(answer.records, answer.aborted, self._offset, control_type):
             if visible.batch is not None:
@@ -182,3 +202,39 @@ class StateLog:
                 code="STATE_FOREIGN",
                 resolve="find the other writer; see docs/operations.md for rebuilding the state",
             ) from error
+
+
+def catch_up_together(cluster: Cluster, logs: Mapping[StateLog, tuple[TopicInfo, int]]) -> set[StateLog]:
+    """Read many logs with one connection for each broker; return those that were read up to their end.
+
+    A connection, and five requests, for each of them would be most of what a flow's start costs among some
+    hundred others. Whatever is in the way of a log is left to its own ``catch_up``, which tells what it is.
+
+    Args:
+        cluster: where all of them are.
+        logs: with their topics as they are now, and their ends for readers of committed records.
+    """
+    fetcher = Fetcher(
+        cluster, isolation=calls.READ_COMMITTED, max_bytes=_MAX_BYTES, partition_max_bytes=_SHARE_BYTES
+    )
+    pending: dict[TopicPartition, StateLog] = {}
+    for state, (info, end) in logs.items():
+        place = state._place(info)
+        if place is not None and place.offset < end:
+            fetcher.assign(state._tp, place)
+            pending[state._tp] = state
+    deadline = Deadline(_NOT_NOW_S)
+    try:
+        while fetcher.positions and not deadline.passed:
+            fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
+            for tp, answer in fetcher.poll(timeout_s=_NOT_NOW_S):
+                state = pending[tp]
+                if not state._take(answer) or state._offset >= logs[state][1]:
+                    fetcher.remove(tp)
+                else:
+                    fetcher.positions[tp].offset = state._offset
+    except OnceoverError as error:
+        log.debug("the others are read one by one: %s", error)
+    finally:
+        fetcher.close()
+    return {state for state, (_, end) in logs.items() if state._offset >= end}

@@ -176,6 +176,12 @@ class FakeCluster(Cluster):
         return found
 
 
+@pytest.fixture(autouse=True)
+def nothing_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have every state read alone, as if something were in the way of reading them together."""
+    monkeypatch.setattr("onceover.engine.otherflows.catch_up_together", lambda *_: set())
+
+
 def test_states_are_read_again_only_where_something_was_added(monkeypatch: pytest.MonkeyPatch) -> None:
     """Or where it is not known; one that cannot be read holds up no other."""
     monkeypatch.setattr("onceover.engine.otherflows.StateLog", FakeState)
