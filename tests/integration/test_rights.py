@@ -10,7 +10,8 @@ from typing import Final
 import pytest
 
 from onceover.kafka.cluster import Cluster, Features
-from tests.support.grants import TOPIC, denied
+from tests.support.grants import GROUP, TOPIC, denied, grant
+from tests.support.groups import commit
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
 from tests.support.rawkafka import RawRecord
 from tests.support.replica import Replica
@@ -71,6 +72,38 @@ def test_right_that_is_taken_from_one_topic_is_said_and_hides_nothing_of_the_oth
         assert (flow["state"], flow["run"]["state"]) == ("stopped", "ended")
         assert flow["lag_offsets"] is None
     assert replica.command(capsys, "status", replica.name)[0] == 0
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_what_may_not_be_seen_is_not_taken_for_deleted(
+    guarded: Pair,
+    replica: Replica,
+    capsys: Capture,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    side: str,
+) -> None:
+    """A cluster leaves such a topic out of its list; advice to copy it anew would be the wrong one."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    shut, fine = replica.topic("shut"), replica.topic("fine")
+    for topic in (shut, fine):
+        replica.source.plain(topic, 0, replica.source.records(5))
+    replica.copy()
+    flow, group = str(replica.flow.path), f"{replica.name}-group"
+    commit(guarded[0].admin_client, group, shut, {0: 3})
+    grant(guarded[0], [(GROUP, replica.name, True, "DESCRIBE")])
+    grant(guarded[1], [(GROUP, replica.name, True, "READ")])
+    with denied(guarded[side == "target"], (TOPIC, shut, False, "DESCRIBE")):
+        for command in (["topics", "plan", flow], ["seed", "plan", flow, "--from", "earliest"]):
+            code, document = replica.command(capsys, *command)
+            refused = {r["object"]: r for r in document["refused"]}
+            assert (code, refused[shut]["code"]) == (3, f"{side.upper()}_UNAUTHORIZED")
+            assert shut in refused[shut]["message"] and "grant" in refused[shut]["resolve"]
+            assert fine not in refused
+        code, document = replica.command(capsys, "groups", "plan", flow)
+        (refused,) = document["refused"]
+        assert (code, "grant" in refused["resolve"]) == (3, True)
+    assert replica.command(capsys, "topics", "plan", flow)[1]["refused"] == []
 
 
 def test_a_new_topic_whose_configuration_cannot_be_read_waits_and_says_so(

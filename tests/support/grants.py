@@ -44,7 +44,8 @@ def target_rights(flow: str) -> list[Right]:
     """Return the rights on the target, those for ``topics.sync_acls`` included."""
     return [
         (TOPIC, flow, True, "WRITE READ DESCRIBE CREATE ALTER DESCRIBE_CONFIGS ALTER_CONFIGS"),
-        (TOPIC, "__onceover.", True, "READ WRITE DESCRIBE CREATE"),
+        (TOPIC, "__onceover.", True, "READ DESCRIBE"),
+        (TOPIC, f"__onceover.{flow}.", True, "WRITE CREATE DESCRIBE_CONFIGS ALTER_CONFIGS"),
         (GROUP, f"onceover.{flow}", False, "READ"),
         (TRANSACTIONAL_ID, f"onceover.{flow}.", True, "WRITE DESCRIBE"),
         (CLUSTER, _CLUSTER_NAME, False, "DESCRIBE ALTER"),

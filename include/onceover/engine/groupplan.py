@@ -5,13 +5,13 @@ Invariant: a group with members on the receiving side, or of which anything is n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from onceover.ages import age_text
 from onceover.engine.approval import Item, Standing, items_of
-from onceover.engine.groups import PASSING, Allowed, Decision, Direction, Facts, Kind, decide
+from onceover.engine.groups import FORBIDDEN, PASSING, Allowed, Decision, Direction, Facts, Kind, decide
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.wire.offsetlookup import Translated
@@ -63,6 +63,8 @@ class GroupView:
         now_ms: time of the look.
         away: why the giving side cannot be asked at all, where it is the source of a failover.
         lag_unknown: why some lags are not known, and what that means; None where all are.
+        hidden: the flow's topics that may not be described on the giving side, and its answer: it tells
+            nobody what groups have committed there.
     """
 
     flow: str
@@ -74,6 +76,7 @@ class GroupView:
     now_ms: int
     away: OnceoverError | None = None
     lag_unknown: str | None = None
+    hidden: Mapping[str, OnceoverError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -239,6 +242,7 @@ def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = N
     rows: list[Row] = []
     steps: list[GroupSteps] = []
     refused = [_unknown(view.giving, error) for error in view.errors]
+    refused += [_hidden(view, topic, error) for topic, error in sorted(view.hidden.items())]
     if view.away is not None:
         refused.append(_away(view, view.away))
     for group in view.groups:
@@ -333,6 +337,15 @@ def _blocked(group: GroupFacts, view: GroupView) -> Refusal | None:
 def _unknown(what: str, error: OnceoverError) -> Refusal:
     resolve = error.resolve or "run again"
     return Refusal(what, _UNKNOWN, f"nothing is done, because it is not known: {error.message}", resolve)
+
+
+def _hidden(view: GroupView, topic: str, error: OnceoverError) -> Refusal:
+    return Refusal(
+        topic,
+        FORBIDDEN,
+        f"what groups have committed for {topic} on {view.giving} is not shown, nor moved: {error.message}",
+        f"grant the flow's principal DESCRIBE on {topic} (docs/groups.md)",
+    )
 
 
 def _away(view: GroupView, error: OnceoverError) -> Refusal:

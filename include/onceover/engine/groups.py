@@ -25,6 +25,8 @@ RENEW_AFTER_MS: Final = 24 * 3600 * 1000
 UNREADABLE: Final = "UNREADABLE"
 PENDING: Final = "COMMIT_PENDING"
 PASSING: Final = frozenset({UNREADABLE, PENDING})
+# It may not be looked at, and will not be the next time either: a person's business.
+FORBIDDEN: Final = "NOT_AUTHORIZED"
 _BY_HAND: Final = "set the group's position there by hand, for example by timestamp"
 # The topic is on neither side any more: there is nothing that anybody could do about a group's place in it.
 GONE: Final = "GONE"
@@ -35,6 +37,7 @@ _RESOLVED: Final = {
     "it and says why; or exclude it in the flow file",
     GONE: "nothing; a topic of that name that comes back is looked at again",
     **dict.fromkeys(PASSING, "run again"),
+    FORBIDDEN: "grant the flow's principal the rights listed in docs/groups.md",
     "RECREATED": "see `onceover status`: the partition needs an operator",
 }
 _DAYS_TOLD: Final = "so that it does not expire"
@@ -152,7 +155,7 @@ class Facts:
     def is_over(self) -> bool:
         """True when the group has nothing here: its offset is gone on both sides, as with a deleted topic."""
         gone = self.committed is None and self.current is None
-        return gone and (self.problem is None or self.problem[0] not in PASSING)
+        return gone and (self.problem is None or self.problem[0] not in {*PASSING, FORBIDDEN})
 
     @property
     def lag(self) -> int | None:

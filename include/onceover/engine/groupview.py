@@ -21,7 +21,7 @@ from onceover.engine.groupcommits import Commits, Committed, read_commits
 from onceover.engine.grouplogs import Logs, read_logs
 from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groupplan import GroupFacts, GroupView
-from onceover.engine.groups import GONE, PENDING, UNREADABLE, Direction, Facts, Remembered
+from onceover.engine.groups import FORBIDDEN, GONE, PENDING, UNREADABLE, Direction, Facts, Remembered
 from onceover.engine.groupsettle import GroupSettler
 from onceover.engine.groupstrays import Copies, find_strays, stray_facts
 from onceover.engine.layout import Layout, check_clusters, check_distinct
@@ -161,6 +161,7 @@ class GroupReader:
         logs = self._logs({tp: pair for tp, pair in used.items() if tp not in problems}, problems)
         self._target.retry(self._translator.refresh)
         strays = self._strays(raw)
+        hidden, unasked = ({}, ()) if here.away is not None else self._hidden(pairs)
         groups = [
             replace(
                 g.facts,
@@ -177,7 +178,8 @@ class GroupReader:
             giving=self.giving.cluster.alias,
             receiving=self.receiving.cluster.alias,
             groups=tuple(groups),
-            errors=here.listing.unheard + there.unheard,
+            errors=here.listing.unheard + there.unheard + unasked,
+            hidden=hidden,
             now_ms=time.time_ns() // 1_000_000,
             away=here.away,
             lag_unknown=_lag_unknown(self.giving.cluster.alias, logs),
@@ -275,11 +277,26 @@ class GroupReader:
             ):
                 # One that may not be looked at costs its own groups something, and no others.
                 if (hidden := topics.failed.get(tp.topic)) is not None:
-                    found[giving] = (UNREADABLE, f"{tp} on {alias} cannot be asked about: {hidden.message}")
+                    found[giving] = _unseen(hidden, f"{tp} on {alias} cannot be asked about")
                 elif not _is_there(topics.found.get(tp.topic), tp, wanted):
                     text = f"{tp} on {alias} is not the partition that was copied: deleted, or made anew"
                     found[giving] = ("RECREATED", text)
         return found
+
+    def _hidden(
+        self, pairs: Mapping[TopicPartition, Pair]
+    ) -> tuple[dict[str, OnceoverError], tuple[OnceoverError, ...]]:
+        """Return the topics that the giving side does not show: nor does it show what is committed there.
+
+        Beside them why it cannot be asked.
+        """
+        topics = sorted({tp.topic for tp in pairs})
+        giving = self.giving.cluster
+        try:
+            answers = giving.retry(lambda: giving.each_topic(topics)).failed if topics else {}
+        except Retriable as error:
+            return {}, (error,)
+        return {topic: error for topic, error in answers.items() if isinstance(error, UsageError)}, ()
 
     def _sides(self, pair: Pair) -> tuple[TopicPartition, TopicPartition]:
         forward = self.direction is Direction.FAILOVER
@@ -377,7 +394,7 @@ class GroupReader:
         for giving, receiving in wanted.items():
             error = logs.unread.get(receiving)
             if error is not None:
-                problems[giving] = (UNREADABLE, f"it cannot be read now: {error.message}")
+                problems[giving] = _unseen(error, "it cannot be read now")
         return logs
 
     def _translated(self, facts: Facts, pair: Pair, logs: Logs, progress: Committed) -> Facts:
@@ -423,6 +440,11 @@ def _lag_unknown(alias: str, logs: Logs) -> str | None:
         f"the lag in {logs.missing} partitions is not known, because {alias} does not tell where they end "
         f"({logs.not_asked.message}): it is only shown, and no new position depends on it"
     )
+
+
+def _unseen(error: OnceoverError, text: str) -> tuple[str, str]:
+    """Return the problem of a partition that could not be asked about. It passes, but for a missing right."""
+    return (FORBIDDEN if isinstance(error, UsageError) else UNREADABLE, f"{text}: {error.message}")
 
 
 def _pending(receiving: TopicPartition) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from onceover.engine.journal import Journal
 from onceover.engine.layout import Layout, check_clusters, check_distinct
 from onceover.engine.leader import FlowIdentity, Leader, first_progress, now_ms
 from onceover.engine.managed import read_managed
+from onceover.engine.plan import Refusal
 from onceover.engine.progress import beside
 from onceover.engine.repair import standing_of, stops_of
 from onceover.engine.scope import Rules
@@ -32,6 +33,7 @@ from onceover.engine.seed import Choice, Position, Seat, SeatedTopic, SeedPlan, 
 from onceover.engine.seedorigin import Origin, Place
 from onceover.engine.topicapply import TopicApply
 from onceover.engine.topicplan import View, plan_topics
+from onceover.engine.topicrefusals import hidden
 from onceover.engine.topicview import TopicReader
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
@@ -161,7 +163,13 @@ class Seeder:
             self.wish.choice,
             extra=self.origin.changes(),
         )
-        return replace(planned, standing=_standing(state, topics))
+        refused = (*planned.refused, *self._hidden(view))
+        return replace(planned, refused=refused, standing=_standing(state, topics))
+
+    def _hidden(self, view: View) -> list[Refusal]:
+        """Return why topics are left out that are enrolled, but that may not be described on both sides."""
+        records = [view.enrolled_by_source[topic] for topic in sorted(view.hidden)]
+        return [hidden(r, *view.hidden[r.source]) for r in records if self.wish.selects(r.source)]
 
     def _view(self, state: FlowState) -> View:
         reader = TopicReader(self._place.flow, self.source, self.target)
@@ -183,6 +191,8 @@ class Seeder:
         enrolled = {topic: view.known(record) for topic, record in view.enrolled_by_source.items()}
         for verdict in view.verdicts():
             info = view.source.get(verdict.topic)
+            if verdict.topic in view.hidden:
+                continue
             if verdict.inside and info is not None and self.wish.selects(verdict.topic) and _is_led(info):
                 old = enrolled.get(verdict.topic)
                 copy = view.target.get(verdict.target_topic)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from onceover.engine import topicrefusals as refusals
+from onceover.engine.aside import Side
 from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment, Left
 from onceover.engine.lineage import Origin, Way
 from onceover.engine.managed import Managed
@@ -85,6 +86,8 @@ class View:
         former_loops: of those that are not written so any more: by whom they were, and ``at_ms`` until when.
         upstream: through which flows the records of source topics have come that other flows write.
         unreadable: other flows whose state cannot be read now, with the reason.
+        hidden: enrolled source topics that a cluster does not show to the principal, they or their copies:
+            on which side, and its answer when asked by name.
         target_ends: high watermark of target partitions that are not enrolled yet, or of topics that were
             left to another flow.
         overrides: source topics' own configuration, as far as it was read; ``target_overrides`` likewise.
@@ -110,6 +113,7 @@ class View:
     former_loops: Mapping[str, Loop] = field(default_factory=dict)
     upstream: Mapping[str, Way] = field(default_factory=dict)
     unreadable: Mapping[str, str] = field(default_factory=dict)
+    hidden: Mapping[str, tuple[Side, OnceoverError]] = field(default_factory=dict)
     target_ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     target_overrides: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
@@ -217,7 +221,7 @@ class _Planning:
             turned = old if wanted else old.leaving(self._view.now)
         if turned != record:
             self._turn.append(turned)
-        if wanted and info is not None and not self._gone(old):
+        if wanted and not self._is_hidden(old) and info is not None and not self._gone(old):
             self._note_unread(verdict)
             self._keeps_timestamps(verdict, blocks=False)
             self._grow(verdict, info, old)
@@ -254,6 +258,13 @@ class _Planning:
     def _unreadable(self) -> tuple[str, str]:
         """A flow whose state cannot be read, and why."""
         return next(iter(self._view.unreadable.items()))
+
+    def _is_hidden(self, old: Enrolment) -> bool:
+        """Tell whether an enrolled topic or its copy is there but not shown to us; say so as ``_gone``."""
+        found = self._view.hidden.get(old.source)
+        if found is not None and self._view.adopt:
+            self._refused.append(refusals.hidden(old, *found))
+        return found is not None
 
     def _gone(self, old: Enrolment) -> bool:
         """Tell whether the copy of an enrolled topic is gone; say so to a person who asks what to do.

@@ -8,6 +8,7 @@ from enum import StrEnum, auto
 from typing import Any, Final
 
 from onceover.engine import commands, names
+from onceover.engine.aside import Side
 from onceover.engine.enrolment import MOST_PARTITIONS, Enrolment
 from onceover.engine.lineage import Origin
 from onceover.engine.naming import Naming
@@ -84,6 +85,18 @@ def copy_gone(old: Enrolment, flow: str) -> Refusal:
         StopCode.TARGET_MISSING,
         f"target topic {old.target} has been deleted, and the copied records with it",
         f"{commands.reseed(flow, old.sources()[0])}; it creates the topic again, for all its partitions",
+    )
+
+
+def hidden(old: Enrolment, side: Side, error: OnceoverError) -> Refusal:
+    """Return the refusal of an enrolled topic that is there, or whose copy is, but may not be described."""
+    on_source = side is Side.SOURCE
+    topic = old.source if on_source else old.target
+    return Refusal(
+        old.source,
+        StopCode.SOURCE_UNAUTHORIZED if on_source else StopCode.TARGET_UNAUTHORIZED,
+        f"the principal may not describe {side} topic {topic}: {error.message}",
+        f"grant it the rights listed in docs/operations.md on {topic}, then plan again",
     )
 
 

@@ -6,11 +6,13 @@ Used by a running flow and by ``onceover topics``, so both plan from the same pi
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Final
 
 from onceover.engine import names
+from onceover.engine.aside import Side
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.lineage import Way
 from onceover.engine.managed import Managed
@@ -28,7 +30,7 @@ from onceover.engine.ownership import Rival
 from onceover.engine.scope import Rules, Verdict
 from onceover.engine.topicplan import Loop, View
 from onceover.engine.topics import ONLY_WIDENED
-from onceover.errors import Retriable
+from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin, TopicConfigs
 from onceover.kafka.cluster import Cluster, TopicInfo
@@ -108,6 +110,7 @@ class TopicReader:
             former_loops=former,
             upstream=ways,
             unreadable={f: e.message for f, e in {**self._here.unreadable, **self._there.unreadable}.items()},
+            hidden=self._hidden(enrolled.values(), source, target),
             sync_configs=sync_configs,
             adopt=adopt,
         )
@@ -145,6 +148,28 @@ class TopicReader:
         flows = self._here.read(source)
         ways = ways_to(flows, ids[0])
         return loops(flows, rules.naming, *ids, ways), former_loops(flows, rules.naming, *ids), ways
+
+    def _hidden(
+        self,
+        enrolled: Iterable[Enrolment],
+        source: Mapping[str, TopicInfo],
+        target: Mapping[str, TopicInfo],
+    ) -> dict[str, tuple[Side, OnceoverError]]:
+        """Return which of the topics that are enrolled may not be described.
+
+        A cluster leaves them out of the list of all topics, as if they were deleted; asked by name it
+        answers TOPIC_AUTHORIZATION_FAILED.
+        """
+        found: dict[str, tuple[Side, OnceoverError]] = {}
+        records = [record for record in enrolled if record.active]
+        for side, cluster, shown, name in (
+            (Side.TARGET, self.target, target, attrgetter("target")),
+            (Side.SOURCE, self.source, source, attrgetter("source")),
+        ):
+            absent = {name(record): record.source for record in records if name(record) not in shown}
+            answers = cluster.each_topic(sorted(absent)).failed if absent else {}
+            found |= {absent[t]: (side, e) for t, e in answers.items() if isinstance(e, UsageError)}
+        return found
 
     def _ends(self, view: View) -> dict[TopicPartition, int]:
         """Return the ends of target topics that a plan takes as they are only while they are empty."""

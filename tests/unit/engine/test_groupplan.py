@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from onceover.engine.groupplan import GroupPlan, Row, plan_groups
 from onceover.engine.groups import Allowed, Remembered
-from onceover.errors import Retriable
+from onceover.errors import Retriable, UsageError
 from tests.unit.engine.groupworld import NOW_MS, SHIFT, World
 
 
@@ -55,6 +55,16 @@ def test_the_text_shows_each_partition_what_it_costs_and_what_resolves_it() -> N
     assert "left alone: it has read up to 120 on the receiving side, 16 offsets further; nothing, if" in text
     assert "replaces what somebody else committed there (skips 6 offsets)" in text
     assert text.endswith("\nmove group: 1, left alone AHEAD: 1")
+
+
+def test_a_topic_that_is_not_shown_is_named_because_what_is_committed_there_is_not_shown_either() -> None:
+    shut = UsageError("east refuses metadata (error 29, not authorized)", where="shut")
+    world = World(here={"new": 7})
+    found = plan_groups(replace(world.read(), hidden={"shut": shut}), Allowed())
+    (refusal,) = found.refused
+    assert (found.exit_code, refusal.object, refusal.code) == (3, "shut", "NOT_AUTHORIZED")
+    assert "is not shown" in refusal.message and "DESCRIBE on shut" in refusal.resolve
+    assert [change.object for change in found.changes] == ["new east.orders:0"], "the others go on"
 
 
 def test_groups_that_are_left_alone_as_a_whole_are_named_once() -> None:

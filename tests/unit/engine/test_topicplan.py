@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 
+from onceover.engine.aside import Side
 from onceover.engine.enrolment import MOST_PARTITIONS, GaveWay, Left, Placed
 from onceover.engine.managed import Managed
 from onceover.engine.naming import PREFIX
@@ -15,6 +16,7 @@ from onceover.engine.plan import Refusal
 from onceover.engine.topicplan import Loop, TopicPlan, View, Writer, overlap, plan_topics, without
 from onceover.engine.topics import OF_EVERY_COPY
 from onceover.engine.topicsteps import AddPartitions, CreateTopic
+from onceover.errors import UsageError
 from tests.support.waysout import commands
 from tests.unit.engine.topicworld import FLOW, World, leave, source_id, topic
 
@@ -244,6 +246,21 @@ def test_recreated_deleted_and_shrunk_topics_are_left_to_the_lanes() -> None:
         enrolled(now=1).view(),
     ):
         assert nothing(plan_topics(changed))
+
+
+@pytest.mark.parametrize("side", [Side.SOURCE, Side.TARGET])
+def test_an_enrolled_topic_that_may_not_be_described_is_not_taken_for_deleted(side: Side) -> None:
+    """In a running flow its partitions stop with the same code; a person who plans is told here."""
+    shut = UsageError("west refuses metadata (error 29, not authorized)")
+    world = enrolled(target=None if side is Side.TARGET else 2)
+    view = replace(world.view(), hidden={"t": (side, shut)})
+    if side is Side.SOURCE:
+        view = replace(view, source={})
+    assert nothing(plan_topics(view))
+    plan = plan_topics(replace(view, adopt=True))
+    assert codes(plan) == [f"{side.upper()}_UNAUTHORIZED"] and plan.steps == ()
+    (refusal,) = plan.refused
+    assert "error 29" in refusal.message and commands(refusal.resolve) == []
 
 
 def test_topic_that_leaves_and_returns() -> None:
