@@ -94,6 +94,9 @@ def test_a_failed_connector_is_said_to_have_failed(case: Case, trouble: Path, wh
     assert "the database is gone" in found["message"]
     assert "offsets.storage.topic" not in case.connect.config(case.name)
     await_failed(case)
+    listed = case.tool.run("list").document["connectors"]
+    (row,) = (each for each in listed if each["name"] == case.name)
+    assert "the database is gone" in row["failure"]
     planned = case.tool.plan(case.name)
     assert "CONNECTOR_FAILED" in planned.codes()
     assert case.tool.apply(case.name).outcome(case.name) == "refused"

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from onceover.connectors.model import OffsetKey
-from onceover.connectors.ordering import order
+from onceover.connectors.ordering import order, position
 from onceover.handlers.murmur2 import murmur2
 
 _POSITIVE: Final = 0x7FFFFFFF
@@ -22,6 +22,7 @@ SENTINEL_VALUE: Final = b'{"migrated":true}'
 # HashMap's table: doubled when more than three quarters full.
 _TABLE: Final = 16
 _NAMED: Final = 3
+_LONGEST_POSITION: Final = 120
 
 
 def parse_key(key: bytes | None) -> OffsetKey | None:
@@ -74,6 +75,19 @@ def in_snapshot(value: bytes) -> bool:
     return bool(fields.get("snapshot")) and fields.get("last_snapshot_record") is not True
 
 
+def snapshot_state(value: bytes) -> str | None:
+    """Return how far a snapshot is, as Debezium says it in an offset; None where nothing is said of one."""
+    fields = _parsed(value)
+    if not isinstance(fields, dict):
+        return None
+    if in_snapshot(value):
+        return "running"
+    if fields.get("incremental_snapshot_collections"):
+        # Asked for by a signal; it goes on where it was.
+        return "incremental, under way"
+    return "through" if "snapshot_completed" in fields or "snapshot" in fields else None
+
+
 def is_unusual_order(key: bytes) -> bool:
     """Tell whether the workers' REST API would write this partition under another key.
 
@@ -116,6 +130,19 @@ def compare(before: bytes, after: bytes | None) -> Moved:
     first, second = _parsed(before), _parsed(after)
     step = order(first, second) if isinstance(first, dict) and isinstance(second, dict) else None
     return {-1: Moved.BACK, 1: Moved.FORWARD}.get(step or 0, Moved.CHANGED)
+
+
+def step_of(before: bytes, after: bytes | None) -> tuple[str, str]:
+    """Return two offsets of a key as people know them: by their position where that is known, in short."""
+    return _position(before), _position(after)
+
+
+def _position(value: bytes | None) -> str:
+    fields = _parsed(value)
+    if not isinstance(fields, dict):
+        return "-"
+    text = ", ".join(f"{name} {field}" for name, field in position(fields).items())
+    return text if len(text) <= _LONGEST_POSITION else f"{text[:_LONGEST_POSITION]} ..."
 
 
 def differing(first: Mapping[bytes, bytes], second: Mapping[bytes, bytes]) -> list[bytes]:

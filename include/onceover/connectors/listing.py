@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onceover.config.faults import nearest_fix
-from onceover.connectors.model import ConnectorState
+from onceover.connectors.lifecycle import failure_of
+from onceover.connectors.model import FAILED_STATE, ConnectorState
 from onceover.errors import UsageError
 
 SOURCE: Final = "source"
@@ -85,6 +86,7 @@ class Listing:
                     "type": state.type,
                     "state": state.state,
                     "tasks": [task.state for task in state.tasks],
+                    "failure": failure_of(state) if state.has_failed else None,
                     "offsets_topic": self._topic(state),
                     "own_topic": self._own_topic(state) is not None,
                 }
@@ -104,11 +106,14 @@ class Listing:
             "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
             for row in rows
         ]
-        return "\n".join([title, *lines])
+        failed = [f"  {s.name} has failed: {failure_of(s)}" for s in self.connectors if s.has_failed]
+        return "\n".join([title, *lines, *failed])
 
     def _row(self, state: ConnectorState) -> tuple[str, ...]:
         running = sum(task.state == "RUNNING" for task in state.tasks)
+        failed = sum(task.state == FAILED_STATE for task in state.tasks)
         tasks = f"{running}/{len(state.tasks)} running" if state.tasks else "none"
+        tasks += f", {failed} failed" if failed else ""
         return state.name, state.type, state.state, tasks, self._topic(state) or "-"
 
     def _own_topic(self, state: ConnectorState) -> str | None:

@@ -16,6 +16,7 @@ from typing import Final, Self
 
 from onceover.connectors.access import ConnectAccess
 from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
+from onceover.connectors.foresight import foreseen
 from onceover.connectors.lifecycle import described
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.migrate import MigrationRun, migration_manifest
@@ -169,7 +170,7 @@ class Migration:
         found = context.store.load(name, MIGRATE)
         if view.configured is None:
             view = context.observer.checked(view, view.topic)
-        return view, found, plan_migration(view, found)
+        return view, found, _foreseen(context, plan_migration(view, found), view)
 
     def _hard(self, context: Context, name: str) -> Planned:
         found = context.store.load(name, HARD)
@@ -177,13 +178,14 @@ class Migration:
         view = _look(context, name, topic or self._topic(context.wish, name), back=True)
         if view.configured is not None:
             view = context.observer.checked(view, None)
-        return view, found, plan_hard(view, found)
+        return view, found, _foreseen(context, plan_hard(view, found), view)
 
     def _soft(self, context: Context, name: str) -> Planned:
         found = context.store.load(name, SOFT)
         topic = context.access.rest.state(name).offsets_topic or self._topic(context.wish, name)
         view = _look(context, name, topic, back=True)
-        return view, found, plan_soft(view, found)
+        stays_stopped = view.facts.exactly_once
+        return view, found, _foreseen(context, plan_soft(view, found), view, stays_stopped=stays_stopped)
 
     def _rollback(self, context: Context, name: str) -> Planned:
         found = _interrupted(context, name)
@@ -288,6 +290,13 @@ def _interrupted(context: Context, name: str) -> Manifest | None:
 def _look(context: Context, name: str, topic: str, *, back: bool = False) -> ConnectorView:
     view, interrupted = context.observer.look(name, topic, back=back), _interrupted(context, name)
     return replace(view, interrupted=None if interrupted is None else interrupted.initial_state)
+
+
+def _foreseen(
+    context: Context, plan: ConnectorPlan, view: ConnectorView, *, stays_stopped: bool = False
+) -> ConnectorPlan:
+    settle_s = 0.0 if context.facts.exactly_once else context.settle_s
+    return foreseen(plan, view, settle_s, stays_stopped=stays_stopped)
 
 
 def _owes(manifest: Manifest | None) -> bool:

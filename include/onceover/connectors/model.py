@@ -217,6 +217,9 @@ class ConnectorPlan:
         changes: in their order.
         refusals: preconditions that do not hold: with one that blocks, nothing of it is done.
         warnings: what deserves a look.
+        notes: what is good to know.
+        outage_s: about how long it stands still, None where it does not, or does so anyway.
+        snapshot: how far a snapshot of its system is, in words; None where nothing says so.
     """
 
     name: str
@@ -227,6 +230,9 @@ class ConnectorPlan:
     changes: tuple[Change, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    outage_s: float | None = None
+    snapshot: str | None = None
 
     @property
     def blocked(self) -> bool:
@@ -242,6 +248,9 @@ class ConnectorPlan:
             "offsets": self.offsets,
             "stale": self.stale,
             "blocked": self.blocked,
+            "outage_s": self.outage_s,
+            "snapshot": self.snapshot,
+            "notes": list(self.notes),
             "warnings": list(self.warnings),
         }
 
@@ -289,6 +298,11 @@ class MigrationPlan(Plan):
         return (*(f"{self.flow}: {text}" for text in self.worker.warnings), *own)
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What is good to know, likewise."""
+        return tuple(f"{plan.name}: {text}" for plan in self.connectors for text in plan.notes)
+
+    @property
     def title(self) -> str:
         """First line of the text."""
         return f"{self.operation} of Connect cluster {self.flow}"
@@ -304,7 +318,8 @@ class MigrationPlan(Plan):
 
     def describe(self) -> str:
         """Return the plan as text."""
-        return "\n".join([super().describe(), *(f"  warning {each}" for each in self.warnings)])
+        notes = [f"  {each}" for each in self.notes]
+        return "\n".join([super().describe(), *notes, *(f"  warning {each}" for each in self.warnings)])
 
 
 class Outcome(Enum):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from onceover.connectors.access import Site
+from onceover.connectors.foresight import quiet_hint
 from onceover.connectors.keys import named
 from onceover.connectors.lifecycle import TaskFailed
 from onceover.connectors.model import ConnectorOutcome, Outcome
@@ -87,6 +88,10 @@ class OnwardRun(Run):
         self.manifest = self.manifest.with_landing(self.context.access.scan(self.landing).end_offsets)
         self.note(step, *kinds)
 
+    def _quiet(self) -> str:
+        hint = quiet_hint(self.view.state.config)
+        return "" if hint is None else f"; {hint}"
+
     def _resumed(self, course: Course) -> Progress | None:
         if self._is_stopped() and not self.resume():
             return None
@@ -116,7 +121,9 @@ class OnwardRun(Run):
             return self.finish(
                 Outcome.UNVERIFIABLE,
                 f"{where}; it runs and has written none within {self.context.watch_s:g} s, so nothing shows "
-                "that it goes on from them: verify later",
+                f"that it goes on from them: verify later{self._quiet()}",
                 progress,
             )
-        return self.finish(Outcome.DONE, f"{where}, and it goes on from them", progress)
+        went = progress.describe()
+        told = f" ({went})" if went else ""
+        return self.finish(Outcome.DONE, f"{where}, and it goes on from them{told}", progress)

@@ -13,6 +13,10 @@ from typing import Any, Final, TypeAlias
 Fields: TypeAlias = Mapping[str, Any]
 Order: TypeAlias = int | None
 _JDBC: Final = ("timestamp", "timestamp_nanos", "incrementing")
+_POSITIONS: Final = (
+    *("lsn_commit", "lsn", "gtids", "file", "pos", "commit_lsn", "change_lsn", "sec", "ord"),
+    *_JDBC,
+)
 _BINLOG: Final = re.compile(r"(.*\D)?(\d+)")
 _LSN: Final = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
 
@@ -28,6 +32,12 @@ def order(before: Fields, after: Fields) -> Order:
         if found is not None:
             return found
     return None
+
+
+def position(fields: Fields) -> Fields:
+    """Return those fields by which people know a position: all of them where the shape is not known."""
+    known = {name: fields[name] for name in _POSITIONS if fields.get(name) is not None}
+    return known or fields
 
 
 def _one_number(before: Fields, after: Fields) -> Order:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from onceover.connectors.foresight import quiet_hint
 from onceover.connectors.keys import holds_null, named
 from onceover.connectors.lifecycle import failure_of
 from onceover.connectors.manifest import Manifest
@@ -68,11 +69,15 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
     if progress.back:
         outcome, message = Outcome.FAILED, f"{named(progress.back)}: lower than what was copied, or gone"
     elif progress.went_on:
-        outcome, message = Outcome.DONE, f"went on from what was copied to {view.configured}"
+        went = progress.describe()
+        told = f": {went}" if went else ""
+        outcome, message = Outcome.DONE, f"went on from what was copied to {view.configured}{told}"
     elif progress.changed:
         outcome, message = Outcome.UNVERIFIABLE, unordered(progress.changed)
     else:
+        hint = quiet_hint(view.state.config)
         outcome, message = Outcome.UNVERIFIABLE, "byte-equal to what was copied: it has not gone on yet"
+        message += f"; {hint}" if hint else ""
     if view.state.state != RUNNING:
         message += f"; it is {view.state.state} now"
     return ConnectorOutcome(view.name, outcome, message, facts=progress.facts())

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
-from onceover.connectors.keys import Moved, compare, named, parse_key
+from onceover.connectors.keys import Moved, compare, named, parse_key, shown, step_of
 from onceover.connectors.model import ConnectorState, RawOffset, Snapshot
 from onceover.connectors.scan import Scan
 from onceover.connectors.steps import StepName, reached
@@ -19,6 +19,9 @@ from onceover.errors import Retriable
 from onceover.kafka.backoff import Deadline
 
 _POLL_S: Final = 0.5
+# Of a MirrorMaker's thousands, as many as a document has room for, and a person reads.
+_LISTED: Final = 50
+_TOLD: Final = 3
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,13 @@ class Progress:
         moved: by key of the manifest.
         fresh: keys that the manifest does not have.
         fallen: keys, of the manifest or fresh, that went back on the way to what they are now.
+        steps: of keys of the manifest, their position there and now.
     """
 
     moved: Mapping[bytes, Moved]
     fresh: frozenset[bytes]
     fallen: frozenset[bytes] = frozenset()
+    steps: Mapping[bytes, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def between(
@@ -43,7 +48,8 @@ class Progress:
         offsets = now.offsets
         moved = {key: compare(value, offsets.get(key)) for key, value in values.items()}
         back = {key: Moved.BACK for key in fallen & values.keys()}
-        return cls({**moved, **back}, frozenset(offsets.keys() - values.keys()), fallen)
+        some = {key: step_of(values[key], offsets.get(key)) for key in sorted(values)[:_LISTED]}
+        return cls({**moved, **back}, frozenset(offsets.keys() - values.keys()), fallen, some)
 
     def keys(self, *kinds: Moved) -> list[bytes]:
         """Return the keys that have moved in one of these ways."""
@@ -81,7 +87,15 @@ class Progress:
     def facts(self) -> dict[str, Any]:
         """Return what is counted in a report."""
         counts = {str(kind): len(self.keys(kind)) for kind in Moved} | {str(Moved.BACK): len(self.back)}
-        return {"offsets": len(self.moved), **counts, "new": len(self.fresh)}
+        positions = [{"key": shown(key), "from": a, "to": b} for key, (a, b) in self.steps.items()]
+        return {"offsets": len(self.moved), **counts, "new": len(self.fresh), "positions": positions}
+
+    def describe(self) -> str:
+        """Return from where to where it went on, of the first keys that did; empty where none did."""
+        gone = [key for key in self.onward if key in self.steps]
+        told = [f"{shown(key)}: {' -> '.join(self.steps[key])}" for key in gone[:_TOLD]]
+        more = len(self.onward) - len(told)
+        return "; ".join(told + ([f"and {more} more"] if told and more else []))
 
 
 def unordered(keys: Sequence[bytes]) -> str:

@@ -11,7 +11,8 @@ from onceover.connectors.model import ConnectorState, TaskState
 from onceover.errors import UsageError
 
 SECRET = "hunter2-planted"
-TASKS = (TaskState(0, "RUNNING", "w"), TaskState(1, "FAILED", "w"))
+TRACE = "Exception: it ended\n\tat x\nCaused by: the database is gone"
+TASKS = (TaskState(0, "RUNNING", "w"), TaskState(1, "FAILED", "w", TRACE))
 OWN = {"offsets.storage.topic": "mine", "password": SECRET}
 LISTING = Listing(
     "flights",
@@ -67,8 +68,18 @@ def test_the_listing_says_where_offsets_are() -> None:
     lines = LISTING.describe().splitlines()
     assert lines[0] == "Connect cluster flights: version 4.3.0, exactly-once for sources on"
     assert lines[2].split() == ["archive", "sink", "RUNNING", "none", "-"]
-    assert lines[3].split() == ["orders", "source", "RUNNING", "1/2", "running", "connect-offsets"]
+    assert lines[3].split() == [
+        *("orders", "source", "RUNNING", "1/2", "running,", "1", "failed", "connect-offsets")
+    ]
     rows = {row["name"]: row for row in LISTING.document()["connectors"]}
     assert (rows["users"]["offsets_topic"], rows["users"]["own_topic"]) == ("mine", True)
     assert (rows["orders"]["offsets_topic"], rows["orders"]["own_topic"]) == ("connect-offsets", False)
     assert rows["archive"]["offsets_topic"] is None
+
+
+def test_the_listing_says_why_something_has_failed() -> None:
+    """In the workers' words, below the table: the state alone looks as if all were well."""
+    told = "Exception: it ended; Caused by: the database is gone"
+    assert LISTING.describe().splitlines()[-1] == f"  orders has failed: {told}"
+    rows = {row["name"]: row for row in LISTING.document()["connectors"]}
+    assert (rows["orders"]["failure"], rows["users"]["failure"]) == (told, None)

@@ -52,6 +52,7 @@ def tool(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> Migration:
     monkeypatch.setattr(migration, "ConnectAccess", lambda *_: workers)
     monkeypatch.setattr(migration, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
     monkeypatch.setattr(migration, "plan_migration", lambda view, _: workers.plan(view.name))
+    monkeypatch.setattr(migration, "foreseen", lambda plan, *_, **__: plan)
     monkeypatch.setattr(migration, "migration_manifest", lambda *_: None)
     monkeypatch.setattr(migration, "MigrationRun", Run)
     return Migration(cast(Any, workers.settings))

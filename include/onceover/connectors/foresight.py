@@ -1,0 +1,103 @@
+"""What a person wants to know before saying yes: how long a connector stands, and what waits for it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Final
+
+from onceover.connectors.keys import snapshot_state
+from onceover.connectors.model import RUNNING, STOPPED, ConnectorPlan, Snapshot
+from onceover.connectors.view import ConnectorView
+
+# Measured on an idle cluster: the stop, the looks at topics, one transaction, a change of configuration that
+# has to last for some seconds, the start.
+STANDSTILL_S: Final = 7.0
+_DEBEZIUM: Final = "io.debezium."
+_HEARTBEAT: Final = "heartbeat.interval.ms"
+_POSTGRES: Final = ("PostgresConnector", "PostgreSqlConnector")
+# What a database keeps for a reader that is away, by the last word of the plugin's name.
+_KEPT: Final = {
+    "MySqlConnector": "binlogs for binlog_expire_logs_seconds",
+    "MariaDbConnector": "binlogs for binlog_expire_logs_seconds",
+    "SqlServerConnector": "change tables for the retention of their cleanup job (three days by default)",
+    "MongoDbConnector": "what fits into the oplog",
+    "OracleConnector": "archived redo logs as long as its administrator does",
+}
+
+
+def foreseen(
+    plan: ConnectorPlan, view: ConnectorView, settle_s: float, *, stays_stopped: bool = False
+) -> ConnectorPlan:
+    """Return a plan that also says how long the connector stands still, and what that means for its system.
+
+    Args:
+        settle_s: between the two looks that have to be equal; 0 where a fence holds.
+        stays_stopped: the plan does not end with a resume.
+    """
+    if not plan.changes:
+        return plan
+    stops = any(change.what == "stop" for change in plan.changes)
+    stands = stays_stopped or view.initial_state == STOPPED
+    outage_s = STANDSTILL_S + settle_s if stops and not stands else None
+    state = _snapshot_of(view.own_offsets() if view.configured else view.base_offsets())
+    return replace(
+        plan,
+        outage_s=outage_s,
+        snapshot=state,
+        notes=(*plan.notes, *_notes(view, outage_s, state, stays_stopped=stays_stopped)),
+        warnings=(*plan.warnings, *_warnings(view, stands=stands, stops=stops)),
+    )
+
+
+def quiet_hint(config: Mapping[str, str]) -> str | None:
+    """Return why a connector may write no offset although all is well; None where nothing is known."""
+    if not _plugin(config).startswith(_DEBEZIUM) or config.get(_HEARTBEAT, "0").strip() not in ("", "0"):
+        return None
+    return (
+        f"it has no {_HEARTBEAT}: while no row of its tables changes it writes no offset, and nothing shows "
+        "that it goes on (unverifiable, exit code 3); with 10000 it writes one every 10 s"
+    )
+
+
+def _notes(
+    view: ConnectorView, outage_s: float | None, state: str | None, *, stays_stopped: bool
+) -> Iterator[str]:
+    if stays_stopped:
+        yield (
+            f"stays {STOPPED} after it, until the workers are without exactly-once and this command is run "
+            "again"
+        )
+    elif view.initial_state == STOPPED:
+        yield f"is {STOPPED}, and stays so: resume it, then verify"
+    elif outage_s is not None:
+        yield f"stands still for about {outage_s:.0f} s, longer where its tasks do not end at once"
+    if state is not None:
+        yield f"its snapshot is {state}"
+
+
+def _warnings(view: ConnectorView, *, stands: bool, stops: bool) -> Iterator[str]:
+    config = view.state.config
+    kind = _plugin(config).rpartition(".")[2]
+    until = "until it is resumed" if stands else "while it stands still"
+    if kind in _POSTGRES and (stops or stands):
+        slot = config.get("slot.name", "debezium")
+        yield (
+            f"{until}, its replication slot {slot} holds back the database's WAL, which grows with every "
+            "change: watch the disk, and max_slot_wal_keep_size, beyond which the slot is lost"
+        )
+    if kind in _KEPT and stands:
+        yield f"its database keeps {_KEPT[kind]}: resume it before, or it has to begin anew"
+    hint = quiet_hint(config)
+    if hint is not None and not stands and view.initial_state == RUNNING:
+        yield hint
+
+
+def _snapshot_of(offsets: Snapshot | None) -> str | None:
+    states = {snapshot_state(value) for value in offsets.offsets.values()} if offsets else set()
+    known = sorted(state for state in states if state is not None)
+    return ", ".join(known) or None
+
+
+def _plugin(config: Mapping[str, str]) -> str:
+    return config.get("connector.class", "")
