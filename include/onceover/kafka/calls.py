@@ -33,7 +33,6 @@ from kafka.protocol.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
     MetadataRequest,
-    MetadataResponse,
 )
 from kafka.protocol.producer import (
     AddOffsetsToTxnRequest,
@@ -50,6 +49,7 @@ from kafka.protocol.producer import (
 
 from onceover.kafka.connection import Connection
 from onceover.model import TopicPartition
+from onceover.wire.metadata import Metadata, decode_metadata
 
 READ_UNCOMMITTED = 0
 READ_COMMITTED = 1
@@ -76,40 +76,6 @@ class OffsetToCommit(NamedTuple):
     offset: int
     leader_epoch: int
     metadata: str
-
-
-class BrokerMetadata(NamedTuple):
-    """A broker as the metadata names it."""
-
-    node_id: int
-    host: str
-    port: int
-
-
-class PartitionMetadata(NamedTuple):
-    """A partition; leader -1 while there is none."""
-
-    partition_index: int
-    leader_id: int
-    leader_epoch: int
-
-
-class TopicMetadata(NamedTuple):
-    """A topic, or why there is none; then its id is zero."""
-
-    error_code: int
-    name: str
-    topic_id: UUID
-    is_internal: bool
-    partitions: tuple[PartitionMetadata, ...]
-
-
-class Metadata(NamedTuple):
-    """What a broker knows of its cluster."""
-
-    cluster_id: str
-    brokers: tuple[BrokerMetadata, ...]
-    topics: tuple[TopicMetadata, ...]
 
 
 class ApiVersions(NamedTuple):
@@ -159,34 +125,13 @@ def api_versions(connection: Connection) -> ApiVersions:
 def metadata(connection: Connection, topics: Sequence[str] | None) -> Metadata:
     """Metadata v12: brokers, cluster id, and the topics named (None: all). Never creates a topic."""
     named = None if topics is None else [(_NO_TOPIC_ID, name) for name in topics]
-    return connection.call(
-        MetadataRequest(
-            version=12,
-            topics=named,
-            allow_auto_topic_creation=False,
-            include_topic_authorized_operations=False,
-        ),
-        MetadataResponse,
-        _metadata,
+    request = MetadataRequest(
+        version=12,
+        topics=named,
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=False,
     )
-
-
-def _metadata(answer: Any) -> Metadata:
-    return Metadata(
-        text(answer.cluster_id),
-        tuple([BrokerMetadata(b.node_id, text(b.host), b.port) for b in answer.brokers]),
-        tuple([_topic(topic) for topic in answer.topics]),
-    )
-
-
-def _topic(topic: Any) -> TopicMetadata:
-    return TopicMetadata(
-        topic.error_code,
-        text(topic.name),
-        topic.topic_id or _NO_TOPIC_ID,
-        bool(topic.is_internal),
-        tuple([PartitionMetadata(p.partition_index, p.leader_id, p.leader_epoch) for p in topic.partitions]),
-    )
+    return connection.ask(request, decode_metadata)
 
 
 def find_coordinators(

@@ -22,6 +22,7 @@ from onceover.kafka.connection import Address, Connection, ConnectionLost
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
+from onceover.wire.metadata import Metadata
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -211,7 +212,7 @@ class Cluster:
         calls_metadata = calls.metadata(self.control(), [])
         self._learn(self.control(), calls_metadata)
 
-    def _learn(self, connection: Connection, answer: calls.Metadata) -> None:
+    def _learn(self, connection: Connection, answer: Metadata) -> None:
         if self.expected_id is None:
             self.expected_id = answer.cluster_id
         if answer.cluster_id != self.expected_id:

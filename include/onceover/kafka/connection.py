@@ -261,16 +261,15 @@ class Connection:
     def send(self, request: Any, response_type: Any, read: Read[Any] = _as_it_is) -> None:
         """Send a library request without waiting for its answer, of which ``read`` makes what is received."""
         version = request.API_VERSION
-        correlation_id = self.next_correlation_id()
-        request.with_header(correlation_id=correlation_id, client_id=self.client_id)
         # ApiVersions answers never have the flexible header (KIP-511).
         flexible = response_type.flexible_version_q(version) and response_type.API_KEY != 18
         skip = 1 if flexible else 0
-        self.send_frame(
-            [request.encode(framed=True, header=True)],
-            correlation_id,
-            lambda frame: read(response_type.decode(frame[skip:], version=version)),
-        )
+        self._send_request(request, lambda frame: read(response_type.decode(frame[skip:], version=version)))
+
+    def _send_request(self, request: Any, decoder: Decoder) -> None:
+        correlation_id = self.next_correlation_id()
+        request.with_header(correlation_id=correlation_id, client_id=self.client_id)
+        self.send_frame([request.encode(framed=True, header=True)], correlation_id, decoder)
 
     def send_frame(
         self,
@@ -350,6 +349,16 @@ class Connection:
             ConnectionLost: as ``receive``; also for an answer that ``read`` does not understand.
         """
         self.send(request, response_type, read)
+        answer: T = self.receive()
+        return answer
+
+    def ask(self, request: Any, decoder: Callable[[memoryview], T]) -> T:
+        """Send one library request and return what ``decoder`` makes of the bytes behind the correlation id.
+
+        Raises:
+            ConnectionLost: as ``call``.
+        """
+        self._send_request(request, decoder)
         answer: T = self.receive()
         return answer
 
