@@ -57,10 +57,10 @@ def started(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Loading]
     process.communicate()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 @pytest.mark.parametrize("started", [("status", "--json")], indirect=True)
 def test_interrupted_while_it_is_loaded_a_command_prints_its_document(started: Loading, number: int) -> None:
-    """Ctrl-C and a closed terminal."""
+    """Ctrl-C, `kill`, and a closed terminal."""
     started.send_signal(number)
     out, err = started.communicate(timeout=20)
     document = json.loads(out)

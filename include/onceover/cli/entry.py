@@ -17,8 +17,8 @@ from typing import Final, NoReturn
 
 from onceover.cli.output import INTERRUPTED, envelope, interrupted
 
-# A terminal that is closed ends a command as Ctrl-C does.
-_SIGNALS: Final = (signal.SIGINT, signal.SIGHUP)
+# `kill`, `timeout`, an orchestrator, and a terminal that is closed end a command as Ctrl-C does.
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run() -> int:
