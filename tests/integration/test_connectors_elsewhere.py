@@ -14,7 +14,7 @@ from onceover.embed.security import Security
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.connect import Connect, Workers, assert_counted, compile_plugin
 from tests.support.connect_tool import FIRST_RECORDS, Case
-from tests.support.grants import TRANSACTIONAL_ID, grant
+from tests.support.grants import TOPIC, TRANSACTIONAL_ID, denied, grant
 
 
 @pytest.mark.soak
@@ -90,5 +90,12 @@ def test_a_missing_right_is_named(
         assert case.connect.states(case.name)[0] == "RUNNING"
 
         grant(kafka, [withheld])
+        # Neither is there yet.
+        for topic in (case.own_topic, f"__onceover.connect.{cluster.group_id}.state"):
+            for operation in ("CREATE", "READ", "WRITE"):
+                with denied(kafka, (TOPIC, topic, False, operation)):
+                    planned = case.tool.plan(case.name)
+                assert planned.codes() == {"NOT_AUTHORIZED"}, (topic, operation)
+                assert f"may not {operation} topic {topic}" in json.dumps(planned.document)
         case.migrate()
         case.assert_goes_on()

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
@@ -142,12 +143,19 @@ class Tool:
 
     def killed_at(self, step: StepName, action: str, *connectors: str, count: int = 1) -> None:
         """Run a command that kills itself the ``count``-th time it reaches ``step``."""
+        code = self.signalled_at(signal.SIGKILL, step, action, *connectors, count=count)
+        assert code == _KILLED, f"{step} not reached, exit code {code}: {self.log.read_text()[-2000:]}"
+
+    def signalled_at(
+        self, number: signal.Signals, step: StepName, action: str, *connectors: str, count: int = 1
+    ) -> int:
+        """Run a command that sends itself a signal the ``count``-th time it reaches ``step``; return its exit
+        code. What it says is in the log."""
         words = self._words(action, [*self._chosen(connectors), *_DOING.get(action, ())])
-        command = [sys.executable, str(_SCRIPT), step.name, str(count), *words]
+        command = [sys.executable, str(_SCRIPT), number.name, step.name, str(count), *words]
         child = ChildProcess.start(command, name="onceover", log_path=self.log, env=self._env())
         try:
-            code = child.wait(_TOOL_TIMEOUT_S)
-            assert code == _KILLED, f"{step} not reached, exit code {code}: {child.tail()}"
+            return child.wait(_TOOL_TIMEOUT_S)
         finally:
             child.kill()
 

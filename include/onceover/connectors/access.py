@@ -17,6 +17,7 @@ from typing import Final, Self
 from onceover.connectors.model import Isolation, WorkerFacts
 from onceover.connectors.muster import endpoints, muster
 from onceover.connectors.reaching import known_cluster_id
+from onceover.connectors.records import RunRecords
 from onceover.connectors.rest import ConnectRest, WorkerAnswer
 from onceover.connectors.rights import needing
 from onceover.connectors.scan import PATIENCE_S, Scan, scan_topic
@@ -84,6 +85,7 @@ class ConnectAccess:
         self._clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
         self._scans: dict[tuple[int, str, Isolation], Scan] = {}
         self.worker_cluster = self._open(settings.clients.worker())
+        self.records = RunRecords(self.worker_cluster, self.group_id, like=self.global_topic)
 
     def __enter__(self) -> Self:
         return self
@@ -96,6 +98,7 @@ class ConnectAccess:
     def close(self) -> None:
         """Close every client."""
         self.rest.close()
+        self.records.close()
         for cluster in self._clusters.values():
             cluster.close()
 

@@ -86,6 +86,8 @@ class AclWish:
         offsets_topic: the global offsets topic; ``config_topic``, ``status_topic`` the other two.
         exactly_once: whether the workers have it enabled.
         our_ids: what the transactional ids of Onceover's own copy begin with.
+        run_ids: the same of its runs, which hold one connector each.
+        state_topic: where runs are written down.
         connectors: those that are to be migrated.
         principals: of the workers and of Onceover, as far as known.
     """
@@ -96,6 +98,8 @@ class AclWish:
     status_topic: str
     exactly_once: bool
     our_ids: str
+    run_ids: str
+    state_topic: str
     connectors: Sequence[OwnTopic]
     principals: Mapping[Role, str] = field(default_factory=dict)
 
@@ -186,24 +190,21 @@ def _connector(wish: AclWish, own: OwnTopic) -> Iterator[Grant]:
 
 
 def _onceover(wish: AclWish) -> Iterator[Grant]:
-    def grant(name: str, operations: tuple[str, ...], why: str, kind: str = "Topic") -> Grant:
+    def grant(
+        name: str, operations: tuple[str, ...], why: str, kind: str = "Topic", *, prefixed: bool = False
+    ) -> Grant:
         principal = wish.principals.get(Role.ONCEOVER)
-        return Grant(Role.ONCEOVER, principal, WORKERS_CLUSTER, kind, name, operations, why)
+        return Grant(Role.ONCEOVER, principal, WORKERS_CLUSTER, kind, name, operations, why, prefixed)
 
     yield grant(wish.offsets_topic, ("Read", "Describe", "DescribeConfigs"), "the snapshot (Read)")
     yield grant(wish.offsets_topic, ("Write",), "a downgrade (Write)")
     yield grant(wish.config_topic, ("Read", "Describe"), "how many tasks are to be fenced")
     yield grant(wish.group_id, ("Describe",), "whether every worker is there", kind="Group")
-    yield Grant(
-        Role.ONCEOVER,
-        wish.principals.get(Role.ONCEOVER),
-        WORKERS_CLUSTER,
-        "TransactionalId",
-        wish.our_ids,
-        ("Write", "Describe"),
-        "its own transactions",
-        prefixed=True,
-    )
+    ids, operations = "TransactionalId", ("Write", "Describe")
+    yield grant(wish.our_ids, operations, "its own transactions", ids, prefixed=True)
+    state = ("Read", "Write", "Create", "Describe", "DescribeConfigs")
+    yield grant(wish.state_topic, state, "what a run found and did; Create unless it exists")
+    yield grant(wish.run_ids, operations, "one run at a time for a connector", ids, prefixed=True)
 
 
 def _onceover_connector(wish: AclWish, own: OwnTopic) -> Iterator[Grant]:

@@ -35,18 +35,22 @@ class HardRun(OnwardRun):
         Raises:
             OnceoverError: what ended it; run again, or roll back.
         """
-        if self.view.configured is not None:
-            reached(StepName.BEGIN)
-            self.note("begin")
-            self.stop_and_fence()
-            self._take_snapshot()
-            self.tell(f"writing {len(self.manifest.values)} offsets to {self.landing.topic}")
-            self.overwrite(self.context.access.return_sites(self.view.state.config), self.manifest.values)
-            self.note_landing("copy", "overwrite offsets", "remove offsets")
-            self.check_unchanged(self.own, self.context.access.rest.config(self.name))
-            self.tell("configuring the global topic")
-            self.reconfigure(None)
-        return self.go_on()
+        with self.alone():
+            if self.view.configured is not None:
+                self._return()
+            return self.go_on()
+
+    def _return(self) -> None:
+        reached(StepName.BEGIN)
+        self.note("begin")
+        self.stop_and_fence()
+        self._take_snapshot()
+        self.tell(f"writing {len(self.manifest.values)} offsets to {self.landing.topic}")
+        self.overwrite(self.context.access.return_sites(self.view.state.config), self.manifest.values)
+        self.note_landing("copy", "overwrite offsets", "remove offsets")
+        self.check_unchanged(self.own, self.context.access.rest.config(self.name))
+        self.tell("configuring the global topic")
+        self.reconfigure(None)
 
     def _take_snapshot(self) -> None:
         scan = self.settled_scan(self.own)
@@ -75,6 +79,10 @@ class SoftRun(OnwardRun):
         Raises:
             OnceoverError: what ended it; run again, or roll back.
         """
+        with self.alone():
+            return self._prepare()
+
+    def _prepare(self) -> ConnectorOutcome:
         reached(StepName.BEGIN)
         self.note("begin")
         self.stop_and_fence()
@@ -101,7 +109,8 @@ class SoftRun(OnwardRun):
         Raises:
             OnceoverError: what ended it.
         """
-        return self.go_on()
+        with self.alone():
+            return self.go_on()
 
 
 def downgrade_manifest(view: ConnectorView, found: Manifest | None, operation: str) -> Manifest:

@@ -2,7 +2,8 @@
 
 Invariant: a manifest is on disk, whole, before anything depends on it, and an older one is kept under the
 time of its run. It holds no configuration, which may hold secrets, but a salted hash of it: the old one is
-the present one with the former topic. It is a hint (G4): a run that finds none begins anew.
+the present one with the former topic. It is a hint (G4): a run that finds none, neither here nor on the
+cluster (``records``), begins anew.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Protocol
 
 from onceover.connectors.model import OFFSETS_TOPIC_KEY, Snapshot
 from onceover.errors import NeedsOperator, UsageError
@@ -137,10 +138,7 @@ class Manifest:
 
     def encode(self) -> bytes:
         """Return the file's content."""
-        document = asdict(self)
-        document["offsets"] = (
-            None if self.offsets is None else [_pair(*item) for item in self.offsets.items()]
-        )
+        document = asdict(self) | {"offsets": None if self.offsets is None else self.pairs()}
         return json.dumps({"v": _VERSION, **document, "sha256": self.digest}, indent=1).encode() + b"\n"
 
     @classmethod
@@ -150,16 +148,42 @@ class Manifest:
         Raises:
             ValueError: it is no manifest, or not what was written.
         """
+        document = json.loads(content)
         try:
-            document = json.loads(content)
-            version, digest = document.pop("v"), document.pop("sha256")
+            pairs = document.pop("offsets")
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"it is no manifest ({error})") from error
+        return cls.of_document(document, pairs)
+
+    def pairs(self) -> list[list[str | None]]:
+        """Return the offsets as they are written down: keys and values in Base64."""
+        return [_pair(*item) for item in (self.offsets or {}).items()]
+
+    def public_document(self) -> dict[str, Any]:
+        """Return it without offsets, and without anything that a configuration could be guessed from.
+
+        ``read`` tells whether there are offsets.
+        """
+        document = asdict(replace(self, offsets=None, salt="", config_hash=""))
+        del document["offsets"]
+        return {"v": _VERSION, **document, "sha256": self.digest, "read": self.offsets is not None}
+
+    @classmethod
+    def of_document(cls, document: Mapping[str, Any], pairs: list[list[str | None]] | None) -> Manifest:
+        """Return what was written down, with its offsets.
+
+        Raises:
+            ValueError: it is no manifest, or not what was written.
+        """
+        fields = dict(document)
+        try:
+            version, digest = fields.pop("v"), fields.pop("sha256")
             if version != _VERSION:
                 raise ValueError(f"version {version} is not known")
-            pairs = document.pop("offsets")
             for name in ("end_offsets", "landed"):
-                document[name] = {int(k): v for k, v in document.get(name, {}).items()}
-            document["steps"] = tuple((name, at_ms) for name, at_ms in document["steps"])
-            found = cls(**document, offsets=None if pairs is None else dict(map(_unpair, pairs)))
+                fields[name] = {int(k): v for k, v in fields.get(name, {}).items()}
+            fields["steps"] = tuple((name, at_ms) for name, at_ms in fields["steps"])
+            found = cls(**fields, offsets=None if pairs is None else dict(map(_unpair, pairs)))
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(f"it is no manifest ({error})") from error
         if found.digest != digest:
@@ -167,15 +191,24 @@ class Manifest:
         return found
 
 
+class Elsewhere(Protocol):
+    """Where manifests are kept beside the files."""
+
+    def load(self, connector: str, operation: str) -> Manifest | None:
+        """Return the newest run's manifest, None when there is none."""
+
+
 class ManifestStore:
     """The manifests of one Connect cluster.
 
     Args:
         home: directory; created when the first one is written.
+        elsewhere: has them too, also those of runs at other machines; None for the files alone.
     """
 
-    def __init__(self, home: Path) -> None:
+    def __init__(self, home: Path, elsewhere: Elsewhere | None = None) -> None:
         self._home = home
+        self._elsewhere = elsewhere
 
     def path(self, connector: str, operation: str) -> Path:
         """Return the file of a connector's newest run."""
@@ -185,9 +218,20 @@ class ManifestStore:
     def load(self, connector: str, operation: str) -> Manifest | None:
         """Return the newest run's manifest, None when there is none.
 
+        The cluster has the newest run, whoever's it is; the file may know a step more of it.
+
         Raises:
             NeedsOperator: MANIFEST_DAMAGED.
+            OnceoverError: the cluster does not say.
         """
+        here = self._file(connector, operation)
+        there = None if self._elsewhere is None else self._elsewhere.load(connector, operation)
+        if here is None or there is None:
+            return here or there
+        same = here.begun_ms == there.begun_ms and len(here.steps) >= len(there.steps)
+        return here if same else there
+
+    def _file(self, connector: str, operation: str) -> Manifest | None:
         path = self.path(connector, operation)
         try:
             return Manifest.decode(path.read_bytes())
@@ -198,7 +242,7 @@ class ManifestStore:
                 f"the manifest of {connector} cannot be read: {error}",
                 code="MANIFEST_DAMAGED",
                 where=str(path),
-                resolve="move the file away: the next run begins anew from what is on the clusters",
+                resolve="move the file away: the next run goes on from what is on the clusters",
             ) from error
 
     def owes(self, connector: str, operation: str) -> bool:
@@ -231,7 +275,7 @@ class ManifestStore:
             ) from error
 
     def _keep_other(self, path: Path, manifest: Manifest) -> None:
-        other = self.load(manifest.connector, manifest.operation) if path.exists() else None
+        other = self._file(manifest.connector, manifest.operation)
         if other is not None and other.begun_ms != manifest.begun_ms:
             os.replace(path, path.with_suffix(f".{other.begun_ms}.json"))
 

@@ -48,9 +48,10 @@ class MigrationRun(OnwardRun):
         Raises:
             OnceoverError: what ended it; run again, or roll back.
         """
-        if self.view.configured != self.view.topic:
-            self._move()
-        return self.go_on()
+        with self.alone():
+            if self.view.configured != self.view.topic:
+                self._move()
+            return self.go_on()
 
     def _move(self) -> None:
         reached(StepName.BEGIN)
@@ -95,6 +96,7 @@ class MigrationRun(OnwardRun):
         self.tell(f"copying {len(values)} offsets to {site.topic}")
         reached(StepName.COPY_BEGIN)
         own_id = self.context.access.own_id(self.name)
+        self.hold()
         write_in_transaction(site.cluster.config, site.topic, own_id, entries)
         reached(StepName.COPIED)
         self.note("copy", "copy offsets", "remove stale offsets")

@@ -9,7 +9,7 @@ was killed at any point is simply run again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
@@ -18,7 +18,7 @@ from onceover.connectors.access import ConnectAccess
 from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
 from onceover.connectors.foresight import foreseen
 from onceover.connectors.lifecycle import described
-from onceover.connectors.manifest import Manifest
+from onceover.connectors.manifest import Manifest, ManifestStore
 from onceover.connectors.migrate import MigrationRun, migration_manifest
 from onceover.connectors.model import (
     STOPPED,
@@ -204,6 +204,12 @@ class Migration:
     def _topic(self, wish: Wish, name: str) -> str:
         return wish.topic or default_topic(self._access.global_topic, name)
 
+    def owing(self, names: Sequence[str], operation: str) -> list[str]:
+        """Return the connectors whose newest run of this kind has not come to its end, also if it was run
+        at another machine."""
+        store = ManifestStore(self._settings.home, self._access.records)
+        return [name for name in names if store.owes(name, operation)]
+
     # ---- a run
 
     def _context(self, wish: Wish, tell: Tell) -> Context:
@@ -271,6 +277,8 @@ class Migration:
             now = self._access.rest.state(view.name)
         except OnceoverError as silent:
             return ended.left(f"its state is not known now ({silent.message})", None)
+        if ended.outcome is Outcome.FENCED:
+            return ended.left(f"another run has it now; it is {described(now)}", now.state)
         stopped = now.state == STOPPED and view.initial_state != STOPPED
         text = f"it is {described(now)}"
         if stopped:

@@ -45,7 +45,7 @@ class OnwardRun(Run):
             progress = self._resumed(course)
         except TaskFailed:
             self.tell("it has failed: stopping it")
-            self.lifecycle.stop(self.name)
+            self.stop()
             progress = course.look()
             if not progress.back:
                 raise

@@ -73,8 +73,14 @@ def _configured(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan
         offsets=len(own.offsets) if own else 0,
         changes=tuple(owed),
         refusals=(*view.problems, *common_refusals(view)),
-        warnings=() if unfinished(manifest, view.topic) else ("it has its own topic already",),
+        warnings=() if unfinished(manifest, view.topic) else tuple(_settled_warnings(view)),
     )
+
+
+def _settled_warnings(view: ConnectorView) -> Iterator[str]:
+    yield "it has its own topic already"
+    if view.state.state == STOPPED:
+        yield "it is STOPPED, and no run that would resume it is known"
 
 
 def unfinished(manifest: Manifest | None, to_topic: str) -> bool:

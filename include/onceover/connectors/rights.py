@@ -13,13 +13,14 @@ from typing import Final
 
 from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
-from onceover.kafka.admin import NOT_AUTHORIZED
+from onceover.kafka.admin import NOT_AUTHORIZED, TOPIC_EXISTS, Admin, TopicSpec
 from onceover.kafka.cluster import ClientSettings, Cluster, failure
-from onceover.kafka.topicfacts import topic_facts
+from onceover.kafka.topicfacts import read_code, topic_facts, write_code
 from onceover.txn.classify import Action, Api, classify
 
 # No coordinator hands it out: ids grow from 0 in blocks of 1000.
 _NO_PRODUCER: Final = ((1 << 62) + 1, 0)
+_TOPIC_AUTHORIZATION: Final = 29
 
 
 def principal_of(settings: ClientSettings) -> str:
@@ -72,6 +73,40 @@ def check_topic(cluster: Cluster, topic: str, operations: Sequence[str]) -> None
     for operation in operations:
         if operation not in allowed:
             raise missing(cluster.config, operation, f"topic {topic}")
+
+
+def check_new_topic(cluster: Cluster, spec: TopicSpec) -> None:
+    """Check that we may create a topic that does not exist, write to it and read it. Changes nothing.
+
+    Raises:
+        UsageError: NOT_AUTHORIZED.
+        NeedsOperator: it could not be created.
+        Retriable: the cluster does not answer.
+    """
+    settings, topic = cluster.config, f"topic {spec.name}"
+    admin = Admin(settings)
+    with needing(settings, "CREATE", topic):
+        for error in admin.try_create([spec], validate_only=True).values():
+            if error.code != TOPIC_EXISTS:
+                raise error
+    for operation in ("WRITE", "READ"):
+        if not may_on_new_topic(cluster, spec.name, operation):
+            raise missing(settings, operation, topic)
+    with needing(settings, "DESCRIBE_CONFIGS", topic):
+        for error in admin.topic_configs([spec.name]).failures.values():
+            raise error
+
+
+def may_on_new_topic(cluster: Cluster, topic: str, operation: str) -> bool:
+    """Tell whether we might READ from or WRITE to a topic that does not exist.
+
+    Brokers look at the right before they look for the topic.
+
+    Raises:
+        Retriable: the cluster does not answer.
+    """
+    code = cluster.retry(lambda: {"READ": read_code, "WRITE": write_code}[operation](cluster, topic))
+    return code != _TOPIC_AUTHORIZATION
 
 
 def check_transactional_ids(cluster: Cluster, names: Sequence[str]) -> None:

@@ -19,6 +19,10 @@ class RollbackRun(Run):
             TaskFailed: it has its former configuration, and does not run with it.
             OnceoverError: what ended it; run again.
         """
+        with self.alone():
+            return self._go()
+
+    def _go(self) -> ConnectorOutcome:
         access, former = self.context.access, self.manifest.former
         rest = access.rest
         self.end_own_transactions(*self._written(access))
@@ -26,7 +30,7 @@ class RollbackRun(Run):
         if state.offsets_topic != former:
             if not state.is_stopped:
                 # It failed after the run had stopped it, and is meant to stand still.
-                self.lifecycle.stop(self.name)
+                self.stop()
             reached(StepName.ROLLBACK)
             self.tell(f"configuring {former or 'the global topic'}")
             self.configure(former)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +24,7 @@ from onceover.connectors.model import (
     Outcome,
     WorkerFacts,
 )
+from onceover.connectors.records import Claim
 from onceover.connectors.rights import needing
 from onceover.connectors.scan import Scan, records_since
 from onceover.connectors.settings import Wish
@@ -30,7 +33,9 @@ from onceover.connectors.view import ConnectorView, Observer
 from onceover.connectors.watching import Course, Progress, watch
 from onceover.connectors.write import write_in_transaction, write_plainly
 from onceover.engine.leader import fence
-from onceover.errors import NeedsOperator
+from onceover.errors import Fenced, NeedsOperator, OnceoverError
+
+log = logging.getLogger(__name__)
 
 Tell = Callable[[str], None]
 # Told the kinds of the plan's changes that were made.
@@ -61,7 +66,7 @@ class Context:
     @property
     def store(self) -> ManifestStore:
         """Where manifests are."""
-        return ManifestStore(self.access.settings.home)
+        return ManifestStore(self.access.settings.home, self.access.records)
 
     @property
     def observer(self) -> Observer:
@@ -105,6 +110,7 @@ class Run:
         self.manifest = manifest
         self.lifecycle = context.lifecycle()
         self._done = done
+        self._claim: Claim | None = None
 
     @property
     def name(self) -> str:
@@ -114,9 +120,50 @@ class Run:
         """Say what happens."""
         self.context.tell(f"{self.name}: {text}")
 
+    # ---- alone
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Take the connector over from every other run, and notice when another one does so.
+
+        Raises:
+            Fenced: another run has begun: whatever this one stumbled over is of that one's making.
+            OnceoverError: as raised inside, and as ``RunRecords.claim``.
+        """
+        self._claim = self.context.access.records.claim(self.name)
+        try:
+            yield
+        except Fenced:
+            raise
+        except OnceoverError as error:
+            self._blame_another(error)
+            raise
+        finally:
+            self._claim.close()
+            self._claim = None
+
+    def hold(self) -> None:
+        """See to it that no other run has taken over.
+
+        Raises:
+            Fenced: one has.
+        """
+        if self._claim is not None:
+            self._claim.write(self.manifest)
+
+    def _blame_another(self, error: OnceoverError) -> None:
+        try:
+            self.hold()
+        except Fenced as fenced:
+            raise fenced from error
+        except OnceoverError as silent:
+            log.info("%s: whether another run has begun is not known: %s", self.name, silent)
+
     def note(self, step: str, *kinds: str, finished: bool = False) -> None:
         """Write a step down as done; ``kinds`` are those of the plan's changes that it made."""
         self.manifest = self.manifest.with_step(step, finished=finished)
+        # First where a run that was taken over learns of it: the file may be the other's by now.
+        self.hold()
         self.context.store.save(self.manifest)
         self._done(*kinds)
 
@@ -133,11 +180,16 @@ class Run:
         config = self.view.state.config
         self.end_own_transactions(self.context.access.own_site(config, self.view.topic))
         self.tell("stopping")
-        self.lifecycle.stop(self.name, self._fence if self.view.fence_ids else None)
+        self.stop(self._fence if self.view.fence_ids else None)
         self.note("stop", "stop")
         if self.view.fence_ids:
             self._fence()
             self.note("fence", "fence")
+
+    def stop(self, fence: Callable[[], None] | None = None) -> None:
+        """Stop the connector; as ``Lifecycle.stop``."""
+        self.hold()
+        self.lifecycle.stop(self.name, fence)
 
     def _fence(self) -> None:
         self.tell(f"fencing {len(self.view.fence_ids)} transactional ids of its tasks")
@@ -153,6 +205,7 @@ class Run:
         Whoever reads to the end would wait for it until the broker aborts it, a minute later; tasks that
         start meanwhile would begin at zero. Readers of uncommitted records wait for nothing.
         """
+        self.hold()
         own_id = self.context.access.own_id(self.name)
         waiting = [site.cluster for site in sites if site.isolation is Isolation.READ_COMMITTED]
         for cluster in {id(each): each for each in waiting}.values():
@@ -237,6 +290,7 @@ class Run:
         """Give the stopped connector another offsets topic, None for the global one; keep the rest."""
         state = self.context.access.rest.state(self.name)
         reached(StepName.CONFIGURE)
+        self.hold()
         self.lifecycle.configure(self.name, state.config_with(topic))
         reached(StepName.CONFIGURED)
         self.note("configure", f"set {OFFSETS_TOPIC_KEY}")
@@ -250,6 +304,7 @@ class Run:
             return False
         self.tell("resuming")
         reached(StepName.RESUME)
+        self.hold()
         self.lifecycle.resume(self.name, initial)
         self.note("resume", "resume")
         return initial == RUNNING

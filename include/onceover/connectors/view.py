@@ -23,7 +23,13 @@ from onceover.connectors.model import (
     WorkerFacts,
 )
 from onceover.connectors.rest import CONFIG_REFUSED, NO_CONNECTOR
-from onceover.connectors.rights import check_topic, check_transactional_ids, missing, needing
+from onceover.connectors.rights import (
+    check_new_topic,
+    check_topic,
+    check_transactional_ids,
+    missing,
+    needing,
+)
 from onceover.connectors.scan import OPEN_TRANSACTION, PATIENCE_S, Scan, scan_topic
 from onceover.engine.plan import Refusal
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
@@ -169,6 +175,7 @@ class Observer:
         )
         if for_plan and own_site is not None and is_topic_name(topic) and not problems.found:
             problems.attempt(lambda: self._check_ids(view, own_site), None)
+            problems.attempt(lambda: access.records.check(name), None)
             check = self._check_return if back else self._check_own
             problems.attempt(lambda: check(view, own_site), None)
         return replace(view, problems=tuple(problems.found))
@@ -292,14 +299,10 @@ class Observer:
             check_topic(site.cluster, site.topic, COPY_RIGHTS)
 
     def _check_own(self, view: ConnectorView, site: Site) -> None:
-        settings = site.cluster.config
         if view.own is not None:
             check_topic(site.cluster, site.topic, COPY_RIGHTS)
         elif view.spec is not None and view.configured is None:
-            for error in Admin(settings).try_create([view.spec], validate_only=True).values():
-                if error.code == NOT_AUTHORIZED:
-                    raise missing(settings, "CREATE", f"topic {site.topic}") from error
-                raise error
+            check_new_topic(site.cluster, view.spec)
 
 
 class _Problems:

@@ -8,7 +8,7 @@ readers keep the last value of a key.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -74,6 +74,45 @@ def write_plainly(settings: ClientSettings, topic: str, entries: Iterable[Entry]
         _translated(settings, {"topic": topic}),
     ):
         _send(producer, settings, topic, entries)
+
+
+class HeldProducer:
+    """A producer that stays: the next one of its id fences it, and it learns of that when it writes.
+
+    Args:
+        topic: that it writes to.
+
+    Raises:
+        As ``write_in_transaction``.
+    """
+
+    def __init__(self, settings: ClientSettings, topic: str, transactional_id: str) -> None:
+        self._settings = settings
+        self._names = {"topic": topic, "transactional id": transactional_id}
+        self._open = ExitStack()
+        held = _producer(settings, {"transactional.id": transactional_id})
+        self._producer = self._open.enter_context(held)
+        try:
+            with _translated(settings, self._names):
+                self._producer.init_transactions(_TIMEOUT_S)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._open.close()
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        """Write entries in one transaction.
+
+        Raises:
+            As ``write_in_transaction``; after any of them this producer is of no use any more.
+        """
+        with _translated(self._settings, self._names):
+            self._producer.begin_transaction()
+            _send(self._producer, self._settings, self._names["topic"], entries)
+            self._producer.commit_transaction(_TIMEOUT_S)
 
 
 @contextmanager

@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from onceover.kafka.cluster import Cluster, failure
 from onceover.txn.classify import Action, Api, classify
 
 # The last with the topic's operations and its name.
 _VERSION: Final = 12
+# The oldest that brokers of today serve; topics have names in it, not ids.
+_FETCH_VERSION: Final = 4
+_PRODUCE_VERSION: Final = 7
+_PRODUCE_MS: Final = 10_000
 # AclOperation's codes.
 _OPERATIONS: Final = {
     3: "READ",
@@ -51,6 +57,50 @@ def topic_facts(cluster: Cluster, topic: str) -> TopicFacts:
     if action is not Action.OK:
         raise failure(cluster.alias, Api.METADATA, action, error_code, topic)
     return facts
+
+
+def read_code(cluster: Cluster, topic: str) -> int:
+    """Ask to read from a topic that does not exist; return the error code, which tells whether we might.
+
+    Brokers look at the right first. Try again with ``Cluster.retry``.
+
+    Raises:
+        Retriable: the cluster is away.
+    """
+    request = FetchRequest(
+        version=_FETCH_VERSION,
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=1,
+        isolation_level=0,
+        topics=[(topic, [(0, 0, 1)])],
+    )
+    return cluster.control().call(request, FetchResponse, _read_code)
+
+
+def write_code(cluster: Cluster, topic: str) -> int:
+    """Ask to write nothing to a topic that does not exist; as ``read_code``."""
+    request = ProduceRequest(
+        version=_PRODUCE_VERSION,
+        transactional_id=None,
+        acks=1,
+        timeout_ms=_PRODUCE_MS,
+        topic_data=[(topic, [(0, None)])],
+    )
+    return cluster.control().call(request, ProduceResponse, _written_code)
+
+
+def _read_code(answer: Any) -> int:
+    [topic] = answer.responses
+    [partition] = topic.partitions
+    return int(partition.error_code)
+
+
+def _written_code(answer: Any) -> int:
+    [topic] = answer.responses
+    [partition] = topic.partition_responses
+    return int(partition.error_code)
 
 
 def _read(answer: Any) -> tuple[int, TopicFacts]:

@@ -20,10 +20,10 @@ from onceover.config.connectfile import ConnectFile, connect_home
 from onceover.config.workerfile import client_of, principal_of, role_properties
 from onceover.connectors.acltable import WORKERS_CLUSTER, AclWish, Grant, OwnTopic, Role, grants
 from onceover.connectors.listing import Listing
-from onceover.connectors.manifest import ManifestStore
 from onceover.connectors.migration import Announce, Migration
 from onceover.connectors.model import ConnectorState, MigrationPlan, Report
 from onceover.connectors.planning import default_topic
+from onceover.connectors.records import run_ids, state_topic
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.run import HARD, Tell
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, Wish
@@ -116,8 +116,10 @@ def _all(file: ConnectFile, listing: Listing, meant: All) -> list[str]:
         return listing.sources
     if meant is All.MIGRATED:
         return listing.migrated
-    store, own = ManifestStore(connect_home(file)), set(listing.migrated)
-    return [name for name in listing.sources if name in own or store.owes(name, HARD)]
+    own = set(listing.migrated)
+    with Migration(connect_settings(file)) as migration:
+        owing = migration.owing([name for name in listing.sources if name not in own], HARD)
+    return [name for name in listing.sources if name in own or name in owing]
 
 
 def plan_connectors(file: ConnectFile, wish: Wish) -> MigrationPlan:
@@ -202,6 +204,8 @@ def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None)
             status_topic=worker.status_topic or "(status.storage.topic)",
             exactly_once=worker.exactly_once,
             our_ids=f"onceover.connect.{worker.group_id}.",
+            run_ids=run_ids(worker.group_id),
+            state_topic=state_topic(worker.group_id),
             connectors=[_own_topic(access, state, topic) for state in chosen],
             principals=_known(ours),
         )

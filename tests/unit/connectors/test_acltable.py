@@ -15,6 +15,8 @@ WISH = AclWish(
     status_topic="connect-status",
     exactly_once=True,
     our_ids="onceover.connect.connect.",
+    run_ids="onceover.connect-run.connect.",
+    state_topic="__onceover.connect.connect.state",
     connectors=[OwnTopic("orders", "connect-offsets-orders")],
 )
 

@@ -17,6 +17,7 @@ from onceover.cli.main import build_parser, main
 from onceover.config.connectfile import connect_home, load_connect
 from onceover.connectors.manifest import Manifest, ManifestStore
 from onceover.connectors.model import Report
+from onceover.connectors.records import RunRecords
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.settings import RestSettings
 from onceover.wiring import connectors as runs
@@ -93,6 +94,12 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Workers:
         return asked
 
     return put
+
+
+@pytest.fixture
+def no_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was written down on the cluster."""
+    monkeypatch.setattr(RunRecords, "load", lambda *_: None)
 
 
 def failed(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Any]]:
@@ -209,7 +216,7 @@ def test_connectors_are_named_or_all_are_meant(capsys: pytest.CaptureFixture[str
     assert failed(capsys, action, "flights", "--all", "--connector", "orders")[0] == 2
 
 
-def test_all_means_those_to_which_the_command_applies(workers: Workers) -> None:
+def test_all_means_those_to_which_the_command_applies(workers: Workers, no_records: None) -> None:
     """Every source connector to migrate; to go back, those with a topic of their own."""
     workers(workers_answer)
     file = load_connect("flights")
@@ -228,7 +235,7 @@ def test_all_means_those_to_which_the_command_applies(workers: Workers) -> None:
     ],
 )
 def test_all_go_back_with_those_that_were_interrupted_on_the_way(
-    workers: Workers, operation: str, finished: bool, expected: tuple[str, ...]
+    workers: Workers, no_records: None, operation: str, finished: bool, expected: tuple[str, ...]
 ) -> None:
     """One that has lost its own topic already, and was not resumed, would stay stopped otherwise."""
     workers(workers_answer)
@@ -242,7 +249,7 @@ def test_all_go_back_with_those_that_were_interrupted_on_the_way(
     assert runs.pick_connectors(file, [], All.MIGRATED) == ("users",)
 
 
-def test_all_go_back_with_one_whose_manifest_is_damaged(workers: Workers) -> None:
+def test_all_go_back_with_one_whose_manifest_is_damaged(workers: Workers, no_records: None) -> None:
     """It is refused by itself, and the others are not kept from it."""
     workers(workers_answer)
     file = load_connect("flights")

@@ -107,3 +107,27 @@ def test_file_names_are_no_paths_and_collide_for_nobody(name: str) -> None:
 def test_names_that_differ_in_odd_characters_only_get_other_files() -> None:
     """``a/b`` and ``a b`` are two connectors."""
     assert len({file_name("a/b"), file_name("a b"), file_name("a_b")}) == 3
+
+
+class Cluster:
+    """What was written down there."""
+
+    def __init__(self, manifest: Manifest | None) -> None:
+        self._manifest = manifest
+
+    def load(self, _connector: str, _operation: str) -> Manifest | None:
+        return self._manifest
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_what_another_machine_did_last_counts(tmp_path: Path, lost: bool) -> None:
+    """Whatever the clocks say; of the same run the file may know a step more."""
+    here, there = replace(begun(), begun_ms=9), replace(begun(), begun_ms=5).with_step("stop")
+    store = ManifestStore(tmp_path, Cluster(there))
+    if not lost:
+        store.save(here)
+    assert store.load("c", "migrate") == there
+    further = there.with_step("configure")
+    store.save(further)
+    assert store.load("c", "migrate") == further
+    assert ManifestStore(tmp_path, Cluster(None)).load("c", "migrate") == further

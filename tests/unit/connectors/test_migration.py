@@ -28,6 +28,7 @@ class Workers:
         self.settings = SimpleNamespace(home=home, name="c")
         self.global_topic = "global"
         self.rest = SimpleNamespace(state=lambda _: SimpleNamespace(offsets_topic=None))
+        self.records = SimpleNamespace(load=lambda *_: None)
         self.done: list[str] = []
         self._looks = list(looks)
 

@@ -1,0 +1,234 @@
+"""What a run found and did, kept on the workers' Kafka cluster: whoever goes on may sit at another machine.
+
+Invariant: of all runs for one connector only the newest writes. It takes the transactional id over from the
+others, and a transaction carries the whole manifest, so a reader finds one that was written, never half of
+one. No configuration gets there, nor a hash that a weak secret could be guessed from.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.rights import check_new_topic, check_topic, check_transactional_ids, needing
+from onceover.connectors.write import Entry, HeldProducer
+from onceover.engine.names import PREFIX, STATE_SUFFIX
+from onceover.engine.statelog import StateLog
+from onceover.errors import Fenced, NeedsOperator, Retriable
+from onceover.kafka.admin import Admin, TopicSpec
+from onceover.kafka.backoff import Deadline
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.topicfacts import topic_facts
+
+_RIGHTS: Final = ("DESCRIBE", "READ", "WRITE")
+_COMPACTED: Final = {"cleanup.policy": "compact"}
+_CREATE_S: Final = 30.0
+# Of offsets in one record: brokers take 1 MiB by default.
+_PART_BYTES: Final = 500_000
+
+
+def state_topic(group_id: str) -> str:
+    """Return the topic with the runs for the connectors of a Connect cluster."""
+    return f"{PREFIX}connect.{group_id}{STATE_SUFFIX}"
+
+
+def run_ids(group_id: str) -> str:
+    """Return what the transactional ids of runs begin with: the rest is the connector's name."""
+    return f"onceover.connect-run.{group_id}."
+
+
+class RunRecords:
+    """The newest run of each kind for each connector of one Connect cluster. Not thread-safe.
+
+    Args:
+        cluster: of the workers' internal topics; stays the caller's.
+        group_id: of the workers.
+        like: the topic whose replication factor the state topic gets.
+    """
+
+    def __init__(self, cluster: Cluster, group_id: str, like: str) -> None:
+        self.topic = state_topic(group_id)
+        self._cluster = cluster
+        self._ids = run_ids(group_id)
+        self._like = like
+        self._log: StateLog | None = None
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._log is not None:
+            self._log.close()
+
+    def check(self, connector: str) -> None:
+        """See to it that we may write a run down. Changes nothing.
+
+        Raises:
+            UsageError: NOT_AUTHORIZED.
+            Retriable: a broker is away.
+        """
+        check_transactional_ids(self._cluster, [self._id(connector)])
+        if self._exists():
+            check_topic(self._cluster, self.topic, _RIGHTS)
+        else:
+            check_new_topic(self._cluster, self._spec())
+
+    def load(self, connector: str, operation: str) -> Manifest | None:
+        """Return the newest run of this kind, None without one.
+
+        Raises:
+            NeedsOperator: MANIFEST_DAMAGED.
+            UsageError: NOT_AUTHORIZED.
+            Retriable: a broker is away, or a transaction stays open.
+        """
+        values = self._values()
+        head = values.get(_key(connector, operation))
+        if not isinstance(head, dict):
+            return None
+        try:
+            return _joined(head, [values[key] for key in _part_keys(connector, operation, head["parts"])])
+        except (ValueError, KeyError, TypeError) as error:
+            raise NeedsOperator(
+                f"what an earlier run for {connector} wrote down cannot be read: {error}",
+                code="MANIFEST_DAMAGED",
+                where=f"{self.topic} on {self._cluster.alias}",
+                resolve=f"write a record without a value for the key {_key(connector, operation)}: the next "
+                "run begins anew from the connector as it is then",
+            ) from error
+
+    def claim(self, connector: str) -> Claim:
+        """Take the connector over: every other run for it ends at its next step.
+
+        Raises:
+            Fenced: another run has written since this one looked.
+            UsageError: a right is missing.
+            Retriable: a broker is away.
+        """
+        before = self._of(connector)
+        self._create()
+        held = HeldProducer(self._cluster.config, self.topic, self._id(connector))
+        try:
+            self._check_same(connector, before)
+        except BaseException:
+            held.close()
+            raise
+        return Claim(held)
+
+    def _check_same(self, connector: str, before: Mapping[str, Any]) -> None:
+        self._values()
+        if self._of(connector) != before:
+            raise Fenced(
+                f"another run for {connector} went on while this one began",
+                code="FENCED",
+                where=f"{self.topic} on {self._cluster.alias}",
+                resolve="see where the other run has left it, then run again",
+            )
+
+    def _of(self, connector: str) -> dict[str, Any]:
+        values = {} if self._log is None else self._log.values
+        begin = f"{json.dumps([connector])[:-1]}, "
+        return {key: value for key, value in values.items() if key.startswith(begin)}
+
+    def _values(self) -> Mapping[str, Any]:
+        if self._log is None:
+            if not self._exists():
+                return {}
+            self._log = StateLog(self._cluster, self.topic, 0)
+        with needing(self._cluster.config, "READ", f"topic {self.topic}"):
+            return self._cluster.retry(self._log.catch_up)
+
+    def _exists(self) -> bool:
+        with needing(self._cluster.config, "DESCRIBE", f"topic {self.topic}"):
+            return self.topic in self._cluster.retry(lambda: self._cluster.topics([self.topic]))
+
+    def _create(self) -> None:
+        if self._exists():
+            return
+        with needing(self._cluster.config, "CREATE", f"topic {self.topic}"):
+            Admin(self._cluster.config).create_topics([self._spec()])
+        self._cluster.retry(self._led, Deadline(_CREATE_S))
+
+    def _led(self) -> None:
+        info = self._cluster.topics([self.topic]).get(self.topic)
+        if info is None or any(each.leader < 0 for each in info.partitions.values()):
+            raise Retriable(f"{self.topic} has no leader yet", code="NO_LEADER", where=self.topic)
+
+    def _spec(self) -> TopicSpec:
+        factor = self._cluster.retry(lambda: topic_facts(self._cluster, self._like)).replication_factor
+        return TopicSpec(self.topic, 1, factor, _COMPACTED)
+
+    def _id(self, connector: str) -> str:
+        return f"{self._ids}{connector}"
+
+
+class Claim:
+    """A run that is the newest for its connector, until another one begins.
+
+    Args:
+        producer: is closed with it.
+    """
+
+    def __init__(self, producer: HeldProducer) -> None:
+        self._producer = producer
+        self._written = ""
+
+    def close(self) -> None:
+        """End it; nobody is fenced by that."""
+        self._producer.close()
+
+    def write(self, manifest: Manifest) -> None:
+        """Write the run down.
+
+        Raises:
+            Fenced: another run has begun.
+            Retriable: a broker is away.
+            UsageError: a right is missing.
+        """
+        parts = list(_parts(manifest))
+        key = manifest.connector, manifest.operation
+        written = f"{manifest.begun_ms} {manifest.digest}"
+        records = {_key(*key): _head(manifest, len(parts))}
+        # They are many, and the same from the snapshot on.
+        if written != self._written:
+            records |= dict(zip(_part_keys(*key, len(parts)), parts, strict=True))
+        self._producer.write(Entry(0, key.encode(), _encoded(value)) for key, value in records.items())
+        self._written = written
+
+
+def _head(manifest: Manifest, parts: int) -> dict[str, Any]:
+    return {**manifest.public_document(), "parts": parts}
+
+
+def _parts(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """Yield the offsets in portions that fit into a record."""
+    pairs: list[list[str | None]] = []
+    size = 0
+    for pair in manifest.pairs():
+        length = sum(len(text or "") for text in pair)
+        if pairs and size + length > _PART_BYTES:
+            yield {"begun_ms": manifest.begun_ms, "pairs": pairs}
+            pairs, size = [], 0
+        pairs.append(pair)
+        size += length
+    if pairs:
+        yield {"begun_ms": manifest.begun_ms, "pairs": pairs}
+
+
+def _joined(head: Mapping[str, Any], parts: list[Any]) -> Manifest:
+    if any(part["begun_ms"] != head["begun_ms"] for part in parts):
+        raise ValueError("its offsets are another run's")
+    pairs = [pair for part in parts for pair in part["pairs"]]
+    document = {key: value for key, value in head.items() if key != "parts"}
+    return Manifest.of_document(document, pairs if document.pop("read") else None)
+
+
+def _key(connector: str, operation: str) -> str:
+    return json.dumps([connector, operation])
+
+
+def _part_keys(connector: str, operation: str, parts: int) -> list[str]:
+    return [json.dumps([connector, operation, number]) for number in range(parts)]
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()

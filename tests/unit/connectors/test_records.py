@@ -1,0 +1,97 @@
+"""Runs on the cluster: what is written is what is read, in portions, and no configuration is among it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.connectors import records
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.records import Claim, RunRecords
+from onceover.connectors.write import Entry
+from onceover.errors import NeedsOperator
+from tests.unit.connectors.views import GLOBAL, OWN
+
+CONFIG = {"name": "c", "connection.password": "hunter2"}
+BEGUN = Manifest.begin("migrate", "c", (GLOBAL, OWN), "PAUSED", CONFIG, {"commit-c": 3}, exactly_once=True)
+
+
+class Topic:
+    """A state topic in memory: writer and log."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.written: list[list[str]] = []
+
+    def write(self, entries: Iterable[Entry]) -> None:
+        keys = []
+        for entry in entries:
+            keys.append(entry.key.decode())
+            self.values[keys[-1]] = json.loads(entry.value or b"null")
+        self.written.append(keys)
+
+    def read(self, monkeypatch: pytest.MonkeyPatch) -> Manifest | None:
+        monkeypatch.setattr(RunRecords, "_values", lambda _: self.values)
+        cluster: Any = type("Cluster", (), {"alias": "west"})
+        return RunRecords(cluster, "g", GLOBAL).load("c", "migrate")
+
+
+def claim(topic: Topic) -> Claim:
+    producer: Any = topic
+    return Claim(producer)
+
+
+def without_hash(manifest: Manifest) -> Manifest:
+    return replace(manifest, salt="", config_hash="")
+
+
+@given(offsets=st.none() | st.dictionaries(st.binary(max_size=20), st.none() | st.binary(max_size=20)))
+def test_a_run_survives_its_records(offsets: dict[bytes, bytes | None] | None) -> None:
+    """Byte for byte, in as many portions as it takes; before the snapshot there are no offsets, not none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "_PART_BYTES", 50)
+        topic = Topic()
+        written = replace(BEGUN, offsets=offsets, end_offsets={0: 5}).with_step("stop").with_landing({1: 7})
+        claim(topic).write(written)
+        assert topic.read(patch) == without_hash(written)
+
+
+def test_neither_a_configuration_nor_its_hash_is_written() -> None:
+    """A weak password could be guessed from a hash and its salt."""
+    topic = Topic()
+    claim(topic).write(BEGUN)
+    text = json.dumps(topic.values)
+    assert "hunter2" not in text
+    assert BEGUN.salt not in text
+    assert BEGUN.config_hash not in text
+
+
+def test_offsets_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the steps behind them go on naming them."""
+    topic = Topic()
+    run = replace(BEGUN, offsets={b"k": b"v"})
+    held = claim(topic)
+    held.write(BEGUN)
+    held.write(run)
+    held.write(run.with_step("copy"))
+    assert [len(keys) for keys in topic.written] == [1, 2, 1]
+    assert topic.values['["c", "migrate"]']["parts"] == 1
+    found = topic.read(monkeypatch)
+    assert found is not None and found.values == {b"k": b"v"}
+
+
+def test_offsets_of_another_run_are_no_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said with where it is and what resolves it."""
+    topic = Topic()
+    claim(topic).write(replace(BEGUN, offsets={b"k": b"v"}))
+    topic.values['["c", "migrate", 0]']["begun_ms"] += 1
+    with pytest.raises(NeedsOperator, match="another run's") as found:
+        topic.read(monkeypatch)
+    assert found.value.code == "MANIFEST_DAMAGED"
+    assert "__onceover.connect.g.state" in (found.value.where or "")
