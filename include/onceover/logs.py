@@ -5,14 +5,27 @@ from __future__ import annotations
 import logging
 import os
 
+from onceover.shown import screen, visible
+
 
 def configure(level: str | None = None) -> None:
     """Set the root logger up once; ``ONCEOVER_LOG`` names another level."""
-    logging.basicConfig(
-        level=level.upper() if level else _level(),
-        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s"))
+    logging.basicConfig(level=level.upper() if level else _level(), handlers=[handler])
     quiet_libraries()
+
+
+class Formatter(logging.Formatter):
+    """Writes a record in one line, a traceback below it, and nothing that commands a terminal."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """Return the record's line, whatever names are in it."""
+        return visible(super().formatMessage(record))
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line and what is below it."""
+        return screen(super().format(record))
 
 
 def is_verbose() -> bool:

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.config.connectfile import find_connect_files
 from onceover.logs import quiet_libraries
+from onceover.shown import lined
 from onceover_airflow import forms
 from onceover_airflow.approval import (
     ANSWER_WITHIN,
@@ -233,7 +234,7 @@ def _judged(report: Report) -> dict[str, Any]:
 
 def _refusals(connect: str, planned: MigrationPlan) -> str:
     shown = [f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in planned.refused if r.blocks]
-    return "\n".join([f"Connect cluster {connect}: nothing can be done:", *shown[:MAX_LISTED]])
+    return lined([f"Connect cluster {connect}: nothing can be done:", *shown[:MAX_LISTED]])
 
 
 class PickConnectorsOperator(HITLOperator):

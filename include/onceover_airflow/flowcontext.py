@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError, Retriable
+from onceover.shown import screen
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.secrets import environment
 
@@ -45,12 +46,12 @@ def errors_of_ours() -> Iterator[None]:
     try:
         yield
     except Retriable as error:
-        raise JobInterrupted(str(error)) from error
+        raise JobInterrupted(screen(str(error))) from error
     except OnceoverError as error:
-        raise AirflowFailException(str(error)) from error
+        raise AirflowFailException(screen(str(error))) from error
 
 
 def log_text(log: logging.Logger, text: str) -> None:
     """Log a text as a person reads it: Airflow shows one event a line."""
-    for line in text.splitlines():
+    for line in screen(text).split("\n"):
         log.info(line)

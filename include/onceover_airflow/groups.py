@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from onceover.shown import lined
 from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, Question, approved, table
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import flow_at_hand, log_text
@@ -164,7 +165,7 @@ def _told(flow: str, refused: Collection[Refusal]) -> str:
     waiting = [refusal for refusal in refused if refusal.blocks]
     shown = [f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in waiting[:MAX_LISTED]]
     more = [f"and {len(waiting) - MAX_LISTED} more"] if len(waiting) > MAX_LISTED else []
-    return "\n".join([f"flow {flow}: groups that are not in place:", *shown, *more])
+    return lined([f"flow {flow}: groups that are not in place:", *shown, *more])
 
 
 class ApproveMovesOperator(FlowApprovalOperator):

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final, NewType
 
+from onceover.shown import visible
+
 # Markdown of one line that may stand in a cell. Only what is made here is: the type checker sees to that.
 Inline = NewType("Inline", str)
 
@@ -25,7 +27,7 @@ def code(value: str | int | None) -> Inline:
     """Return a name or a value as a code span, ``-`` for None."""
     if value is None:
         return Inline("-")
-    shown = "".join(_IN_CODE.get(char) or _visible(char) for char in str(value))
+    shown = "".join(_IN_CODE.get(char) or visible(char) for char in str(value))
     return Inline(f"`{shown}`" if shown.strip(" ") else f"`'{shown}'`")
 
 
@@ -33,13 +35,9 @@ def plain(value: str | int | None) -> Inline:
     """Return a sentence, which may quote names, as text; ``-`` for None."""
     if value is None:
         return Inline("-")
-    words = "".join(map(_visible, str(value))).split(" ")
+    words = visible(value).split(" ")
     return Inline(" ".join(code(word) if _LINKED.search(word) else _inert(word) for word in words))
 
 
 def _inert(word: str) -> str:
     return _ACTIVE.sub(lambda found: f"&#{ord(found[0])};", word)
-
-
-def _visible(char: str) -> str:
-    return char if char.isprintable() else char.encode("unicode_escape").decode()

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.outcome import killed_by
+from onceover.shown import screen
 
 EXIT_DONE: Final = 0
 EXIT_TEMPORARY: Final = 5
@@ -122,7 +123,7 @@ def describe_failure(exit_code: int, report: Mapping[str, Any]) -> str:
         parts.append(
             f"and {len(stopped) - MAX_LISTED} more: onceover status {report.get('flow', '')}".rstrip()
         )
-    return "\n".join(parts)
+    return screen("\n".join(parts))
 
 
 def describe_error(error: Mapping[str, Any]) -> str:

@@ -7,7 +7,6 @@ Airflow's session, and shows names that strangers gave to topics.
 
 from __future__ import annotations
 
-from html import escape
 from pathlib import Path
 from typing import Annotated, Final
 from urllib.parse import urlencode
@@ -23,12 +22,14 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from onceover.audit.htmlpage import frame
 from onceover.config.home import onceover_home
+from onceover.shown import html
 from onceover_airflow.pages import PREFIX, audit_folder, base_path
 
 ACCESS: Final = requires_access_view(AccessView.WEBSITE)
 _HEADERS: Final = {
+    # In a sandbox a page has no origin at all: whatever is in it, it is none of Airflow's.
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'self'; sandbox",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "private, no-store",
@@ -89,7 +90,7 @@ async def _refused(app: FastAPI, request: Request, error: StarletteHTTPException
         door = f"{base_path()}{_LOGIN}?{urlencode({'next': f'{base_path()}{PREFIX}{page}'})}"
         return RedirectResponse(door, headers={"Cache-Control": "no-store"})
     title = _TITLES.get(error.status_code, "This page cannot be shown")
-    body = f'<main class="plain"><section><h2>{title}</h2><p>{escape(str(error.detail))}</p></section></main>'
+    body = f'<main class="plain"><section><h2>{title}</h2><p>{html(str(error.detail))}</p></section></main>'
     return HTMLResponse(frame(title, body), error.status_code, headers=_HEADERS)
 
 

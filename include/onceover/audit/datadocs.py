@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +21,7 @@ from onceover.audit.reportparts import SUITE_NAMES
 from onceover.audit.reportstyle import sign
 from onceover.audit.suites import SUITES
 from onceover.errors import UsageError
+from onceover.shown import html
 
 FOLDER: Final = "data_docs"
 INDEX: Final = "index.html"
@@ -104,7 +104,7 @@ def suite_page(told: Mapping[str, Any], suite: str) -> str:
     )
     body = (
         f'<nav><a href="{INDEX}">All suites</a> {_neighbours(suite)}</nav>'
-        f"<section><h2>Expectations</h2><p>{escape(_ABOUT[suite])} "
+        f"<section><h2>Expectations</h2><p>{html(_ABOUT[suite])} "
         f'<a href="{suite}.json">All results as JSON</a></p><table>{head}{rows}</table></section>{unmet}'
     )
     met = sum(1 for each in expectations if each["answer"] == Verdict.PASS)
@@ -124,9 +124,9 @@ def _header(told: Mapping[str, Any], verdict: str, title: str, text: str) -> str
     at = datetime.fromtimestamp(told["started_ms"] / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     return (
         f'<header class="{verdict} plain"><div><div class="about">'
-        f"<span>Data Docs of flow <b>{escape(told['flow'])}</b> ({escape(sides)})</span>"
+        f"<span>Data Docs of flow <b>{html(told['flow'])}</b> ({html(sides)})</span>"
         f"<span>audit of {at}</span></div>"
-        f'<div class="answer">{sign(verdict)}<div><h1>{escape(title)}</h1><p>{escape(text)}</p></div></div>'
+        f'<div class="answer">{sign(verdict)}<div><h1>{html(title)}</h1><p>{html(text)}</p></div></div>'
         "</div></header>"
     )
 
@@ -137,17 +137,17 @@ def _suite_row(suite: str, expectations: Sequence[Mapping[str, Any]]) -> str:
     unexpected = sum(each["unexpected"] for each in expectations if each["answer"] != Verdict.PASS)
     return (
         f'<tr id="{suite}"><td><span class="pill {verdict}">{verdict}</span></td>'
-        f'<td><a href="{suite}.html">{escape(SUITE_NAMES[suite])}</a></td>'
+        f'<td><a href="{suite}.html">{html(SUITE_NAMES[suite])}</a></td>'
         f'<td class="number">{met} of {len(expectations)}</td>'
-        f'<td class="number">{unexpected:,}</td><td>{escape(_ABOUT[suite])}</td></tr>'
+        f'<td class="number">{unexpected:,}</td><td>{html(_ABOUT[suite])}</td></tr>'
     )
 
 
 def _neighbours(suite: str) -> str:
     links = (
-        f'<b aria-current="page">{escape(SUITE_NAMES[each])}</b>'
+        f'<b aria-current="page">{html(SUITE_NAMES[each])}</b>'
         if each == suite
-        else f'<a href="{each}.html">{escape(SUITE_NAMES[each])}</a>'
+        else f'<a href="{each}.html">{html(SUITE_NAMES[each])}</a>'
         for each in SUITES
     )
     return " ".join(links)
@@ -155,10 +155,10 @@ def _neighbours(suite: str) -> str:
 
 def _expectation_row(told: Mapping[str, Any]) -> str:
     answer = told["answer"]
-    asked = f'<div class="code">{escape(told["expectation"])}</div>' if told["expectation"] else ""
+    asked = f'<div class="code">{html(told["expectation"])}</div>' if told["expectation"] else ""
     return (
         f'<tr><td><span class="pill {answer}">{answer}</span></td>'
-        f"<td>{escape(told['expected'])}{asked}</td><td>{escape(told['observed'])}</td></tr>"
+        f"<td>{html(told['expected'])}{asked}</td><td>{html(told['observed'])}</td></tr>"
     )
 
 
@@ -166,7 +166,7 @@ def _numbers(told: Mapping[str, Any], suite: str) -> str:
     """Return the rows in which an expectation was not met."""
     rows = told["numbers"]
     columns = list(dict.fromkeys(column for row in rows for column in row))
-    head = "".join(f"<th>{escape(column)}</th>" for column in columns)
+    head = "".join(f"<th>{html(column)}</th>" for column in columns)
     lines = "".join(
         "<tr>" + "".join(f"<td>{_cell(row.get(column))}</td>" for column in columns) + "</tr>" for row in rows
     )
@@ -177,10 +177,10 @@ def _numbers(told: Mapping[str, Any], suite: str) -> str:
         else ""
     )
     return (
-        f"<section><h2>Not so: {escape(told['expected'])}</h2><p>{escape(told['observed'])}</p>"
+        f"<section><h2>Not so: {html(told['expected'])}</h2><p>{html(told['observed'])}</p>"
         f'<div class="wide"><table class="numbers"><tr>{head}</tr>{lines}</table></div>{more}</section>'
     )
 
 
 def _cell(value: Any) -> str:
-    return "–" if value is None else escape(str(value))
+    return "–" if value is None else html(str(value))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import os
 import secrets
 from contextlib import suppress
-from html import escape
 from pathlib import Path
 from typing import Final
 
 from onceover.audit.reportstyle import STYLE
+from onceover.shown import html
 
 # Nothing may be loaded, not even by a name that somebody wrote into a topic.
 _POLICY: Final = (
@@ -33,7 +33,7 @@ def frame(title: str, body: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         # Otherwise browsers ask the server for an icon, which the policy forbids.
         '<link rel="icon" href="data:,">'
-        f"<title>{escape(title)}</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
+        f"<title>{html(title)}</title><style>{STYLE}</style></head><body>{body}</body></html>\n"
     )
 
 

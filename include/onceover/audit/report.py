@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from onceover.audit.jsonreport import summary
 from onceover.audit.plots import ages_svg, commits_svg, records_svg
 from onceover.audit.reportstyle import sign
 from onceover.errors import UsageError
+from onceover.shown import html
 
 _DAY_MS: Final = 86_400_000
 _LEGEND: Final = (
@@ -67,9 +67,9 @@ def _header(told: Mapping[str, Any]) -> str:
     scope = "" if told["complete"] else ", a sample"
     return (
         f'<header class="{verdict}"><div><div class="about">'
-        f"<span>Audit of flow <b>{escape(told['flow'])}</b> ({escape(sides)})</span>"
-        f"<span>{_time(told['started_ms'])}, since {escape(told['since'])}{scope}</span></div>"
-        f'<div class="answer">{sign(verdict)}<div><h1>{verdict}</h1><p>{escape(summary(told))}</p></div>'
+        f"<span>Audit of flow <b>{html(told['flow'])}</b> ({html(sides)})</span>"
+        f"<span>{_time(told['started_ms'])}, since {html(told['since'])}{scope}</span></div>"
+        f'<div class="answer">{sign(verdict)}<div><h1>{verdict}</h1><p>{html(summary(told))}</p></div>'
         "</div></div></header>"
     )
 
@@ -115,11 +115,11 @@ def _asked(told: Mapping[str, Any]) -> str:
 
 
 def _section(title: str, about: str, body: str) -> str:
-    return f"<section><h2>{escape(title)}</h2><p>{escape(about)}</p>{body}</section>"
+    return f"<section><h2>{html(title)}</h2><p>{html(about)}</p>{body}</section>"
 
 
 def _footer(told: Mapping[str, Any]) -> str:
-    flow = escape(told["flow"])
+    flow = html(told["flow"])
     return (
         f"<footer>Bounds were fixed at {_time(told['started_ms'])}; read_committed on both sides; key, "
         "value, headers and timestamp compared, null told from empty. "

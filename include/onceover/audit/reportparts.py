@@ -6,11 +6,11 @@ Invariant: every text from the document is escaped; it may hold names that other
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any, Final
 
 from onceover.audit.model import FindingKind, Reason, Side, Verdict
 from onceover.audit.suites import SUITES
+from onceover.shown import html
 
 # Longer lists are for the JSON document, which has more of them.
 MAX_ROWS: Final = 100
@@ -62,7 +62,7 @@ def tiles(told: Mapping[str, Any]) -> str:
         ),
         (f"{verified['partitions']:,} of {verified['of']:,}", "partitions have a verified watermark"),
     ]
-    return "".join(f'<div class="tile"><b>{escape(b)}</b><span>{escape(s)}</span></div>' for b, s in shown)
+    return "".join(f'<div class="tile"><b>{html(b)}</b><span>{html(s)}</span></div>' for b, s in shown)
 
 
 def strips(told: Mapping[str, Any]) -> str:
@@ -84,7 +84,7 @@ def _strip(partition: Mapping[str, Any]) -> str:
         first, last = max(first, begin), min(last, end)
         left, width = 100 * (first - begin) / (end - begin), 100 * max(0, last - first) / (end - begin)
         return (
-            f'<i class="{kind}" style="left:{left:.3f}%;width:{width:.3f}%" title="{escape(title)}"></i>'
+            f'<i class="{kind}" style="left:{left:.3f}%;width:{width:.3f}%" title="{html(title)}"></i>'
             if width
             else ""
         )
@@ -106,8 +106,8 @@ def _strip(partition: Mapping[str, Any]) -> str:
     name = f"{partition['source_topic']}:{partition['partition']}"
     state, note = _note(partition)
     return (
-        f'<div class="strip"><span class="name" title="{escape(name)}">{escape(name)}</span>'
-        f'<div class="bar">{"".join(parts)}</div><span class="note {state}">{escape(note)}</span></div>'
+        f'<div class="strip"><span class="name" title="{html(name)}">{html(name)}</span>'
+        f'<div class="bar">{"".join(parts)}</div><span class="note {state}">{html(note)}</span></div>'
     )
 
 
@@ -124,9 +124,9 @@ def findings(told: Mapping[str, Any]) -> str:
     """Return the table of records that are not as they should be."""
     listed = told["findings"]["listed"]
     rows = [
-        f'<tr><td><span class="pill">{escape(each["kind"])}</span></td>'
+        f'<tr><td><span class="pill">{html(each["kind"])}</span></td>'
         f'<td class="code">{_place(each, "source")}</td><td class="code">{_place(each, "target")}</td>'
-        f"<td>{escape(each['field'] or '')}</td><td>{escape(each['detail'])}{_payload(each)}</td></tr>"
+        f"<td>{html(each['field'] or '')}</td><td>{html(each['detail'])}{_payload(each)}</td></tr>"
         for each in listed[:MAX_ROWS]
     ]
     head = "<tr><th>what</th><th>on the source</th><th>on the target</th><th>differs</th><th></th></tr>"
@@ -139,19 +139,19 @@ def _place(finding: Mapping[str, Any], side: str) -> str:
         return "–"
     offset = finding[f"{side}_offset"]
     where = f"{finding[f'{side}_topic']}:{finding[f'{side}_partition']}"
-    return escape(where if offset is None else f"{where} @ {offset:,}")
+    return html(where if offset is None else f"{where} @ {offset:,}")
 
 
 def _payload(finding: Mapping[str, Any]) -> str:
     payload = finding.get("payload")
-    return f'<div class="code">{escape(payload)}</div>' if payload else ""
+    return f'<div class="code">{html(payload)}</div>' if payload else ""
 
 
 def reasons(told: Mapping[str, Any]) -> str:
     """Return the table of what could not be compared, by reason."""
     rows = [
-        f'<tr><td><span class="pill UNVERIFIABLE">{escape(reason)}</span></td>'
-        f'<td class="number">{count:,}</td><td>{escape(MEANING.get(reason, ""))}</td></tr>'
+        f'<tr><td><span class="pill UNVERIFIABLE">{html(reason)}</span></td>'
+        f'<td class="number">{count:,}</td><td>{html(MEANING.get(reason, ""))}</td></tr>'
         for reason, count in told["unverifiable"]["by_reason"].items()
     ]
     return f"<table><tr><th>reason</th><th>how many</th><th></th></tr>{''.join(rows)}</table>"
@@ -162,17 +162,17 @@ def expectations(told: Mapping[str, Any]) -> str:
     blocks = []
     for suite in SUITES:
         rules = [each for each in told["expectations"] if each["suite"] == suite]
-        blocks.append(f"<div><h3>{escape(SUITE_NAMES[suite])}</h3>{''.join(map(_rule, rules))}</div>")
+        blocks.append(f"<div><h3>{html(SUITE_NAMES[suite])}</h3>{''.join(map(_rule, rules))}</div>")
     return f'<div class="suites">{"".join(blocks)}</div>'
 
 
 def _rule(rule: Mapping[str, Any]) -> str:
     answer = rule["answer"]
-    text = escape(rule["expected"])
+    text = html(rule["expected"])
     if answer == Verdict.PASS:
         rest = f" <small>({rule['checked']:,})</small>"
     elif rule["problem"]:
-        rest = f" <small>not evaluated: {escape(rule['problem'][:200])}</small>"
+        rest = f" <small>not evaluated: {html(rule['problem'][:200])}</small>"
     else:
         rest = f" <small>not so in {rule['unexpected']:,} of {rule['checked']:,}</small>{_numbers(rule)}"
     return f'<div class="rule"><b class="{answer}">{_MARKS[Verdict(answer)]}</b><div>{text}{rest}</div></div>'
@@ -186,7 +186,7 @@ def _numbers(rule: Mapping[str, Any]) -> str:
         ", ".join([str(row["what"]), *(f"{k}={v}" for k, v in row.items() if k not in ("what", "code"))])
         for row in rows[:MAX_NUMBERS]
     ]
-    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    items = "".join(f"<li>{html(line)}</li>" for line in lines)
     return f"<details><summary>the numbers</summary><ul>{items}</ul></details>"
 
 

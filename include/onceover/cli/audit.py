@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.cli import numbers
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult, Subparsers, overwritten
 from onceover.cli.sparkjob import job_result, start_job
 from onceover.config.load import load_flow, run_dir
 from onceover.errors import UsageError
@@ -125,7 +125,7 @@ class _Display:
                 left.unlink(missing_ok=True)
 
     def _write(self, line: str) -> None:
-        sys.stderr.write(f"\r{line.ljust(len(self._shown))}")
+        sys.stderr.write(overwritten(line, self._shown))
         sys.stderr.flush()
         self._shown = line
 

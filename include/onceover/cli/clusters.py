@@ -11,6 +11,7 @@ from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.home import onceover_home
 from onceover.demo import machine
 from onceover.demo.machine import MachineStatus
+from onceover.shown import lined
 
 _EXAMPLES: Final = """examples:
   onceover clusters up                   clusters east and west, and Kafka Connect, on free loopback ports
@@ -61,8 +62,8 @@ def up(args: argparse.Namespace) -> CommandResult:
         _say(describe(machine.status(home)))
         _say(f"go on with the same command, or stop it: {_down()}")
         raise
-    lines = [describe(found), *(f"note: {note}" for note in notes), "", *_hints(found)]
-    return CommandResult({**found.document(), "notes": notes}, "\n".join(lines))
+    lines = [*describe(found).split("\n"), *(f"note: {note}" for note in notes), "", *_hints(found)]
+    return CommandResult({**found.document(), "notes": notes}, lined(lines))
 
 
 def down(args: argparse.Namespace) -> CommandResult:
@@ -98,7 +99,7 @@ def describe(found: MachineStatus) -> str:
         lines.append(f"{'airflow':8} {health}, {airflow['url']}")
         lines.append(f"{'':8} user {airflow['username']}, password in {airflow['password_file']}")
     lines.append(f"{'feed':8} {feed.describe() if feed else 'not started'}")
-    return "\n".join(lines)
+    return lined(lines)
 
 
 def _state(alive: bool, frozen: bool, address: str) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult, Subparsers, say
 from onceover.config.connectfile import ConnectFile, load_connect
 from onceover.config.faults import Invalid
 from onceover.config.units import parse_duration_ms
@@ -17,6 +17,7 @@ from onceover.connectors.acltable import table
 from onceover.connectors.model import MigrationPlan, Report
 from onceover.connectors.settings import DowngradeMode, Wish
 from onceover.errors import UsageError
+from onceover.shown import lined, visible
 from onceover.wiring import connectors as runs
 
 _EXAMPLES: Final = """examples:
@@ -122,7 +123,7 @@ def acls(args: argparse.Namespace) -> CommandResult:
     file = load_connect(args.connect)
     grants = runs.acl_table(file, args.connector, args.topic)
     document = {"connect": file.connect, "grants": [grant.document() for grant in grants]}
-    return CommandResult(document, "\n".join(table(grants)))
+    return CommandResult(document, lined(table(grants)))
 
 
 def plan(args: argparse.Namespace) -> CommandResult:
@@ -196,23 +197,21 @@ def _explained_interrupt() -> Iterator[None]:
 
 
 def _announce(args: argparse.Namespace) -> Callable[[MigrationPlan], None]:
-    # With --json the one document comes at the end; people see the plan on stderr before anything is done.
-    stream = sys.stderr if args.json else sys.stdout
-
     def show(planned: MigrationPlan) -> None:
-        print(planned.describe(), file=stream, flush=True)
+        # With --json the one document comes at the end; people see the plan before anything is done.
+        say(planned.describe(), aside=args.json)
 
     return show
 
 
 def _tell(args: argparse.Namespace) -> Callable[[str], None]:
     # Minutes pass, in a job's log as well: what is read by programs stays on stdout by itself.
-    stream = sys.stdout if sys.stdout.isatty() and not args.json else sys.stderr
+    aside = args.json or not sys.stdout.isatty()
 
-    def say(text: str) -> None:
-        print(f"  {text}", file=stream, flush=True)
+    def tell(line: str) -> None:
+        say(f"  {visible(line)}", aside=aside)
 
-    return say
+    return tell
 
 
 def _wish(args: argparse.Namespace, file: ConnectFile, meant: runs.All = runs.All.SOURCES) -> Wish:

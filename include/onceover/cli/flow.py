@@ -26,6 +26,7 @@ from onceover.config.mm2 import Mm2Import, import_mm2
 from onceover.config.runsettings import RunSettings
 from onceover.engine.scope import Verdict, explain
 from onceover.engine.scopecheck import scope_remarks
+from onceover.shown import lined
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.treatments import treatment_of
 
@@ -208,12 +209,12 @@ def _run_check(args: argparse.Namespace) -> CommandResult:
         fate = f"in, as {topic['target_topic']}" if topic["in"] else "out"
         lines.append(f"  topic {topic['topic']}: {fate} ({topic['reason']})")
     if args.sample is None:
-        return CommandResult(document, "\n".join(lines))
+        return CommandResult(document, lined(lines))
     outcomes = take_sample(load_flow(args.flow), args.sample)
     document["sample"] = sample_document(outcomes)
     lines += sample_lines(outcomes, payload=sys.stdout.isatty())
     failed = document["sample"]["failed"]
-    return CommandResult(document, "\n".join(lines), VIOLATION if failed else 0)
+    return CommandResult(document, lined(lines), VIOLATION if failed else 0)
 
 
 def _count(text: str) -> int:
@@ -232,7 +233,7 @@ def _run_import(args: argparse.Namespace) -> CommandResult:
     for entry in document["no_counterpart"]:
         lines.append(f"  {entry['key']} = {entry['value']}: {entry['reason']}")
     lines += [f"left to do: {task}" for task in document["left_to_do"]]
-    return CommandResult(document, "\n".join(lines))
+    return CommandResult(document, lined(lines))
 
 
 def _side(spec: ClusterSpec, client: ClientConfig) -> dict[str, Any]:

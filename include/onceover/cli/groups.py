@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers, plan_result
+from onceover.cli.output import CommandResult, Subparsers, plan_result, say
 from onceover.cli.signals import asked_to_end
 from onceover.config.faults import Invalid
 from onceover.config.load import load_flow
@@ -14,6 +13,7 @@ from onceover.config.units import parse_duration_ms
 from onceover.engine.groupplan import GroupPlan
 from onceover.engine.groups import Allowed, Direction
 from onceover.errors import UsageError
+from onceover.shown import visible
 from onceover.wiring.groups import GroupWish, apply_groups, follow_groups, plan_groups
 
 _EXAMPLES: Final = """examples:
@@ -84,12 +84,11 @@ def plan(args: argparse.Namespace) -> CommandResult:
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, write it."""
-    stream = sys.stderr if args.json else sys.stdout
 
     def show(planned: GroupPlan) -> None:
-        print(planned.describe(), file=stream, flush=True)
+        say(planned.describe(), aside=args.json)
         if planned.watched:
-            print("looking twice at what somebody else has committed ...", file=stream, flush=True)
+            say("looking twice at what somebody else has committed ...", aside=args.json)
 
     with asked_to_end() as asked:
         applied = apply_groups(load_flow(args.flow), _wish(args), show, asked.wait)
@@ -98,12 +97,11 @@ def apply(args: argparse.Namespace) -> CommandResult:
 
 def follow(args: argparse.Namespace) -> CommandResult:
     """Plan and write until a signal comes."""
-    stream = sys.stderr if args.json else sys.stdout
     interval_s = _interval_s(args.interval)
     flow, wish = load_flow(args.flow), _wish(args)
     with asked_to_end() as asked:
         followed = follow_groups(
-            flow, wish, interval_s, asked.wait, lambda text: print(text, file=stream, flush=True)
+            flow, wish, interval_s, asked.wait, lambda line: say(visible(line), aside=args.json)
         )
     document = {"flow": flow.flow, "direction": str(wish.direction), **followed.document()}
     return CommandResult(document, followed.describe(), followed.exit_code)

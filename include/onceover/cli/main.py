@@ -15,8 +15,10 @@ from typing import Any, Final, NoReturn
 
 from onceover.cli.output import CommandResult, envelope, interrupted
 from onceover.cli.typed import as_typed
+from onceover.config.faults import BAD_CONFIG
 from onceover.errors import Fatal, OnceoverError, UsageError, unexpected, unusable_path
 from onceover.logs import configure, is_verbose
+from onceover.shown import lined, screen
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +140,7 @@ def _command_name(args: argparse.Namespace) -> str:
 def _shown(command: str, result: CommandResult, *, as_json: bool) -> str:
     if as_json:
         return json.dumps(envelope(command, result.exit_code, _typed(result.document)))
-    return as_typed(result.text, _COMMANDS)
+    return screen(as_typed(result.text, _COMMANDS))
 
 
 def _typed(value: Any) -> Any:
@@ -182,7 +184,10 @@ def _write(text: str) -> bool:
 
 
 def _explained(error: OnceoverError) -> str:
-    lines = [f"error: {error.message}"]
+    # A configuration's faults are a line each, and what was seen may be a log's end; elsewhere a line more is
+    # somebody's name.
+    message = error.message.split("\n") if error.code == BAD_CONFIG else [error.message]
+    lines = [f"error: {message[0]}", *message[1:]]
     for label, value in (
         ("where", error.where),
         ("expected", error.expected),
@@ -190,8 +195,9 @@ def _explained(error: OnceoverError) -> str:
         ("do", error.resolve),
     ):
         if value:
-            lines.append(f"  {label:9}{value}")
-    return "\n".join(lines)
+            first, *more = value.expandtabs(4).split("\n") if label == "seen" else [value]
+            lines += [f"  {label:9}{first}", *(f"{'':11}{line}" for line in more)]
+    return lined(lines)
 
 
 if __name__ == "__main__":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from onceover.errors import OnceoverError
+from onceover.shown import screen, visible
 
 if TYPE_CHECKING:
     # argparse keeps the class private, and generic only in its stubs.
@@ -56,6 +58,20 @@ class Planned(Protocol):
 
     def describe(self) -> str:
         """Return the plan as text."""
+
+
+def say(text: str, *, aside: bool = False) -> None:
+    """Show a text before the command is done, with nothing in it that commands a terminal.
+
+    Args:
+        aside: on stderr, where stdout is for the one document.
+    """
+    print(screen(text), file=sys.stderr if aside else sys.stdout, flush=True)
+
+
+def overwritten(line: str, before: str) -> str:
+    """Return what shows one line in the place of ``before``."""
+    return f"\r{visible(line).ljust(len(visible(before)))}"
 
 
 def plan_result(planned: Planned) -> CommandResult:

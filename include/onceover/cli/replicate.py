@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import psutil
 
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult, Subparsers, overwritten
 from onceover.cli.signals import asked_to_end
 from onceover.cli.sparkjob import job_result, start_job
 from onceover.cli.statustext import progress_line
@@ -24,6 +24,7 @@ from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.embed.processes import ChildProcess
 from onceover.engine.background import in_background
+from onceover.shown import lined
 from onceover.spark.submit import SparkJob, replicate_job
 from onceover.wiring.status import read_status
 
@@ -81,7 +82,7 @@ def describe(document: Mapping[str, Any]) -> str:
         lines += [f"  {name} is stopped: {stop['message']}", f"    do: {stop['resolve']}"]
     for warning in document["warnings"]:
         lines += [f"  warning: {warning['object']}: {warning['message']}", f"    do: {warning['resolve']}"]
-    return "\n".join(lines)
+    return lined(lines)
 
 
 def _execute(flow: Flow, job: SparkJob, *, show: bool) -> dict[str, Any]:
@@ -153,7 +154,7 @@ class _Progress:
             self._put("\n")
 
     def _write(self, line: str) -> None:
-        self._put(f"\r{line.ljust(len(self._shown))}")
+        self._put(overwritten(line, self._shown))
         self._shown = line
 
     def _put(self, text: str) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers, plan_result
+from onceover.cli.output import CommandResult, Subparsers, plan_result, say
 from onceover.config.load import load_flow
 from onceover.engine.seed import EARLIEST, LATEST, REFUSE, Choice, SeedPlan
 from onceover.engine.seedspec import FORMS
@@ -81,9 +80,8 @@ def apply(args: argparse.Namespace) -> CommandResult:
 
 def announcer(*, as_json: bool) -> Callable[[SeedPlan], None]:
     """Return what shows plans: on stdout, or on stderr where stdout is for the one document."""
-    stream = sys.stderr if as_json else sys.stdout
 
     def show(planned: SeedPlan) -> None:
-        print(planned.describe(), file=stream, flush=True)
+        say(planned.describe(), aside=as_json)
 
     return show

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.ages import age_text
+from onceover.config import faults
 from onceover.config.runsettings import AT_LEAST_ONCE
 from onceover.engine.runstate import describe_run
 from onceover.engine.statusshape import BAD_CONFIG, OK, TEMPORARY, WAITING, partition_name
 from onceover.engine.topicstatus import describe_topics
 from onceover.engine.verdicts import describe_audit
 from onceover.engine.verified import describe_verified
+from onceover.shown import lined
 
 # So many rows fit on a screen; of more, those that are caught up are counted only.
 _ROWS: Final = 24
@@ -45,7 +47,7 @@ def describe(status: Mapping[str, Any]) -> str:
         if summary := describe_topics(status["topics"], status["flow"]):
             lines.append(summary)
         lines += [f"  note: {n['object']}: {n['message']}; {n['resolve']}" for n in status["notes"]]
-    return "\n".join(lines)
+    return lined(lines)
 
 
 def lag_text(status: Mapping[str, Any]) -> str:
@@ -103,7 +105,9 @@ def _needs(status: Mapping[str, Any]) -> Iterator[str]:
     for number, need in enumerate(status["needs"]):
         alike.setdefault((need["code"], need.get("topic") or str(number)), []).append(need)
     for need, *others in list(alike.values())[:_NEEDS_SHOWN]:
-        first, *more = need["message"].splitlines()
+        # Only a configuration's faults are a line each: elsewhere a line more is somebody's name.
+        message = need["message"]
+        first, *more = message.split("\n") if need["code"] == faults.BAD_CONFIG else [message]
         yield f"  ! {need['code']}: {first}"
         yield from (f"    {line}" for line in more)
         if need["resolve"]:

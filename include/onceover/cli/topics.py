@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers, plan_result
+from onceover.cli.output import CommandResult, Subparsers, plan_result, say
 from onceover.config.load import load_flow
 from onceover.engine.topicsync import SyncPlan
 from onceover.wiring.topics import apply_topics, plan_topics
@@ -55,11 +54,10 @@ def plan(args: argparse.Namespace) -> CommandResult:
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it, look again."""
-    # With --json the one document comes at the end; people see the plan on stderr before anything is done.
-    stream = sys.stderr if args.json else sys.stdout
 
     def show(planned: SyncPlan) -> None:
-        print(planned.describe(), file=stream, flush=True)
+        # With --json the one document comes at the end; people see the plan before anything is done.
+        say(planned.describe(), aside=args.json)
 
     applied = apply_topics(load_flow(args.flow), show)
     return CommandResult(applied.document(), applied.describe(), applied.exit_code)

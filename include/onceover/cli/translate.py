@@ -10,6 +10,7 @@ from onceover.cli.output import CommandResult, Subparsers
 from onceover.config.load import load_flow, run_dir
 from onceover.engine.translate import Translator
 from onceover.model import TopicPartition
+from onceover.shown import lined
 from onceover.wire.offsetlookup import Translated, Translation
 from onceover.wiring.flows import open_clusters
 
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> CommandResult:
     lines = [_line(asked, answer) for answer in answers]
     if len(found) > 1 and not args.all:
         lines.append(f"records of {asked} are also in {len(found) - 1} other partitions: see --all")
-    return CommandResult(document, "\n".join(lines))
+    return CommandResult(document, lined(lines))
 
 
 def _translated(

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onceover.errors import UsageError
+from onceover.shown import visible
 
+BAD_CONFIG: Final = "bad_config"
 _KEY: Final = re.compile(r"[A-Za-z0-9_.>-]*")
 
 
@@ -48,7 +50,7 @@ class Fault:
         key = f"{self.key}: " if self.key else ""
         line = f"{place}: {key}{self.problem}; {self.fix}"
         # One line whatever a file name or key contains, and nothing that commands a terminal.
-        return "".join(char if char.isprintable() else " " for char in line)
+        return visible(line)
 
     def as_dict(self) -> dict[str, str | int | None]:
         """Return the fault for the command line's JSON."""
@@ -69,7 +71,7 @@ class BadConfig(UsageError):
         first = self.faults[0]
         super().__init__(
             "\n".join(str(fault) for fault in self.faults),
-            code="bad_config",
+            code=BAD_CONFIG,
             where=first.where,
             resolve=first.fix if len(self.faults) == 1 else "correct every line of the message",
         )

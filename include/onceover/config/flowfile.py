@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from onceover.config import values
+from onceover.config.patterns import whole_name
 from onceover.config.units import parse_duration_ms, parse_size_bytes
 from onceover.config.values import Rpo
 
@@ -200,6 +201,6 @@ def slots_of(master: str) -> int | None:
 
 def _selects(name: str, include: tuple[str, ...], exclude: tuple[str, ...]) -> bool:
     def named(expressions: tuple[str, ...]) -> bool:
-        return any(re.fullmatch(expression, name) for expression in expressions)
+        return any(whole_name(expression, name) for expression in expressions)
 
     return named(include) and not named(exclude)

@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 from onceover.errors import UsageError
+
+# A dot stands for every character: a name may hold a line break, and ``.*`` is all names.
+ANY_CHARACTER: Final = re.DOTALL
+
+
+def whole_name(expression: str, name: str) -> bool:
+    """Tell whether a regular expression, known to be one, names all of ``name``."""
+    return re.fullmatch(expression, name, ANY_CHARACTER) is not None
 
 
 def compiled(option: str, pattern: str) -> re.Pattern[str]:
@@ -23,7 +32,7 @@ def compiled(option: str, pattern: str) -> re.Pattern[str]:
             resolve="leave them out; a space that is meant is written [ ]",
         )
     try:
-        return re.compile(pattern)
+        return re.compile(pattern, ANY_CHARACTER)
     except re.error as error:
         raise UsageError(
             f"{option} {pattern!r} is no regular expression: {error.msg}",

@@ -10,6 +10,7 @@ from onceover.config.faults import nearest_fix
 from onceover.connectors.lifecycle import failure_of
 from onceover.connectors.model import FAILED_STATE, ConnectorState
 from onceover.errors import UsageError
+from onceover.shown import lined
 
 SOURCE: Final = "source"
 _HEADINGS: Final = ("connector", "type", "state", "tasks", "offsets topic")
@@ -107,7 +108,7 @@ class Listing:
             for row in rows
         ]
         failed = [f"  {s.name} has failed: {failure_of(s)}" for s in self.connectors if s.has_failed]
-        return "\n".join([title, *lines, *failed])
+        return lined([title, *lines, *failed])
 
     def _row(self, state: ConnectorState) -> tuple[str, ...]:
         running = sum(task.state == "RUNNING" for task in state.tasks)

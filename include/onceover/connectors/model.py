@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 from onceover.engine.approval import Item, items_of
 from onceover.engine.plan import Change, Plan, Refusal
+from onceover.shown import lined
 
 OFFSETS_TOPIC_KEY: Final = "offsets.storage.topic"
 RUNNING: Final = "RUNNING"
@@ -319,7 +320,8 @@ class MigrationPlan(Plan):
     def describe(self) -> str:
         """Return the plan as text."""
         notes = [f"  {each}" for each in self.notes]
-        return "\n".join([super().describe(), *notes, *(f"  warning {each}" for each in self.warnings)])
+        warnings = [f"  warning {each}" for each in self.warnings]
+        return lined([*super().describe().split("\n"), *notes, *warnings])
 
 
 class Outcome(Enum):
@@ -412,4 +414,4 @@ class Report:
 
     def describe(self) -> str:
         """Return the report as text."""
-        return "\n".join(f"  {each.name}: {each.outcome.label}: {each.message}" for each in self.outcomes)
+        return lined(f"  {each.name}: {each.outcome.label}: {each.message}" for each in self.outcomes)

@@ -28,6 +28,7 @@ from onceover.kafka.each import Each
 from onceover.kafka.groupadmin import HasMembers
 from onceover.kafka.groupoffsets import Named
 from onceover.model import TopicPartition
+from onceover.shown import lined
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +87,7 @@ class Applied:
         """Return the end as text; the plan was shown before."""
         lines = [f"written: {summary(self.done, ())}" if self.done else "nothing was written"]
         lines += [f"  left alone: {r.object}: {r.message}; {r.resolve}" for r in self.refused]
-        return "\n".join(lines)
+        return lined(lines)
 
 
 class GroupSync:

@@ -14,6 +14,7 @@ from onceover.engine.approval import Item, Standing, items_of
 from onceover.engine.groups import FORBIDDEN, PASSING, Allowed, Decision, Direction, Facts, Kind, decide
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.shown import lined
 from onceover.wire.offsetlookup import Translated
 
 _EMPTY: Final = frozenset({"empty", "dead"})
@@ -228,7 +229,7 @@ class GroupPlan(Plan):
             remarks.append(self.view.lag_unknown)
         lines += ["", *remarks] if remarks else []
         lines += ["", summary(self.changes, self.refused)]
-        return "\n".join(lines)
+        return lined(lines)
 
 
 def plan_groups(view: GroupView, allowed: Allowed, approves: Approves | None = None) -> GroupPlan:

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from onceover.shown import lined
+
 _RISKS: Final = {"repeat": "repeat", "skip": "skip", "destructive": "remove"}
 
 
@@ -119,7 +121,7 @@ class Plan:
         lines += [f"  refused {r.object}: {r.message}; {r.resolve}" for r in self.refused]
         if not self.changes:
             lines.append("  nothing to do")
-        return "\n".join(lines)
+        return lined(lines)
 
 
 def merged(plans: Iterable[Plan]) -> Plan:

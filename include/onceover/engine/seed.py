@@ -20,6 +20,7 @@ from onceover.engine.topicrefusals import NOT_OURS
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
+from onceover.shown import lined
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -165,10 +166,10 @@ class SeedPlan(Plan):
 
     def describe(self) -> str:
         """Return the plan as text."""
-        lines = [super().describe()]
+        lines = super().describe().split("\n")
         if self.untouched:
             lines.append(f"  left as they are, the origin does not name them: {', '.join(self.untouched)}")
-        return "\n".join(lines)
+        return lined(lines)
 
 
 def plan_seed(

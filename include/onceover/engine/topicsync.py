@@ -34,6 +34,7 @@ from onceover.kafka.backoff import Backoff, Deadline
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import NoteWriter
 from onceover.model import TopicPartition
+from onceover.shown import lined
 
 # A running flow, or a person, may change something between two looks; who changes it again and again has
 # to be found by a person.
@@ -105,10 +106,10 @@ class SyncPlan:
 
     def describe(self) -> str:
         """Return it as text."""
-        lines = [self.plan.describe()]
+        lines = self.plan.describe().split("\n")
         if self.topics.enrol:
             lines.append(f"  taken in when the flow runs: {', '.join(self.topics.enrol)}")
-        return "\n".join(lines)
+        return lined(lines)
 
 
 @dataclass
@@ -155,7 +156,7 @@ class Applied:
             lines += ["left to do:", *(line for change in left for line in change.describe())]
         else:
             lines.append("looked again: nothing is left to do")
-        return "\n".join(lines)
+        return lined(lines)
 
 
 @dataclass(frozen=True)

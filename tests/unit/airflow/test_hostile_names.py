@@ -21,41 +21,8 @@ from onceover.engine.repair import Repair
 from onceover.engine.seed import SeedPlan
 from onceover_airflow import connectors, groups, repair, seeding, topics
 from onceover_airflow.markdown import code, plain
+from tests.support.hostilenames import HOSTILE
 
-HOSTILE = [
-    "a`![x](http://evil/p.png)`",
-    "![x](http://evil/p.png)",
-    "``` ![x](http://evil/p.png)",
-    "a|b",
-    "a\\|b",
-    "a\\",
-    "a`",
-    "`",
-    "|",
-    " ",
-    "",
-    "a\n\n# Approved by the board\n\n[more](http://evil/)",
-    "a\r\n| position | `other` | 0 | 1 | none | fine |",
-    "a\u2028b\u2029c\x0bd\x0ce\x85f",
-    "a |\n|---|\n| x",
-    "<img src=http://evil/p.png>",
-    "<script>alert(1)</script>",
-    "a <!-- b",
-    "&lt;b&gt;&#96;&#124;",
-    "[a]: http://evil/",
-    "[x][a] [a]",
-    "<http://evil/>",
-    "http://evil/",
-    "(see www.evil.example)",
-    "www.evil.example",
-    "http://evil/`|`x",
-    "someone@evil.example",
-    "**bold** __bold__ *it* _it_ ~~gone~~",
-    "x\u202egnp.exe\u200b",
-    "\x1b[31mred\x1b[0m\x00",
-    "\ud800",
-    "$x$ :-) - [ ] a",
-]
 # What the pages themselves are made of.
 OURS = {"table", "thead", "tbody", "tr", "th", "td", "p", "strong", "code", "ul", "li", "br", ""}
 

@@ -74,6 +74,7 @@ def test_pages_of_an_audit_are_served_without_scripts(app: FastAPI, page: str, t
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'self'",
+        "sandbox": "",
     }
 
 

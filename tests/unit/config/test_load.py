@@ -17,6 +17,8 @@ from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environ
 from onceover.config.load import find_flow_files, flows_dir, load_flow, run_dir
 from onceover.config.values import Rpo
 from onceover.errors import UsageError
+from onceover.wiring.groups import GroupWish
+from tests.support.hostilenames import HOSTILE
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 
 EVERY_KEY = """
@@ -96,6 +98,15 @@ def test_filters_match_whole_names(write_flow: FlowWriter) -> None:
     )
     groups = ("app", "app-tmp", "my-app", "onceover.orders-dr", "onceover-lag.x")
     assert [group for group in groups if flow.groups.selects(group)] == ["app"]
+
+
+def test_everything_is_everything_whatever_a_group_is_called(write_flow: FlowWriter) -> None:
+    """Also with a line break, after which a dot would end: in what is moved, left out and asked for."""
+    everything = load_flow(write_flow(), environ=ENVIRON).groups
+    nothing = load_flow(write_flow({"groups": {"exclude": [".*"]}}), environ=ENVIRON).groups
+    assert [name for name in HOSTILE if not everything.selects(name)] == []
+    assert [name for name in HOSTILE if nothing.selects(name)] == []
+    assert [name for name in HOSTILE if not GroupWish(patterns=(".*",)).selects()(name)] == []
 
 
 def test_a_loaded_flow_shows_and_carries_no_secret(write_flow: FlowWriter) -> None:

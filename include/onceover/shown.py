@@ -1,0 +1,47 @@
+"""Texts of others, as people are shown them: anybody may name a group, a connector or a header. Pure.
+
+Invariant: what comes out is seen as it is and does nothing. It commands no terminal, turns no text round,
+begins no line of its own and is no HTML; whatever cannot be seen is written as an escape (``\\n``,
+``\\u202e``), so that no name looks like another one. Each kind of output has its one function here; those
+of Markdown are beside the pages that need them (``onceover_airflow.markdown``), and made of ``visible``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from html import escape
+from typing import Final
+
+# What Unicode calls printable although nothing is printed: fillers, selectors of variants, an empty Braille
+# cell. Everything else that cannot be seen, controls and directions included, it does not.
+_BLANK: Final = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+)
+
+
+def visible(value: object) -> str:
+    """Return a text in one line, everything that cannot be seen as an escape."""
+    text = str(value)
+    if text.isprintable() and _BLANK.search(text) is None:
+        return text
+    return "".join(char if _is_seen(char) else char.encode("unicode_escape").decode() for char in text)
+
+
+def lined(lines: Iterable[str]) -> str:
+    """Return lines as a text: as many as were given, whatever is in them."""
+    return "\n".join(map(visible, lines))
+
+
+def screen(text: str) -> str:
+    """Return a text for a terminal or a log, with its lines and nothing else that moves the cursor."""
+    return lined(text.expandtabs(4).split("\n"))
+
+
+def html(value: object) -> str:
+    """Return a text for a page, in an element or in an attribute between quotes."""
+    return escape(visible(value))
+
+
+def _is_seen(char: str) -> bool:
+    return char.isprintable() and _BLANK.match(char) is None
