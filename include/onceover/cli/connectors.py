@@ -14,6 +14,7 @@ from onceover.config.connectfile import ConnectFile, load_connect
 from onceover.config.faults import Invalid
 from onceover.config.units import parse_duration_ms
 from onceover.connectors.acltable import table
+from onceover.connectors.commands import connector_words
 from onceover.connectors.model import MigrationPlan, Report
 from onceover.connectors.settings import DowngradeMode, Wish
 from onceover.errors import UsageError
@@ -172,7 +173,7 @@ def _planned(args: argparse.Namespace, planned: MigrationPlan, action: str, *fla
     text = planned.describe()
     if planned.changes:
         topic = getattr(args, "topic", None)
-        which = ["--connector", *args.connector] if args.connector else ["--all"]
+        which = connector_words(args.connector) if args.connector else ["--all"]
         words = [args.connect, *which, *(["--topic", topic] if topic else [])]
         command = " ".join(["onceover connectors", action, shlex.join(words), *flags])
         text += f"\nnothing was changed; `{command}` does it"

@@ -42,7 +42,7 @@ class Listing:
     @property
     def migrated(self) -> list[str]:
         """Names of the source connectors with a topic of their own."""
-        own = {state.name for state in self.connectors if self._own_topic(state)}
+        own = {state.name for state in self.connectors if state.own_topic(self.offsets_topic)}
         return [name for name in self.sources if name in own]
 
     def check(self, names: Sequence[str]) -> None:
@@ -89,7 +89,7 @@ class Listing:
                     "tasks": [task.state for task in state.tasks],
                     "failure": failure_of(state) if state.has_failed else None,
                     "offsets_topic": self._topic(state),
-                    "own_topic": self._own_topic(state) is not None,
+                    "own_topic": state.own_topic(self.offsets_topic) is not None,
                 }
                 for state in self.connectors
             ],
@@ -117,9 +117,5 @@ class Listing:
         tasks += f", {failed} failed" if failed else ""
         return state.name, state.type, state.state, tasks, self._topic(state) or "-"
 
-    def _own_topic(self, state: ConnectorState) -> str | None:
-        # Naming the shared topic is allowed, and the same as naming none.
-        return state.offsets_topic if state.offsets_topic != self.offsets_topic else None
-
     def _topic(self, state: ConnectorState) -> str | None:
-        return (self._own_topic(state) or self.offsets_topic) if state.type == SOURCE else None
+        return (state.own_topic(self.offsets_topic) or self.offsets_topic) if state.type == SOURCE else None

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from onceover.connectors.access import ConnectAccess
+from onceover.connectors.commands import rollback_command
 from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
 from onceover.connectors.foresight import foreseen
 from onceover.connectors.lifecycle import described
@@ -36,7 +37,7 @@ from onceover.connectors.run import HARD, MIGRATE, OPERATIONS, SOFT, Context, Do
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, Wish
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.verify import judge
-from onceover.connectors.view import ConnectorView, refusal_of, rollback_command
+from onceover.connectors.view import ConnectorView, refusal_of
 from onceover.engine.approval import Approval, items_of
 from onceover.engine.journal import Journal
 from onceover.engine.plan import Change
@@ -113,7 +114,7 @@ class Migration:
         outcomes = []
         for name in wish.connectors:
             try:
-                topic = context.access.rest.state(name).offsets_topic
+                topic = self._has(context, name)
                 view = context.observer.look(name, topic or self._topic(wish, name), for_plan=False)
                 outcomes.append(judge(view, context.store.load(name, MIGRATE)))
             except OnceoverError as error:
@@ -174,7 +175,7 @@ class Migration:
 
     def _hard(self, context: Context, name: str) -> Planned:
         found = context.store.load(name, HARD)
-        topic = context.access.rest.state(name).offsets_topic or (found.from_topic if found else None)
+        topic = self._has(context, name) or (found.from_topic if found else None)
         view = _look(context, name, topic or self._topic(context.wish, name), back=True)
         if view.configured is not None:
             view = context.observer.checked(view, None)
@@ -182,7 +183,7 @@ class Migration:
 
     def _soft(self, context: Context, name: str) -> Planned:
         found = context.store.load(name, SOFT)
-        topic = context.access.rest.state(name).offsets_topic or self._topic(context.wish, name)
+        topic = self._has(context, name) or self._topic(context.wish, name)
         view = _look(context, name, topic, back=True)
         stays_stopped = view.facts.exactly_once
         return view, found, _foreseen(context, plan_soft(view, found), view, stays_stopped=stays_stopped)
@@ -198,8 +199,12 @@ class Migration:
 
     def _meant_topic(self, context: Context, name: str) -> str:
         """Return the topic that a connector is to have: unless one is named, the one that it has is right."""
-        has = context.access.rest.state(name).offsets_topic
-        return has if context.wish.topic is None and has else self._topic(context.wish, name)
+        has = None if context.wish.topic else self._has(context, name)
+        return has or self._topic(context.wish, name)
+
+    def _has(self, context: Context, name: str) -> str | None:
+        """Return the topic of its own that a connector has."""
+        return context.access.rest.state(name).own_topic(self._access.global_topic)
 
     def _topic(self, wish: Wish, name: str) -> str:
         return wish.topic or default_topic(self._access.global_topic, name)

@@ -127,8 +127,12 @@ class ConnectorState:
 
     @property
     def offsets_topic(self) -> str | None:
-        """The topic of its own that it is configured with."""
+        """The topic that it is configured with."""
         return self.config.get(OFFSETS_TOPIC_KEY) or None
+
+    def own_topic(self, shared: str) -> str | None:
+        """Return its topic unless it is the shared one: to name that is the same as naming none."""
+        return None if self.offsets_topic == shared else self.offsets_topic
 
     @property
     def is_stopped(self) -> bool:

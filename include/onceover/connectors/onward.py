@@ -5,11 +5,11 @@ from __future__ import annotations
 from abc import abstractmethod
 
 from onceover.connectors.access import Site
+from onceover.connectors.answers import CONFIG_REFUSED
 from onceover.connectors.foresight import quiet_hint
 from onceover.connectors.keys import named
 from onceover.connectors.lifecycle import TaskFailed
 from onceover.connectors.model import ConnectorOutcome, Outcome
-from onceover.connectors.rest import CONFIG_REFUSED
 from onceover.connectors.restore import WENT_ON, restore
 from onceover.connectors.run import Run
 from onceover.connectors.watching import Course, Progress, unordered

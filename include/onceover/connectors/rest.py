@@ -7,7 +7,6 @@ that no task finds, and DELETE deletes the wrong half (measured on 3.9 to 4.3).
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Mapping
 from types import TracebackType
@@ -16,10 +15,21 @@ from urllib.parse import quote
 
 import httpx
 
+from onceover.connectors.answers import (
+    LONGEST_TEXT,
+    NO_CONNECTOR,
+    check_answer,
+    document_of,
+    is_to_wait,
+    no_answer,
+    not_now,
+    quoted,
+    wrong_name,
+)
 from onceover.connectors.model import ConnectorState, TaskState
-from onceover.connectors.reaching import NAME_UNKNOWN, cause_of, unknown_name
+from onceover.connectors.reaching import NAME_UNKNOWN
 from onceover.connectors.settings import RestSettings
-from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.errors import Retriable, UsageError
 from onceover.kafka.backoff import Backoff, Deadline
 
 _CONNECT_TIMEOUT_S: Final = 5.0
@@ -27,13 +37,6 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 10.0
 # A rebalance: a worker that died is noticed after session.timeout.ms (10 s), then tasks move.
 _REBALANCE_S: Final = 90.0
-_REBALANCE_WORDS: Final = "a rebalance is expected"
-_LONGEST_TEXT: Final = 500
-NO_CONNECTOR: Final = "NO_CONNECTOR"
-CONFIG_REFUSED: Final = "CONFIG_REFUSED"
-NAME_UNSERVED: Final = "NAME_UNSERVED"
-_TITLE: Final = re.compile(r"<title>(.*?)</title>", re.DOTALL)
-UNREACHABLE: Final = "WORKER_UNREACHABLE"
 
 
 class WorkerAnswer(NamedTuple):
@@ -88,7 +91,7 @@ class ConnectRest:
             Retriable: WORKER_UNREACHABLE, it does not answer.
         """
         answer = self._ask("GET", url, "/", timeout_s=PROBE_TIMEOUT_S)
-        document = _json(answer, url)
+        document = document_of(answer, url)
         return WorkerAnswer(url, str(document.get("version")), str(document.get("kafka_cluster_id")))
 
     def state(self, name: str, url: str | None = None) -> ConnectorState:
@@ -98,7 +101,7 @@ class ConnectRest:
             UsageError: NO_CONNECTOR, there is none of that name.
             Retriable: no worker answers.
         """
-        path = f"/connectors/{_quoted(name)}"
+        path = f"/connectors/{quoted(name)}"
         info = self._get(path, url)
         try:
             status = self._get(f"{path}/status", url)
@@ -111,7 +114,7 @@ class ConnectRest:
 
     def config(self, name: str, url: str | None = None) -> dict[str, str]:
         """Return a connector's configuration; it may hold secrets."""
-        found = self._get(f"/connectors/{_quoted(name)}/config", url)
+        found = self._get(f"/connectors/{quoted(name)}/config", url)
         return {str(key): str(value) for key, value in found.items() if value is not None}
 
     # ---- any worker
@@ -130,7 +133,7 @@ class ConnectRest:
         A worker reads the topic to its end for it, and gives up after 90 s behind an open transaction
         (measured): that is not waited for.
         """
-        found = self._get(f"/connectors/{_quoted(name)}/offsets", timeout_s=PROBE_TIMEOUT_S)
+        found = self._get(f"/connectors/{quoted(name)}/offsets", timeout_s=PROBE_TIMEOUT_S)
         return [(each.get("partition"), each.get("offset")) for each in found.get("offsets", [])]
 
     def objections(self, config: Mapping[str, str]) -> list[str]:
@@ -143,12 +146,10 @@ class ConnectRest:
         plugin = quote(config.get("connector.class", ""), safe="")
         path = f"/connector-plugins/{plugin}/config/validate"
         answer = self._settled(path, None, None, "PUT", dict(config))
-        fields = (each.get("value", {}) for each in _json(answer, self.urls[0]).get("configs", []))
+        fields = (each.get("value", {}) for each in document_of(answer, self.urls[0]).get("configs", []))
         # Of each field its errors only: its value may be a secret.
         return [
-            f"{each.get('name')}: {text}"[:_LONGEST_TEXT]
-            for each in fields
-            for text in each.get("errors", ())
+            f"{each.get('name')}: {text}"[:LONGEST_TEXT] for each in fields for text in each.get("errors", ())
         ]
 
     def put_config(self, name: str, config: Mapping[str, str]) -> None:
@@ -158,29 +159,29 @@ class ConnectRest:
             Retriable: no answer: the workers may have it or not.
             NeedsOperator: CONFIG_REFUSED, the workers refuse it; nothing was changed.
         """
-        self._command("PUT", f"/connectors/{_quoted(name)}/config", dict(config))
+        self._command("PUT", f"/connectors/{quoted(name)}/config", dict(config))
 
     def stop(self, name: str) -> None:
         """Ask for the connector to be stopped (KIP-875); returns before it is."""
-        self._command("PUT", f"/connectors/{_quoted(name)}/stop")
+        self._command("PUT", f"/connectors/{quoted(name)}/stop")
 
     def restart_failed(self, name: str) -> None:
         """Ask for the connector to begin anew, with those tasks that have failed (KIP-745)."""
-        self._command("POST", f"/connectors/{_quoted(name)}/restart?includeTasks=true&onlyFailed=true")
+        self._command("POST", f"/connectors/{quoted(name)}/restart?includeTasks=true&onlyFailed=true")
 
     def resume(self, name: str) -> None:
         """Ask for the connector to run; returns before it does."""
-        self._command("PUT", f"/connectors/{_quoted(name)}/resume")
+        self._command("PUT", f"/connectors/{quoted(name)}/resume")
 
     def pause(self, name: str) -> None:
         """Ask for the connector to be paused: its tasks exist and do nothing."""
-        self._command("PUT", f"/connectors/{_quoted(name)}/pause")
+        self._command("PUT", f"/connectors/{quoted(name)}/pause")
 
     # ---- plumbing
 
     def _get(self, path: str, url: str | None = None, timeout_s: float | None = None) -> dict[str, Any]:
         answer = self._settled(path, url, timeout_s)
-        return _json(answer, url or self.urls[0])
+        return document_of(answer, url or self.urls[0])
 
     def _command(self, method: str, path: str, body: Mapping[str, str] | None = None) -> None:
         """Send a command that may be sent twice, until the workers take it.
@@ -190,10 +191,10 @@ class ConnectRest:
         backoff, deadline = Backoff(0.2, 2.0), Deadline(_REBALANCE_S)
         while True:
             answer = self._ask(method, self.any_worker().url, path, body)
-            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR and not _is_rebalance(answer):
-                _check(answer, path)
+            if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR and not is_to_wait(answer):
+                check_answer(answer, path)
                 return
-            backoff.pause(deadline, _not_now(answer, path))
+            backoff.pause(deadline, not_now(answer, path))
 
     def _settled(
         self,
@@ -203,17 +204,17 @@ class ConnectRest:
         method: str = "GET",
         body: Mapping[str, str] | None = None,
     ) -> httpx.Response:
-        """Ask until no rebalance is in the way."""
+        """Ask until neither a rebalance nor a busy proxy is in the way."""
         backoff, deadline = Backoff(0.2, 2.0), Deadline(_REBALANCE_S)
         while True:
             if url is None:
                 answer = self._ask(method, self.any_worker().url, path, body, timeout_s)
             else:
                 answer = self._ask(method, url, path, body, PROBE_TIMEOUT_S)
-            if not _is_rebalance(answer):
-                _check(answer, path)
+            if not is_to_wait(answer):
+                check_answer(answer, path)
                 return answer
-            backoff.pause(deadline, _not_now(answer, path))
+            backoff.pause(deadline, not_now(answer, path))
 
     def any_worker(self) -> WorkerAnswer:
         """Return what the first worker says that answers: a frozen one takes requests and leaves them lying.
@@ -231,7 +232,7 @@ class ConnectRest:
         if not problems:
             raise UsageError("no worker is named", resolve="name the workers' addresses under `rest`")
         if all(problem.code == NAME_UNKNOWN for problem in problems):
-            raise _wrong_name(problems[0]) from problems[0]
+            raise wrong_name(problems[0]) from problems[0]
         raise problems[-1]
 
     def _ask(
@@ -247,90 +248,7 @@ class ConnectRest:
         try:
             return self._client.request(method, url + path, json=body, timeout=timeout)
         except httpx.HTTPError as error:
-            raise _no_answer(url, error) from error
-
-
-def _no_answer(url: str, error: httpx.HTTPError) -> UsageError | Retriable:
-    """Return what it means that a worker was not heard."""
-    refusal = _tls_refusal(error)
-    if refusal is not None:
-        return UsageError(
-            f"the worker at {url} cannot be talked to over TLS",
-            code="TLS_REFUSED",
-            where=url,
-            seen=str(refusal),
-            resolve="correct the address (https or http) and the certificates under `rest`",
-        )
-    words = unknown_name(error)
-    # Of one worker among several it may be that of a machine that is gone: the others are asked.
-    return Retriable(
-        f"the worker at {url} does not answer",
-        code=UNREACHABLE if words is None else NAME_UNKNOWN,
-        where=url,
-        seen=words or str(error) or type(error).__name__,
-        resolve="start the worker, or correct its address under `rest`, then run again",
-    )
-
-
-def _wrong_name(error: Retriable) -> UsageError:
-    return UsageError(
-        "this machine does not know any worker by its name",
-        code=NAME_UNKNOWN,
-        where=error.where,
-        expected="addresses of workers that resolve here",
-        seen=error.seen,
-        resolve="correct the addresses under `rest`, or run where the names are known",
-    )
-
-
-def _tls_refusal(error: BaseException) -> ssl.SSLError | str | None:
-    """Return what TLS objects to; a worker that hangs up in the middle may be ending, and is not refusing."""
-    if isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error):
-        # The first bytes of TLS are no line of HTTP.
-        return str(error)
-    found = cause_of(error, ssl.SSLError)
-    return None if isinstance(found, ssl.SSLEOFError) else found
-
-
-def _quoted(name: str) -> str:
-    """Return a connector's name as part of an address.
-
-    Raises:
-        NeedsOperator: NAME_UNSERVED, workers would take it for another connector's.
-    """
-    if ";" in name:
-        # A worker cuts it off when it passes a command on to the leader (4.3.0).
-        raise _unserved(name, "what follows a ';' is lost between workers")
-    return quote(name, safe="")
-
-
-def _unserved(where: str, seen: str) -> NeedsOperator:
-    return NeedsOperator(
-        "the workers' REST API cannot be asked about a connector of this name",
-        code=NAME_UNSERVED,
-        where=where,
-        expected="a name without '/', '\\', '%' and ';', which workers refuse in an address",
-        seen=seen,
-        resolve="nobody can stop or change it under this name: leave it out, or create it anew under another "
-        "one, where it has no offsets",
-    )
-
-
-def _is_rebalance(answer: httpx.Response) -> bool:
-    # What a worker answers without asking the leader is an error of its own in that moment (4.3.0).
-    own = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and _REBALANCE_WORDS in _words(answer)
-    return own or bool(answer.status_code == httpx.codes.CONFLICT)
-
-
-def _not_now(answer: httpx.Response, path: str) -> Retriable:
-    rebalance = _is_rebalance(answer)
-    return Retriable(
-        "the workers rebalance and take no request" if rebalance else "the workers cannot do that now",
-        code="REBALANCE" if rebalance else "WORKER_ERROR",
-        where=f"{answer.request.method} {path}",
-        seen=f"HTTP {answer.status_code}: {_words(answer)}",
-        resolve="wait until they are done, then run again",
-    )
+            raise no_answer(url, error) from error
 
 
 def _trust(settings: RestSettings) -> ssl.SSLContext | bool:
@@ -342,61 +260,6 @@ def _trust(settings: RestSettings) -> ssl.SSLContext | bool:
         raise UsageError(
             f"the certificate authority of the workers cannot be read: {error}", where=str(settings.ca_file)
         ) from error
-
-
-def _check(answer: httpx.Response, path: str) -> None:
-    status = answer.status_code
-    if answer.is_success:
-        return
-    where, seen = f"{answer.request.method} {path}", f"HTTP {status}: {_words(answer)}"
-    if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-        raise UsageError(
-            "the workers refuse the login of their REST API",
-            code="REST_LOGIN",
-            where=where,
-            seen=f"HTTP {status}",
-            resolve="correct the name and password of the workers' REST API",
-        )
-    if status == httpx.codes.NOT_FOUND:
-        raise UsageError(
-            "there is no such connector",
-            code=NO_CONNECTOR,
-            where=where,
-            seen=seen,
-            resolve="see `onceover connectors list`",
-        )
-    if status >= httpx.codes.INTERNAL_SERVER_ERROR:
-        raise _not_now(answer, path)
-    page = _TITLE.search(answer.text)
-    if page is not None:
-        # Not Connect's own answer, but that of the HTTP server before it: it did not like the address.
-        raise _unserved(where, page[1].strip()[:_LONGEST_TEXT])
-    raise NeedsOperator("the workers refuse it", code=CONFIG_REFUSED, where=where, seen=seen)
-
-
-def _words(answer: httpx.Response) -> str:
-    """Return the worker's own words, cut short."""
-    try:
-        text = str(answer.json().get("message", ""))
-    except (ValueError, AttributeError):
-        text = answer.text
-    return text.strip()[:_LONGEST_TEXT]
-
-
-def _json(answer: httpx.Response, url: str) -> dict[str, Any]:
-    try:
-        document = answer.json()
-    except ValueError:
-        document = None
-    if not answer.is_success or not isinstance(document, dict):
-        raise UsageError(
-            f"what answers at {url} is no Connect worker",
-            code="NO_WORKER",
-            where=url,
-            seen=f"HTTP {answer.status_code}",
-            resolve="correct the address under `rest`",
-        )
-    return document
 
 
 def _connector_state(name: str, info: Mapping[str, Any], status: Mapping[str, Any]) -> ConnectorState:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from onceover.connectors.access import ConnectAccess, Site
+from onceover.connectors.answers import CONFIG_REFUSED, NO_CONNECTOR
+from onceover.connectors.commands import rollback_command
 from onceover.connectors.configtopic import ConfigRecords, read_config_topic
 from onceover.connectors.model import (
     PAUSED,
@@ -22,7 +24,6 @@ from onceover.connectors.model import (
     Snapshot,
     WorkerFacts,
 )
-from onceover.connectors.rest import CONFIG_REFUSED, NO_CONNECTOR
 from onceover.connectors.rights import (
     check_new_topic,
     check_topic,
@@ -109,8 +110,7 @@ class ConnectorView:
     @property
     def configured(self) -> str | None:
         """The topic of its own that it has now; the global one by name is none."""
-        topic = self.state.offsets_topic
-        return None if topic == self.facts.offsets_topic else topic
+        return self.state.own_topic(self.facts.offsets_topic)
 
     def base_offsets(self) -> Snapshot | None:
         """What the place without a topic of its own holds of it."""
@@ -328,11 +328,6 @@ class _Problems:
 def is_topic_name(text: str) -> bool:
     """Tell whether Kafka takes a name for a topic; it does not say much about others."""
     return _TOPIC_NAME.fullmatch(text) is not None and text not in (".", "..")
-
-
-def rollback_command(connect: str, connector: str) -> str:
-    """Return the command that takes back an interrupted run."""
-    return f"onceover connectors rollback {connect} --connector {connector} --apply"
 
 
 def refusal_of(name: str, error: OnceoverError) -> Refusal:

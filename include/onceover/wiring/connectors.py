@@ -215,7 +215,8 @@ def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None)
 def _own_topic(access: ResolvedConnect, state: ConnectorState, topic: str | None) -> OwnTopic:
     client = access.offsets_client(state.name, state.config)
     cluster = WORKERS_CLUSTER if client is access.kafka else client.properties["bootstrap.servers"]
-    own = topic or state.offsets_topic or default_topic(access.worker.offsets_topic, state.name)
+    shared = access.worker.offsets_topic
+    own = topic or state.own_topic(shared) or default_topic(shared, state.name)
     named = {
         role: _principal(role_properties(access.properties, java, state.config))
         for role, java in _CLIENT_ROLES.items()

@@ -15,7 +15,7 @@ from onceover.connectors.settings import Wish
 from onceover.engine.approval import Approval
 from onceover.engine.plan import Change
 from onceover.errors import NeedsOperator
-from tests.unit.connectors.views import facts
+from tests.unit.connectors.views import connector, facts
 
 COPY = Change("copy offsets", "global -> own", None, 3, "bytes")
 STALE = Change("remove stale offsets", "own", 2, 0, "not in the global topic", "destructive", 2)
@@ -27,7 +27,7 @@ class Workers:
     def __init__(self, home: Path, *looks: tuple[Change, ...]) -> None:
         self.settings = SimpleNamespace(home=home, name="c")
         self.global_topic = "global"
-        self.rest = SimpleNamespace(state=lambda _: SimpleNamespace(offsets_topic=None))
+        self.rest = SimpleNamespace(state=lambda _: connector())
         self.records = SimpleNamespace(load=lambda *_: None)
         self.done: list[str] = []
         self._looks = list(looks)
@@ -95,14 +95,20 @@ def test_what_nobody_approved_stops_the_run_before_it_begins(
 
 @pytest.mark.parametrize(
     ("has", "asked", "expected"),
-    [(None, None, "global-a"), ("other", None, "other"), ("other", "own", "own"), (None, "own", "own")],
+    [
+        (None, None, "global-a"),
+        ("global", None, "global-a"),
+        ("other", None, "other"),
+        ("other", "own", "own"),
+        (None, "own", "own"),
+    ],
 )
 def test_topic_that_a_connector_has_is_right_unless_another_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has: str | None, asked: str | None, expected: str
 ) -> None:
     """A migration with --topic is no reason for every later one with --all to ask for a decision."""
     workers = Workers(tmp_path, (COPY,))
-    workers.rest.state = lambda _: SimpleNamespace(offsets_topic=has)
+    workers.rest.state = lambda _: connector(has)
     migrating, looked = tool(monkeypatch, workers), []
 
     def look(_: Any, name: str, topic: str) -> Any:

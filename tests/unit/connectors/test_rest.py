@@ -58,7 +58,7 @@ def test_login_is_sent_as_basic_authentication() -> None:
 @pytest.mark.parametrize(
     ("status", "kind", "code"),
     [
-        (400, NeedsOperator, "CONFIG_REFUSED"),
+        (400, NeedsOperator, "REQUEST_REFUSED"),
         (401, UsageError, "REST_LOGIN"),
         (403, UsageError, "REST_LOGIN"),
         (404, UsageError, "NO_CONNECTOR"),
@@ -291,6 +291,48 @@ def test_name_that_the_http_server_refuses_is_explained(name: str) -> None:
     assert caught.value.code == "NAME_UNSERVED"
     assert caught.value.seen == "Error 400 Ambiguous URI path separator"
     assert "'/'" in str(caught.value.expected)
+
+
+PROXY = "<html><head><title>{} Of A Proxy</title></head><body><hr>nginx</body></html>"
+
+
+@pytest.mark.parametrize("status", [400, 405, 413])
+def test_page_of_a_proxy_says_nothing_about_a_name(status: int) -> None:
+    """Whoever created the connector anew under another name would lose its position."""
+    workers = FakeWorkers(
+        faults=[
+            lambda request: None if request.url.path == "/" else Response(status, text=PROXY.format(status))
+        ]
+    )
+    with pytest.raises(NeedsOperator) as caught:
+        workers.rest().state("c")
+    assert caught.value.code == "REQUEST_REFUSED"
+    assert caught.value.seen == f"HTTP {status}: {status} Of A Proxy"
+    with pytest.raises(NeedsOperator) as caught:
+        workers.rest().put_config("c", {})
+    assert caught.value.code == "CONFIG_REFUSED"
+
+
+@pytest.mark.parametrize("status", [408, 425, 429])
+def test_busy_is_waited_for(status: int) -> None:
+    """A proxy that limits requests says so of this moment."""
+    assert FakeWorkers(faults=[times(2, status, "GET")]).rest().config("c") == {"name": "c"}
+    workers = FakeWorkers(faults=[times(2, status)])
+    workers.rest().stop("c")
+    assert workers.state == "STOPPED"
+
+
+def test_question_that_is_refused_is_no_refused_configuration() -> None:
+    """Once the workers have taken it, nobody may say that the connector has its former one."""
+    workers = FakeWorkers(state="STOPPED", tasks=[])
+    workers.faults.append(
+        lambda request: (
+            Response(400, json={}) if request.url.path == "/connectors/c" and workers.sent("PUT") else None
+        )
+    )
+    with pytest.raises(NeedsOperator) as caught:
+        lifecycle(workers).configure("c", {"name": "c", "offsets.storage.topic": "own"})
+    assert (caught.value.code, workers.config.get("offsets.storage.topic")) == ("REQUEST_REFUSED", "own")
 
 
 def test_name_that_workers_would_cut_is_never_sent() -> None:

@@ -1,0 +1,202 @@
+"""What an answer of the workers' REST API means, or none: every error says what to do next. Pure.
+
+Invariant: only what Connect itself says of a connector counts as that. A proxy before the workers answers
+with pages of its own, and so does the HTTP server in a worker for an address that it does not like.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import Any, Final
+from urllib.parse import quote
+
+import httpx
+
+from onceover.connectors.reaching import NAME_UNKNOWN, cause_of, unknown_name
+from onceover.errors import NeedsOperator, Retriable, UsageError
+
+_REBALANCE_WORDS: Final = "a rebalance is expected"
+LONGEST_TEXT: Final = 500
+NO_CONNECTOR: Final = "NO_CONNECTOR"
+CONFIG_REFUSED: Final = "CONFIG_REFUSED"
+REQUEST_REFUSED: Final = "REQUEST_REFUSED"
+NAME_UNSERVED: Final = "NAME_UNSERVED"
+UNREACHABLE: Final = "WORKER_UNREACHABLE"
+_TITLE: Final = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+# What the HTTP server of a worker refuses in an address, as it is written there: '/', '%' and '\\'.
+_UNSERVED: Final = re.compile(r"^/connectors/[^/?]*%(2F|25|5C)", re.IGNORECASE)
+# Said of this moment, by a worker or a proxy before it, not of the request.
+_BUSY: Final = (
+    httpx.codes.REQUEST_TIMEOUT,
+    httpx.codes.TOO_EARLY,
+    httpx.codes.TOO_MANY_REQUESTS,
+)
+
+
+def no_answer(url: str, error: httpx.HTTPError) -> UsageError | Retriable:
+    """Return what it means that a worker was not heard."""
+    refusal = _tls_refusal(error)
+    if refusal is not None:
+        return UsageError(
+            f"the worker at {url} cannot be talked to over TLS",
+            code="TLS_REFUSED",
+            where=url,
+            seen=str(refusal),
+            resolve="correct the address (https or http) and the certificates under `rest`",
+        )
+    words = unknown_name(error)
+    # Of one worker among several it may be that of a machine that is gone: the others are asked.
+    return Retriable(
+        f"the worker at {url} does not answer",
+        code=UNREACHABLE if words is None else NAME_UNKNOWN,
+        where=url,
+        seen=words or str(error) or type(error).__name__,
+        resolve="start the worker, or correct its address under `rest`, then run again",
+    )
+
+
+def wrong_name(error: Retriable) -> UsageError:
+    """Return what is raised when no worker has a name that this machine knows."""
+    return UsageError(
+        "this machine does not know any worker by its name",
+        code=NAME_UNKNOWN,
+        where=error.where,
+        expected="addresses of workers that resolve here",
+        seen=error.seen,
+        resolve="correct the addresses under `rest`, or run where the names are known",
+    )
+
+
+def _tls_refusal(error: BaseException) -> ssl.SSLError | str | None:
+    """Return what TLS objects to; a worker that hangs up in the middle may be ending, and is not refusing."""
+    if isinstance(error, httpx.RemoteProtocolError) and "illegal" in str(error):
+        # The first bytes of TLS are no line of HTTP.
+        return str(error)
+    found = cause_of(error, ssl.SSLError)
+    return None if isinstance(found, ssl.SSLEOFError) else found
+
+
+def quoted(name: str) -> str:
+    """Return a connector's name as part of an address.
+
+    Raises:
+        NeedsOperator: NAME_UNSERVED, workers would take it for another connector's.
+    """
+    if ";" in name:
+        # A worker cuts it off when it passes a command on to the leader (4.3.0).
+        raise _unserved(name, "what follows a ';' is lost between workers")
+    return quote(name, safe="")
+
+
+def _unserved(where: str, seen: str) -> NeedsOperator:
+    return NeedsOperator(
+        "the workers' REST API cannot be asked about a connector of this name",
+        code=NAME_UNSERVED,
+        where=where,
+        expected="a name without '/', '\\', '%' and ';', which workers refuse in an address",
+        seen=seen,
+        resolve="nobody can stop or change it under this name: leave it out, or create it anew under another "
+        "one, where it has no offsets",
+    )
+
+
+def is_to_wait(answer: httpx.Response) -> bool:
+    """Tell whether the same request may be taken in a moment."""
+    return is_rebalance(answer) or answer.status_code in _BUSY
+
+
+def is_rebalance(answer: httpx.Response) -> bool:
+    """Tell whether a rebalance is in the way."""
+    # What a worker answers without asking the leader is an error of its own in that moment (4.3.0).
+    own = answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and _REBALANCE_WORDS in words(answer)
+    return own or bool(answer.status_code == httpx.codes.CONFLICT)
+
+
+def not_now(answer: httpx.Response, path: str) -> Retriable:
+    """Return what is raised when the workers cannot do it for the moment, however often asked."""
+    rebalance = is_rebalance(answer)
+    return Retriable(
+        "the workers rebalance and take no request" if rebalance else "the workers cannot do that now",
+        code="REBALANCE" if rebalance else "WORKER_ERROR",
+        where=f"{answer.request.method} {path}",
+        seen=f"HTTP {answer.status_code}: {words(answer)}",
+        resolve="wait until they are done, then run again",
+    )
+
+
+def check_answer(answer: httpx.Response, path: str) -> None:
+    """Raise unless the answer is one of success.
+
+    Args:
+        path: that was asked for.
+
+    Raises:
+        UsageError: REST_LOGIN, or NO_CONNECTOR.
+        NeedsOperator: NAME_UNSERVED; CONFIG_REFUSED where a configuration was put, REQUEST_REFUSED elsewhere.
+        Retriable: the workers cannot do it now.
+    """
+    status = answer.status_code
+    if answer.is_success:
+        return
+    where, seen = f"{answer.request.method} {path}", f"HTTP {status}: {words(answer)}"
+    if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        raise UsageError(
+            "the workers refuse the login of their REST API",
+            code="REST_LOGIN",
+            where=where,
+            seen=f"HTTP {status}",
+            resolve="correct the name and password of the workers' REST API",
+        )
+    if status == httpx.codes.NOT_FOUND:
+        raise UsageError(
+            "there is no such connector",
+            code=NO_CONNECTOR,
+            where=where,
+            seen=seen,
+            resolve="see `onceover connectors list`",
+        )
+    if status >= httpx.codes.INTERNAL_SERVER_ERROR or is_to_wait(answer):
+        raise not_now(answer, path)
+    if _UNSERVED.match(path) and _TITLE.search(answer.text):
+        # Not Connect's own answer, but that of the HTTP server before it: it did not like the address.
+        raise _unserved(where, words(answer))
+    puts_config = answer.request.method == "PUT" and path.endswith("/config")
+    raise NeedsOperator(
+        "the workers, or a proxy before them, refuse it",
+        code=CONFIG_REFUSED if puts_config else REQUEST_REFUSED,
+        where=where,
+        seen=seen,
+        resolve="resolve what they say, then run again",
+    )
+
+
+def words(answer: httpx.Response) -> str:
+    """Return the worker's own words, cut short; of a page its title."""
+    try:
+        text = str(answer.json().get("message", ""))
+    except (ValueError, AttributeError):
+        page = _TITLE.search(answer.text)
+        text = page[1] if page else answer.text
+    return text.strip()[:LONGEST_TEXT]
+
+
+def document_of(answer: httpx.Response, url: str) -> dict[str, Any]:
+    """Return what a worker answered.
+
+    Raises:
+        UsageError: NO_WORKER, something else listens there.
+    """
+    try:
+        document = answer.json()
+    except ValueError:
+        document = None
+    if not answer.is_success or not isinstance(document, dict):
+        raise UsageError(
+            f"what answers at {url} is no Connect worker",
+            code="NO_WORKER",
+            where=url,
+            seen=f"HTTP {answer.status_code}",
+            resolve="correct the address under `rest`",
+        )
+    return document

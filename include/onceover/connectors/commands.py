@@ -1,0 +1,19 @@
+"""Commands that a person copies into a shell as they stand. Pure."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+
+def connector_words(names: Sequence[str]) -> list[str]:
+    """Return the words that name connectors; one that begins with a hyphen is not taken for an option."""
+    if not any(name.startswith("-") for name in names):
+        return ["--connector", *names]
+    return [f"--connector={name}" for name in names]
+
+
+def rollback_command(connect: str, connector: str) -> str:
+    """Return the command that takes back an interrupted run."""
+    words = ["onceover", "connectors", "rollback", connect, *connector_words([connector]), "--apply"]
+    return shlex.join(words)
