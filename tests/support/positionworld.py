@@ -15,7 +15,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.engine import freshmap, groups, groupview, names, repair, repairapply, translate
+from onceover.engine import freshmap, grouphistory, groups, groupview, names, repair, repairapply, translate
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.groupentries import entries_of, rewritten
 from onceover.engine.groupmap import GroupMap
@@ -329,6 +329,8 @@ class PositionWorld(World):
         state = SimpleNamespace(catch_up=lambda **_: world.state().leader, close=lambda: None)
         patch.setattr(translate, "StateLog", lambda *_: state)
         patch.setattr(groupview, "StateLog", lambda *_: state)
+        stops = SimpleNamespace(catch_up=lambda **_: world.state().others, close=lambda: None)
+        patch.setattr(grouphistory, "StateLog", lambda *_: stops)
         patch.setattr(freshmap, "MapIndex", lambda *_: _Index(world))
         patch.setattr(groupview, "GroupMemory", lambda *_: _Memory(world))
         patch.setattr(groupview, "GroupAdmin", _Admin)

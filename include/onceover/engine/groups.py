@@ -38,7 +38,10 @@ _RESOLVED: Final = {
     GONE: "nothing; a topic of that name that comes back is looked at again",
     **dict.fromkeys(PASSING, "run again"),
     FORBIDDEN: "grant the flow's principal the rights listed in docs/groups.md",
-    "RECREATED": "see `onceover status`: the partition needs an operator",
+    **dict.fromkeys(
+        ("RECREATED", "SOURCE_DIVERGED", "TARGET_SHORTENED"),
+        "see `onceover status`: the partition needs an operator",
+    ),
 }
 _DAYS_TOLD: Final = "so that it does not expire"
 

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from onceover.engine import names
 from onceover.engine.enrolment import Enrolment, read_enrolments
 from onceover.engine.groupcommits import Commits, Committed, read_commits
+from onceover.engine.grouphistory import Histories, ends_early
 from onceover.engine.grouplogs import Logs, read_logs
 from onceover.engine.groupmemory import GroupMemory
 from onceover.engine.groupplan import GroupFacts, GroupView
@@ -122,6 +123,7 @@ class GroupReader:
         if direction is Direction.FAILOVER:
             source = source.hasty(_SOURCE_PATIENCE_S)
         self._source = source
+        self._histories = Histories(flow, source, target)
         sides = (source, target) if direction is Direction.FAILOVER else (target, source)
         self.giving, self.receiving = (GroupAdmin(cluster) for cluster in sides)
         # The source has no partition of the flow's own.
@@ -134,6 +136,7 @@ class GroupReader:
     def close(self) -> None:
         """Close all connections of its own."""
         self._state.close()
+        self._histories.close()
         self.memory.close()
         self.settler.close()
         self.giving_settler.close()
@@ -281,7 +284,10 @@ class GroupReader:
                 elif not _is_there(topics.found.get(tp.topic), tp, wanted):
                     text = f"{tp} on {alias} is not the partition that was copied: deleted, or made anew"
                     found[giving] = ("RECREATED", text)
-        return found
+        known = {pair.source: giving for giving, pair in pairs.items() if giving not in found}
+        sides = [(pairs[giving].source, pairs[giving].target) for giving in known.values()]
+        parted = self._histories.parted(sides, progress, sources.found)
+        return found | {known[source]: told for source, told in parted.items()}
 
     def _hidden(
         self, pairs: Mapping[TopicPartition, Pair]
@@ -404,11 +410,14 @@ class GroupReader:
             start=logs.starts[facts.receiving],
             end=logs.ends[facts.receiving],
         )
+        copied = progress.get(pair.target)
+        source_end = facts.giving_end if self.direction is Direction.FAILOVER else facts.end
+        if copied is not None and (early := ends_early(pair.source, source_end, copied.offset)):
+            return replace(facts, problem=early)
         if facts.committed is None:
             return facts
         if self.direction is Direction.FAILBACK:
             return replace(facts, translation=self._translator.to_source(pair.target, facts.committed))
-        copied = progress.get(pair.target)
         if copied is None:
             # Lost: where the map ends, nobody knows how far the copy is.
             return replace(facts, translation=self._translator.to_target(pair.source, facts.committed))

@@ -62,6 +62,7 @@ class Group:
         batches: checked and decompressed, pieces of larger ones among them.
         end: the source offset behind them and behind what was skipped after them.
         leader_epoch: of the last one.
+        last: the batch of the source that ends there, or the one that is cut there.
         bytes: decompressed, and what the records take beside.
     """
 
@@ -69,6 +70,7 @@ class Group:
     batches: list[Unpacked] = field(default_factory=list)
     end: int = -1
     leader_epoch: int = -1
+    last: BatchHeader | None = None
     bytes: int = 0
 
     def takes(self, piece: Unpacked, limit_bytes: int) -> bool:
@@ -81,16 +83,17 @@ class Group:
         """Yield each batch as a group of its own; the last one reaches as far as this."""
         for piece in self.batches[:-1]:
             single = Group()
-            single.add(piece)
+            single.add(piece, None)
             yield single
         yield replace(self, batches=self.batches[-1:])
 
-    def add(self, piece: Unpacked) -> None:
-        """Take a batch, or a piece of one."""
+    def add(self, piece: Unpacked, batch: BatchHeader | None) -> None:
+        """Take a batch, or a piece of one, of the source's ``batch``."""
         self.codec = piece.header.codec
         self.batches.append(piece)
         self.bytes += _cost(piece)
         self.end, self.leader_epoch = piece.header.next_offset, piece.header.leader_epoch
+        self.last = batch
 
 
 def _cost(piece: Unpacked) -> int:
@@ -167,11 +170,11 @@ def groups(
                     if not group.takes(piece, now.piece_bytes):
                         yield group
                         group = Group()
-                    group.add(piece)
+                    group.add(piece, header)
             except (CorruptBatch, BatchTooLarge):
                 yield group
                 raise
-        group.end, group.leader_epoch = header.next_offset, header.leader_epoch
+        group.end, group.leader_epoch, group.last = header.next_offset, header.leader_epoch, header
     yield group
 
 

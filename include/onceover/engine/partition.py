@@ -32,7 +32,7 @@ from onceover.model import TopicPartition
 from onceover.wire.batch import BatchHeader, BatchTooLarge, CorruptBatch, parse_header, verify
 from onceover.wire.offsetlookup import split
 from onceover.wire.offsetmap import MAX_SEGMENTS, MapRecord, SegmentBuilder
-from onceover.wire.progress import ProgressMeta
+from onceover.wire.progress import CopiedBatch, ProgressMeta, last_before
 from onceover.wire.records import EncodedBatch, decode_payload, reencode, reencode_run
 from onceover.wire.unpack import READERS, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.visibility import Visible
@@ -63,7 +63,8 @@ class PartitionCopy:
 
     ``expanding`` while a batch of it comes in pieces, ``underway`` while ``position`` is not yet behind what
     was taken of it; ``alone`` unless a handler of before may have put copies of other partitions behind
-    ``target_end``.
+    ``target_end``; ``last`` is a batch of the source that was read up to some offset, by its own numbers: the
+    last one before ``position`` where these say so.
     """
 
     source: TopicPartition
@@ -79,6 +80,7 @@ class PartitionCopy:
     ceiling: Ceiling = READERS
     target_epoch: int | None = None
     alone: bool = True
+    last: BatchHeader | CopiedBatch | None = None
     position: int = field(init=False)
     lso: int = -1
     stopped: bool = False
@@ -176,6 +178,7 @@ class PartitionCopy:
             # Not held while it is on its way: other partitions merge theirs meanwhile.
             del encoded
             yield outgoing.pop()
+        self.last = group[-1].header
         self.position = group[-1].header.next_offset
         self.leader_epoch = group[-1].header.leader_epoch
         if self.pausing:
@@ -201,6 +204,7 @@ class PartitionCopy:
                 raise Blocked(self._reason_to_stop())
             if batch is not None:
                 yield from self._one(header, batch)
+            self.last = header
             self.position = header.next_offset
             self.leader_epoch = header.leader_epoch
             if self.pausing:
@@ -253,7 +257,7 @@ class PartitionCopy:
             if behind > self.position:
                 # Together: the epoch before this one ends before the batch, and a position behind its
                 # epoch's end looks like another history.
-                self.position, self.leader_epoch = behind, header.leader_epoch
+                self.position, self.leader_epoch, self.last = behind, header.leader_epoch, header
             if self.pausing:
                 yield None
 
@@ -343,7 +347,7 @@ class PartitionCopy:
             self.position = barrier
             raise Blocked(self._reason_to_stop())
         if group.end > self.position:
-            self.position, self.leader_epoch = group.end, group.leader_epoch
+            self.position, self.leader_epoch, self.last = group.end, group.leader_epoch, group.last
         if self.pausing:
             yield None
 
@@ -464,6 +468,7 @@ class PartitionCopy:
             position=self.position,
             target_epoch=self.target_epoch,
             producer=producer_id if self.alone else None,
+            batch=last_before(self.position, self.last),
         )
 
     def committed_now(self) -> None:

@@ -13,12 +13,14 @@ from onceover.engine import names
 from onceover.engine.aside import MAP_MISSING, Side
 from onceover.engine.beyond import behind, written_behind
 from onceover.engine.enrolment import Enrolment
+from onceover.engine.lastbatch import place_of
 from onceover.engine.progress import beside, put_back
 from onceover.engine.receipted import Standing, copied_further
 from onceover.engine.stops import Evidence, TopicSeen, judge, needs_epoch
 from onceover.engine.undecided import OpenTransaction
 from onceover.errors import OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
+from onceover.kafka.batchat import batches_at
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import NO_LEADER, Cluster, TopicInfo
 from onceover.kafka.each import Each
@@ -170,6 +172,7 @@ def gather(
         tp: e for tp, e in evidence.items() if judge(replace(e, log_end=1 << 62, target_end=1 << 62)) is None
     }
     _with_logs(source, target, readable, evidence, problems)
+    _with_last_batches(source, here.found, evidence, problems)
     _with_what_is_open(target, writer, evidence, problems)
     if writer.alone:
         _with_what_follows(flow, target, writer.producer_id, evidence, problems)
@@ -251,6 +254,29 @@ def _with_logs(
             target_end=target_ends.found[e.target],
             target_epoch_end=histories.found.get(e.target),
         )
+
+
+def _with_last_batches(
+    source: Cluster,
+    topics: Mapping[str, TopicInfo],
+    evidence: dict[TopicPartition, Evidence],
+    problems: dict[TopicPartition, Problem],
+) -> None:
+    """Add what lies where the last batch was copied from, where the log goes back to it; likewise."""
+    places = {
+        tp: place_of(batch, e.position, tp, topics[tp.topic])
+        for tp, e in evidence.items()
+        if e.position is not None
+        and (batch := e.last_copied) is not None
+        and e.log_start < e.position
+        and judge(e) is None
+    }
+    found = batches_at(source, places)
+    for tp, error in found.failed.items():
+        problems[tp] = Problem(Side.SOURCE, error)
+        del evidence[tp]
+    for tp, header in found.found.items():
+        evidence[tp] = replace(evidence[tp], last_batch=header)
 
 
 def _with_what_is_open(

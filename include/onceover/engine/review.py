@@ -290,6 +290,7 @@ class Reviewer:
             target_end=e.meta.target_end if e.meta else 0,
             target_epoch=e.meta.target_epoch if e.meta else None,
             alone=e.meta is None or e.meta.is_alone,
+            last=e.meta.batch if e.meta else None,
             obstacle=self._obstacles.setdefault(e.source, Obstacle()),
             handling=self._treatment.handling(e.source, e.target_topic.partitions if e.target_topic else 0),
             dead_letter=self._treatment.dead_letter_of(e.source),

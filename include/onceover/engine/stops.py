@@ -15,12 +15,13 @@ from typing import Any
 from uuid import UUID
 
 from onceover.engine import commands
+from onceover.engine.lastbatch import is_another
 from onceover.engine.statevalue import mapping, record
 from onceover.engine.undecided import OpenTransaction, Verdict
 from onceover.errors import OnceoverError
 from onceover.model import TopicPartition
-from onceover.wire.batch import BatchTooLarge, CorruptBatch
-from onceover.wire.progress import ProgressMeta
+from onceover.wire.batch import BatchHeader, BatchTooLarge, CorruptBatch
+from onceover.wire.progress import CopiedBatch, ProgressMeta, last_before
 
 VERSION = 1
 _UNKNOWN_EPOCH = -1
@@ -126,6 +127,8 @@ class Evidence:
         left_open: what a transaction of the lane's own has left open there; None without.
         mixed: what the lane writes there need not come from this source partition.
         is_dropped: the target has aborted the last record that the progress knows of.
+        last_batch: what the source holds now at the last offset before the position; None where that is not
+            known, or was not asked for.
     """
 
     flow: str
@@ -146,6 +149,14 @@ class Evidence:
     left_open: OpenTransaction | None = None
     mixed: bool = False
     is_dropped: bool = False
+    last_batch: BatchHeader | None = None
+
+    @property
+    def last_copied(self) -> CopiedBatch | None:
+        """The batch of the source that holds the last offset before the position, as it was copied."""
+        if self.meta is None or self.position is None:
+            return None
+        return last_before(self.position, self.meta.batch)
 
     @property
     def verdict(self) -> Verdict | None:
@@ -269,7 +280,29 @@ def _judge_source_log(e: Evidence) -> Stop | None:
             "back from an older copy), then "
             + commands.skip_to(e.flow, e.source, end, "copy what is there now"),
         )
-    return None
+    return _judge_last_batch(e)
+
+
+def _judge_last_batch(e: Evidence) -> Stop | None:
+    copied, seen = e.last_copied, e.last_batch
+    if copied is None or seen is None or not is_another(copied, seen):
+        return None
+    end = min(copied.base_offset, seen.base_offset)
+    return _stop(
+        e,
+        StopCode.SOURCE_DIVERGED,
+        "the source has lost records that were copied already, and others are in their place (restored from "
+        "an older copy)",
+        f"the batch that was copied last: {_batch_text(copied)}",
+        f"another one at offset {(e.position or 0) - 1}: {_batch_text(seen)}",
+        # From here it is only known that they have parted by then.
+        "see by an audit since the start where both sides part (there, or before it), then "
+        + commands.skip_to(e.flow, e.source, end, "copy what is there now"),
+    )
+
+
+def _batch_text(batch: BatchHeader | CopiedBatch) -> str:
+    return f"offsets {batch.base_offset} to {batch.next_offset - 1}, CRC-32C {batch.crc:#010x}"
 
 
 def _continuation(e: Evidence) -> str:

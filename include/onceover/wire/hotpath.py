@@ -42,13 +42,17 @@ class DivergingEpoch(NamedTuple):
 
 
 class FetchPosition(NamedTuple):
-    """Where to fetch one partition from; -1 where a leader epoch is not known."""
+    """Where to fetch one partition from, and how much at most, where that is not what holds for all.
+
+    -1 where a leader epoch is not known.
+    """
 
     topic_id: UUID
     partition: int
     offset: int
     leader_epoch: int
     last_fetched_epoch: int
+    max_bytes: int | None = None
 
 
 class FetchedPartition(NamedTuple):
@@ -135,8 +139,9 @@ def encode_fetch(
     """
     topics: list[tuple[bytes, list[bytes]]] = []
     for p in positions:
+        most_bytes = partition_max_bytes if p.max_bytes is None else p.max_bytes
         entry = _FETCH_PARTITION.pack(
-            p.partition, p.leader_epoch, p.offset, p.last_fetched_epoch, _NO_OFFSET, partition_max_bytes, 0
+            p.partition, p.leader_epoch, p.offset, p.last_fetched_epoch, _NO_OFFSET, most_bytes, 0
         )
         if not topics or topics[-1][0] != p.topic_id.bytes:
             topics.append((p.topic_id.bytes, []))

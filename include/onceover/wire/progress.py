@@ -10,15 +10,39 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from onceover.errors import NeedsOperator
+from onceover.wire.batch import BatchHeader
 
 VERSION: Final = 1
 # The instance of progress that no lane has written: an enrolment's, or an operator's.
 NOBODY: Final = (0, 0)
 # How every text of ours begins. What begins otherwise was written by somebody else.
 _BEGINNING: Final = '{"v":'
+
+
+class CopiedBatch(NamedTuple):
+    """The source batch that holds the last offset before a position: no other life of the log has it there.
+
+    ``crc`` as in its header: over everything but the base offset and the leader epoch, times and producer
+    among it.
+    """
+
+    base_offset: int
+    next_offset: int
+    size_bytes: int
+    crc: int
+
+
+def last_before(position: int, batch: BatchHeader | CopiedBatch | None) -> CopiedBatch | None:
+    """Return the batch where the offset before ``position`` lies in it, else None.
+
+    A position may also be put where nothing was read to: before a record that is refused, or by hand.
+    """
+    if batch is None or not batch.base_offset < position <= batch.next_offset:
+        return None
+    return CopiedBatch(batch.base_offset, batch.next_offset, batch.size_bytes, batch.crc)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +54,8 @@ class ProgressMeta:
     was committed with; ``target_epoch`` the leader epoch of the target's log when everything before
     ``target_end`` was in it. Either is None in text of a release that did not write it, the latter also where
     the target did not say it. ``producer`` is the transaction's producer id, where all that it wrote into the
-    target partition are copies of this one source partition; None where that is not so.
+    target partition are copies of this one source partition; None where that is not so. ``batch`` is the
+    source's last before ``position``; None where nobody has copied it, or an older release has.
     """
 
     source_topic_id: str
@@ -42,6 +67,7 @@ class ProgressMeta:
     position: int | None = None
     target_epoch: int | None = None
     producer: int | None = None
+    batch: CopiedBatch | None = None
 
     @property
     def is_alone(self) -> bool:
@@ -65,6 +91,8 @@ class ProgressMeta:
             fields["target_epoch"] = self.target_epoch
         if self.producer is not None:
             fields["producer"] = self.producer
+        if self.batch is not None:
+            fields["batch"] = list(self.batch)
         return json.dumps(fields, separators=(",", ":"))
 
     @classmethod
@@ -99,6 +127,7 @@ class ProgressMeta:
             position=_number(fields, "at") if "at" in fields else None,
             target_epoch=_number(fields, "target_epoch") if "target_epoch" in fields else None,
             producer=_number(fields, "producer") if "producer" in fields else None,
+            batch=_batch(fields["batch"]) if "batch" in fields else None,
         )
 
 
@@ -126,6 +155,15 @@ def _instance(fields: dict[str, Any]) -> tuple[int, int]:
             return _integer(batch, "instance"), _integer(attempt, "instance")
         case other:
             raise _unreadable("two numbers in 'instance'", type(other).__name__)
+
+
+def _batch(value: object) -> CopiedBatch:
+    match value:
+        case [base_offset, next_offset, size_bytes, crc]:
+            numbers = (base_offset, next_offset, size_bytes, crc)
+            return CopiedBatch._make(_integer(number, "batch") for number in numbers)
+        case other:
+            raise _unreadable("four numbers in 'batch'", type(other).__name__)
 
 
 def _unreadable(expected: str, seen: str, resolve: str | None = None) -> NeedsOperator:

@@ -114,5 +114,6 @@ def test_a_source_topic_that_may_not_be_described_costs_its_own_groups_something
     reader.direction = Direction.FAILOVER
     reader._target = cast(Any, Side({n: topic(n, 1, target_id(n)) for n in ("good", "old")}))
     reader._source = cast(Any, Side({"good": topic("good", 1, source_id("good"))}, {"old": refused}))
+    reader._histories = cast(Any, SimpleNamespace(parted=lambda *_: {}))
     problems = reader._problems({TopicPartition(n, 0): enrolled(n) for n in ("good", "old")}, {})
     assert set(problems) == {TopicPartition("old", 0)}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from onceover.engine.stops import Evidence, Stop, TopicSeen, damaged_batch, judge, needs_epoch, refused_record
 from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition
-from onceover.wire.batch import CorruptBatch
-from onceover.wire.progress import ProgressMeta
+from onceover.wire.batch import DELETE_HORIZON, BatchHeader, CorruptBatch
+from onceover.wire.progress import CopiedBatch, ProgressMeta
 
 SOURCE_ID, TARGET_ID, OTHER_ID = UUID(int=1), UUID(int=2), UUID(int=3)
 SOURCE, TARGET = TopicPartition("t", 1), TopicPartition("copy.t", 1)
@@ -42,6 +42,10 @@ GOOD = Evidence(
 )
 
 EPOCHAL = replace(META, target_epoch=7)
+# The last batch before position 100, as it was copied, and as it lies there.
+COPIED = CopiedBatch(90, 100, 800, 7)
+HELD = BatchHeader(90, 788, 4, 2, 7, 0, 9, 0, 0, -1, -1, -1, 10)
+BATCHED = replace(GOOD, meta=replace(META, batch=COPIED), last_batch=HELD)
 FOREIGN = NeedsOperator("changed", code="PROGRESS_FOREIGN", expected="metadata of ours", seen="none")
 UNREADABLE = NeedsOperator("damaged", code="PROGRESS_UNREADABLE", expected="JSON", seen="none")
 VIOLATIONS = {
@@ -63,6 +67,13 @@ VIOLATIONS = {
         replace(GOOD, epoch_end=(3, 150)),
         # restored from a copy that is older than our epoch, and grown past our position since
         replace(GOOD, epoch_end=(-1, -1)),
+        # or from one whose next life began in the very epoch that ours had then: only the records tell
+        replace(BATCHED, last_batch=HELD._replace(crc=8)),
+        replace(BATCHED, last_batch=HELD._replace(base_offset=91, last_offset_delta=8, count=9)),
+        # compaction takes records out of batches, and never moves their ends
+        replace(BATCHED, last_batch=HELD._replace(crc=8, last_offset_delta=12, count=3)),
+        # the position is in the middle of the batch, which goes on behind it
+        replace(BATCHED, position=95, last_batch=HELD._replace(crc=8)),
     ],
     "TARGET_SHORTENED": [
         replace(GOOD, target_end=49),
@@ -87,6 +98,19 @@ NEAR_MISSES = [
     replace(GOOD, epoch_end=None),
     # a newer epoch has begun, exactly where we are
     replace(GOOD, epoch_end=(4, 100)),
+    BATCHED,
+    # served by another leader, or again by the same: neither is in the checksum
+    replace(BATCHED, last_batch=HELD._replace(leader_epoch=5)),
+    # compaction has taken records out of it, all of them, or has marked it
+    replace(BATCHED, last_batch=HELD._replace(crc=8, count=4)),
+    replace(BATCHED, last_batch=HELD._replace(crc=8, count=0)),
+    replace(BATCHED, last_batch=HELD._replace(crc=8, attributes=DELETE_HORIZON)),
+    # deleted by retention, compacted away, or not told
+    replace(BATCHED, last_batch=None),
+    # written by an older release, by hand, or beside another position
+    replace(GOOD, last_batch=HELD._replace(crc=8)),
+    replace(BATCHED, position=90, last_batch=HELD._replace(crc=8)),
+    replace(BATCHED, position=101, last_batch=HELD._replace(crc=8)),
     replace(GOOD, target_end=51),
     replace(GOOD, source_topic=TopicSeen(SOURCE_ID, 3)),
     # a position of an older release, or one that was written by hand: nothing to compare
@@ -154,6 +178,16 @@ def test_going_on_implies_that_nothing_would_be_skipped_or_repeated(e: Evidence)
     assert e.meta is None or e.target_end >= e.meta.target_end
     if e.meta is not None and e.target_epoch_end is not None:
         assert e.target_epoch_end[1] == -1 or e.target_epoch_end[1] >= e.meta.target_end
+
+
+def test_another_last_batch_names_both_and_where_they_must_have_parted_by() -> None:
+    """Whichever begins first: behind that nothing is the same."""
+    seen = HELD._replace(base_offset=97, last_offset_delta=5, crc=255)
+    stop = judge(replace(BATCHED, last_batch=seen))
+    assert stop is not None
+    assert "offsets 90 to 99, CRC-32C 0x00000007" in stop.expected
+    assert stop.seen == "another one at offset 99: offsets 97 to 102, CRC-32C 0x000000ff"
+    assert "audit" in stop.resolve and "skip-to f t:1 90`" in stop.resolve
 
 
 def test_stop_survives_json_and_ignores_later_fields() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.errors import NeedsOperator
-from onceover.wire.progress import ProgressMeta
+from onceover.wire.progress import CopiedBatch, ProgressMeta, last_before
 
 NUMBERS = st.integers(-1, 2**63 - 1)
 BEGINNING = '{"v":'
@@ -34,6 +34,7 @@ def text_of(fields: dict[str, Any]) -> str:
         st.none() | NUMBERS,
         st.none() | NUMBERS,
         st.none() | NUMBERS,
+        st.none() | st.builds(CopiedBatch, NUMBERS, NUMBERS, NUMBERS, NUMBERS),
     )
 )
 def test_any_metadata_survives_under_one_kilobyte(meta: ProgressMeta) -> None:
@@ -60,6 +61,21 @@ def test_the_targets_epoch_stands_behind_it_and_may_be_left_out() -> None:
     text = replace(META, position=8, target_epoch=3).encode()
     assert text == META.encode()[:-1] + ',"at":8,"target_epoch":3}'
     assert ProgressMeta.decode(text) == replace(META, position=8, target_epoch=3)
+
+
+def test_the_last_batch_stands_behind_it_and_may_be_left_out() -> None:
+    """An older release reads over it, and drops it at its next commit."""
+    told = replace(META, position=8, batch=CopiedBatch(5, 8, 90, 1 << 31))
+    assert told.encode() == META.encode()[:-1] + ',"at":8,"batch":[5,8,90,2147483648]}'
+    assert ProgressMeta.decode(told.encode()) == told
+
+
+@pytest.mark.parametrize(("position", "held"), [(5, False), (6, True), (8, True), (9, False)])
+def test_a_batch_is_told_only_of_a_position_whose_last_offset_it_holds(position: int, held: bool) -> None:
+    """Also in the middle of it; anything else would be compared with another batch."""
+    batch = CopiedBatch(5, 8, 90, 7)
+    assert last_before(position, batch) == (batch if held else None)
+    assert last_before(position, None) is None
 
 
 @pytest.mark.parametrize(
@@ -95,6 +111,10 @@ def test_fields_of_a_later_minor_change_are_ignored() -> None:
         {"at": "8"},
         {"target_epoch": None},
         {"producer": "5"},
+        {"batch": None},
+        {"batch": [1, 2, 3]},
+        {"batch": [1, 2, 3, "4"]},
+        {"batch": [1, 2, 3, 4, 5]},
     ],
 )
 def test_a_wrong_field_is_refused(changes: dict[str, Any]) -> None:

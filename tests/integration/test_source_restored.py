@@ -1,0 +1,114 @@
+"""A source that was put back from an older copy of its disks, and has grown past what was copied (G1, G7).
+
+Both lives of such a log bear the same leader epochs, and every offset is there again: only the records tell.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover.config.home import HOME_VARIABLE
+from onceover.embed.kafka import KafkaCluster
+from onceover.engine.aside import Pace
+from tests.support.adversary import Adversary
+from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.groups import commit
+from tests.support.replica import Replica
+from tests.support.scene import Capture
+from tests.support.waysout import Command, follow
+
+OPERATOR = 3
+PARTED = "SOURCE_DIVERGED"
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Indexes and journals of the test's own; and nobody waits for leaders that do not move here."""
+    monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
+    monkeypatch.setattr("onceover.engine.review.TOO_SHORT", Pace(0.5, 0.2, 0.2))
+
+
+@pytest.fixture
+def lonely(
+    start_cluster: ClusterFactory, target_cluster: SharedCluster, tmp_path: Path, unique_name: str
+) -> Iterator[tuple[Replica, KafkaCluster]]:
+    """A flow from a cluster whose disk may be put back."""
+    source = start_cluster("source")
+    with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
+        yield replica, source
+
+
+def restart(cluster: KafkaCluster, *, keep: Path | None = None, restore: Path | None = None) -> None:
+    """Stop and start the only broker; copy its disk, or put a copy back, in between."""
+    (node,) = cluster.nodes
+    node.stop()
+    if keep is not None:
+        shutil.copytree(node.data, keep)
+    if restore is not None:
+        shutil.rmtree(node.data)
+        shutil.copytree(restore, node.data)
+    node.start()
+
+
+def transact(writer: Adversary, topic: str, records: int) -> None:
+    """Write in a committed transaction: the last batch is its marker."""
+    transaction = writer.transaction(topic)
+    transaction.send(0, writer.records(records))
+    transaction.commit()
+
+
+def left_alone(replica: Replica, capsys: Capture) -> dict[str, tuple[str, str]]:
+    """Return code and reason of the group's positions that a plan leaves alone, by topic."""
+    _, plan = replica.command(capsys, "groups", "plan", str(replica.flow.path))
+    rows: list[dict[str, Any]] = plan["positions"]
+    return {p["topic"]: (p["code"], p["reason"]) for p in rows if p["decision"] == "left alone"}
+
+
+def test_a_source_that_was_put_back_and_has_grown_again_is_noticed(
+    lonely: tuple[Replica, KafkaCluster], tmp_path: Path, capsys: Capture
+) -> None:
+    """Nothing is copied behind a history that is gone, no group moved by it; what lost nothing goes on."""
+    replica, source = lonely
+    plain, marked, spared = (replica.topic(name) for name in ("plain", "marked", "spared"))
+    writer = replica.source
+    for topic in (plain, spared):
+        writer.plain(topic, 0, writer.records(10))
+    transact(writer, marked, 3)
+    replica.copy()
+    restart(source, keep=tmp_path / "kept")
+    writer.reconnect(plain, marked, spared)
+    writer.plain(plain, 0, writer.records(4))
+    transact(writer, marked, 3)
+    assert replica.copy().records == 7
+    copied = [seen.value for seen in replica.target_records(plain).values()]
+    restart(source, restore=tmp_path / "kept")
+    writer.reconnect(plain, marked, spared)
+    for records in (3, 3):
+        writer.plain(plain, 0, writer.records(records))
+        transact(writer, marked, records)
+    writer.plain(spared, 0, writer.records(2))
+    for topic, offset in ((plain, 12), (marked, 5), (spared, 10)):
+        commit(replica.source_client, f"{replica.name}-g", topic, {0: offset})
+    told = left_alone(replica, capsys)
+    assert {topic: code for topic, (code, _) in told.items()} == {plain: PARTED, marked: PARTED}
+    assert replica.copy().records == 2
+    assert {topic: replica.stop_of(topic).get("code") for topic in (plain, marked, spared)} == {
+        plain: PARTED,
+        marked: PARTED,
+        spared: None,
+    }
+    told = left_alone(replica, capsys)
+    assert told.keys() == {plain, marked} and all("is stopped" in reason for _, reason in told.values())
+    # They part where the disk was copied, which nothing but the records tells.
+    for topic, offset in ((plain, 10), (marked, 4)):
+        follow(capsys, Command(f"onceover partition skip-to {replica.name} {topic}:0 {offset}"))
+    assert replica.copy().records == 12
+    assert not left_alone(replica, capsys)
+    now = [seen.value for seen in replica.source_records(plain).values()]
+    assert [seen.value for seen in replica.target_records(plain).values()] == copied + now[10:]
+    replica.assert_same(spared)
