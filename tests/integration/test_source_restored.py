@@ -15,10 +15,11 @@ import pytest
 from onceover.config.home import HOME_VARIABLE
 from onceover.embed.kafka import KafkaCluster
 from onceover.engine.aside import Pace
-from tests.support.adversary import Adversary
+from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Adversary
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.groups import commit
-from tests.support.replica import Replica
+from tests.support.rawkafka import DELETE_HORIZON, RawRecord
+from tests.support.replica import Replica, alter_config, delete_before
 from tests.support.scene import Capture
 from tests.support.waysout import Command, follow
 
@@ -112,3 +113,44 @@ def test_a_source_that_was_put_back_and_has_grown_again_is_noticed(
     now = [seen.value for seen in replica.source_records(plain).values()]
     assert [seen.value for seen in replica.target_records(plain).values()] == copied + now[10:]
     replica.assert_same(spared)
+
+
+def test_what_brokers_do_to_a_log_by_themselves_stops_nothing(replica: Replica) -> None:
+    """The last batch that was copied loses records to compaction, is marked or removed by it, or expires."""
+    writer = replica.source
+    cleaned, expired, marked = (
+        replica.topic("cleaned", 3),
+        replica.topic("expired", 2),
+        replica.topic("marked"),
+    )
+    rewritten, removed, horizon = range(3)
+    keyed = [RawRecord(b"key-%d" % n, b"old", timestamp_ms=EPOCH_MS) for n in range(5)]
+    newer = [record._replace(value=b"new") for record in keyed]
+    writer.plain(cleaned, rewritten, [*keyed, RawRecord(b"once", b"kept", timestamp_ms=EPOCH_MS)])
+    writer.plain(cleaned, removed, keyed)
+    writer.plain(cleaned, horizon, [RawRecord(b"deleted", None, timestamp_ms=EPOCH_MS)])
+    for partition in (0, 1):
+        writer.plain(expired, partition, writer.records(4))
+    transact(writer, marked, 3)
+    aborted = writer.transaction(marked)
+    aborted.send(0, writer.records(2))
+    aborted.abort()
+    assert replica.copy().records == 6 + 5 + 1 + 8 + 3
+    alter_config(replica.source_client, cleaned, COMPACT_AT_ONCE)
+    for partition in (rewritten, removed):
+        writer.plain(cleaned, partition, newer)
+    writer.await_batch(cleaned, rewritten, lambda batch: batch.base_offset == 0 and batch.has_holes)
+    writer.await_batch(cleaned, removed, lambda _: writer.batches(cleaned, removed)[0].base_offset > 0)
+    writer.await_batch(cleaned, horizon, lambda b: b.base_offset == 0 and bool(b.attributes & DELETE_HORIZON))
+    # Up to the position, and up to the last record before it, in the middle of its batch.
+    delete_before(replica.source_client, expired, 4, 0)
+    delete_before(replica.source_client, expired, 3, 1)
+    last = [RawRecord(b"last", b"value", timestamp_ms=EPOCH_MS)]
+    everywhere = [*((cleaned, p) for p in range(3)), (expired, 0), (expired, 1), (marked, 0)]
+    for topic, partition in everywhere:
+        writer.plain(topic, partition, last)
+    replica.copy()
+    assert [replica.partition_status(*one)["stop"] for one in everywhere] == [None] * len(everywhere)
+    for topic, partition in everywhere:
+        *_, newest = replica.target_records(topic, partition).values()
+        assert newest.value == last[0].value
