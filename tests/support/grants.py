@@ -84,6 +84,21 @@ def grant(cluster: KafkaCluster, rights: Iterable[Right]) -> None:
 
 
 @contextmanager
+def granted(cluster: KafkaCluster, rights: Iterable[Right]) -> Iterator[None]:
+    """Grant ``rights`` meanwhile; there may be none."""
+    bindings = _bindings(cluster, rights)
+    if not bindings:
+        yield
+        return
+    admin = AdminClient(cluster.admin_client)
+    _create(admin, bindings)
+    try:
+        yield
+    finally:
+        _delete(admin, bindings)
+
+
+@contextmanager
 def denied(cluster: KafkaCluster, *rights: Right) -> Iterator[None]:
     """Take rights away from the cluster's ordinary user meanwhile; what was granted gives way."""
     bindings = _bindings(cluster, rights, AclPermissionType.DENY)
@@ -92,16 +107,19 @@ def denied(cluster: KafkaCluster, *rights: Right) -> Iterator[None]:
     try:
         yield
     finally:
-        filters = [_filter(binding) for binding in bindings]
-        for future in admin.delete_acls(filters).values():
-            future.result(_TIMEOUT_S)
-        _await(admin, lambda held: held.isdisjoint(bindings), "the rights are back")
+        _delete(admin, bindings)
 
 
 def _create(admin: AdminClient, bindings: list[AclBinding]) -> None:
     for future in admin.create_acls(bindings).values():
         future.result(_TIMEOUT_S)
     _await(admin, lambda held: held >= set(bindings), "the rights hold")
+
+
+def _delete(admin: AdminClient, bindings: list[AclBinding]) -> None:
+    for future in admin.delete_acls([_filter(binding) for binding in bindings]).values():
+        future.result(_TIMEOUT_S)
+    _await(admin, lambda held: held.isdisjoint(bindings), "the brokers go by it no more")
 
 
 def _await(admin: AdminClient, enough: Callable[[set[AclBinding]], bool], what: str) -> None:

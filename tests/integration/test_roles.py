@@ -1,0 +1,161 @@
+"""Every command with the rights of docs/operations.md and no others, and without each single one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from onceover.errors import UsageError
+from tests.support.contentaudit import audit
+from tests.support.grants import GROUP, TOPIC, TRANSACTIONAL_ID, Right, granted, source_rights, target_rights
+from tests.support.groups import commit
+from tests.support.guarded import Pair, guarded_clusters
+from tests.support.replica import Replica
+from tests.support.rightstable import command_rights
+
+Capture = pytest.CaptureFixture[str]
+Rights = tuple[list[Right], list[Right]]
+ORIGINS: Final = cycle(["earliest", "latest"])
+# What a command is called in the table, and how it is run there.
+COMMANDS: Final[dict[str, Callable[[str, str], list[str]]]] = {
+    "status": lambda flow, _: ["status", flow],
+    "translate": lambda flow, topic: ["translate", flow, topic, "0", "3"],
+    "stop": lambda flow, _: ["stop", flow],
+    "receipts rebuild": lambda flow, _: ["receipts", "rebuild", flow],
+    "topics plan": lambda flow, _: ["topics", "plan", flow],
+    "topics apply": lambda flow, _: ["topics", "apply", flow],
+    "seed plan": lambda flow, _: ["seed", "plan", flow, "--from", "earliest", "--replace"],
+    "seed plan --from map": lambda flow, _: ["seed", "plan", flow, "--from", "map", "--replace"],
+    # To and fro, so that there is always something to write.
+    "seed apply": lambda flow, _: ["seed", "apply", flow, "--from", next(ORIGINS), "--replace"],
+    "groups plan": lambda flow, _: ["groups", "plan", flow],
+    "partition resume": lambda flow, _: ["partition", "resume", flow, "--apply"],
+    "partition skip-to": lambda flow, topic: ["partition", "skip-to", flow, f"{topic}:0", "4", "--apply"],
+    "partition reseed": lambda flow, topic: ["partition", "reseed", flow, f"{topic}:0", "--apply"],
+}
+# All is there that would be made, and as it should be.
+SPARE: Final = {"CREATE", "ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"}
+UNNOTICED: Final = {
+    # Brokers do not list groups that may not be described.
+    ("groups plan", GROUP, "DESCRIBE"),
+    # READ brings it along.
+    ("seed plan --from map", TOPIC, "DESCRIBE"),
+    # There is nothing to write here: nothing runs, is stopped, or is yet to be proven.
+    ("stop", TOPIC, "WRITE"),
+    ("topics apply", TOPIC, "WRITE"),
+    ("audit", TOPIC, "WRITE"),
+    ("partition resume", TOPIC, "WRITE"),
+    ("partition resume", TOPIC, "READ"),
+    ("partition resume", TOPIC, "DESCRIBE"),
+    ("partition resume", GROUP, "READ"),
+    ("partition resume", TRANSACTIONAL_ID, "WRITE"),
+    # It may stand there already; the same writing is that of skip-to.
+    ("seed apply", TRANSACTIONAL_ID, "WRITE"),
+}
+
+
+@dataclass(frozen=True)
+class Copied:
+    """A flow that has copied five records with all rights, and may do nothing any more."""
+
+    replica: Replica
+    topic: str
+    pair: Pair
+
+    def run(self, capsys: Capture, command: str, rights: Rights) -> tuple[int, dict[str, Any]]:
+        """Run a command with these rights."""
+        source, target = self.pair
+        with granted(source, rights[0]), granted(target, rights[1]):
+            arguments = COMMANDS[command](str(self.replica.flow.path), self.topic)
+            return self.replica.command(capsys, *arguments)
+
+    def audit(self, rights: Rights) -> None:
+        """Audit the flow with these rights, without Spark."""
+        source, target = self.pair
+        with granted(source, rights[0]), granted(target, rights[1]):
+            audit(self.replica.flow.watch.flow, keep=True)
+
+
+@pytest.fixture(scope="module")
+def guarded(session_home: Path) -> Iterator[Pair]:
+    """Two clusters on which the flow's user may do nothing that was not granted."""
+    with guarded_clusters(session_home) as pair:
+        yield pair
+
+
+@pytest.fixture
+def copied(
+    guarded: Pair, tmp_path: Path, unique_name: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Copied]:
+    """One flow for all commands, with a group that has read three of its records."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    source, target = guarded
+    inside = source.internal_bootstrap, target.internal_bootstrap
+    with Replica(tmp_path, unique_name, source.client, target.client, unsecured=inside) as replica:
+        topic = replica.topic()
+        replica.source.plain(topic, 0, replica.source.records(5))
+        with granted(source, source_rights(replica.name)), granted(target, target_rights(replica.name)):
+            assert replica.copy().records == 5
+        commit(source.admin_client, f"{replica.name}-group", topic, {0: 3})
+        yield Copied(replica, topic, guarded)
+
+
+def test_every_command_works_with_the_rights_of_its_rows(copied: Copied, capsys: Capture) -> None:
+    for command in COMMANDS:
+        code, document = copied.run(capsys, command, command_rights(command, copied.replica.name))
+        assert (code, document.get("refused", [])) == (0, []), command
+        for flow in document.get("flows", []):
+            assert (flow["source"]["error"], flow["target"]["error"], flow["needs"]) == (None, None, [])
+    copied.audit(command_rights("audit", copied.replica.name))
+
+
+@pytest.mark.soak
+def test_a_right_that_is_missing_is_named_by_every_command(copied: Copied, capsys: Capture) -> None:
+    """What there is to be done about it, too; nobody is told that all is well."""
+    silent = []
+    for command in [*COMMANDS, "audit"]:
+        rights = command_rights(command, copied.replica.name)
+        for side, kind, name, is_prefix, operation in _singles(rights):
+            fewer = _without(rights, side, (kind, name, is_prefix, operation))
+            if command == "audit":
+                told = _audit_told(copied, fewer)
+            else:
+                code, document = copied.run(capsys, command, fewer)
+                told = code != 0 and "grant" in str(document)
+            expected = operation in SPARE or (command, kind, operation) in UNNOTICED
+            if not told and not expected:
+                silent.append((command, ["source", "target"][side], name, operation))
+    assert not silent, "\n".join(map(str, silent))
+
+
+def _audit_told(copied: Copied, rights: Rights) -> bool:
+    try:
+        copied.audit(rights)
+    except UsageError as error:
+        return "grant" in (error.resolve or "")
+    return False
+
+
+def _singles(rights: Rights) -> Iterator[tuple[int, Any, str, bool, str]]:
+    for side, rows in enumerate(rights):
+        for kind, name, is_prefix, operations in rows:
+            for operation in operations.split():
+                yield side, kind, name, is_prefix, operation
+
+
+def _without(rights: Rights, side: int, right: Right) -> Rights:
+    """Return the rights without one operation, in every row that gives it."""
+    kind, name, is_prefix, operation = right
+    left: Rights = ([], [])
+    for number, rows in enumerate(rights):
+        for row in rows:
+            same = number == side and row[:3] == (kind, name, is_prefix)
+            kept = [o for o in row[3].split() if not (same and o == operation)]
+            if kept:
+                left[number].append((*row[:3], " ".join(kept)))
+    return left
