@@ -1,4 +1,4 @@
-"""`migrate_connector_offsets`: move source connectors' offsets to topics of their own (KIP-618)."""
+"""`migrate_connector_offsets`: move source connectors' offsets to topics of their own (KIP-618), and back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ DOC = """
 
 Moves the source offsets of connectors of one Kafka Connect cluster (a file in `include/connect`) from the
 workers' shared topic to a topic of each connector's own, byte by byte, without a connector starting from
-zero. The same as `onceover connectors plan`, `apply` and `verify`.
+zero. The same as `onceover connectors plan`, `apply` and `verify`; with another *operation* as `rollback` or
+`downgrade`, likewise with a plan and an approval.
 
 1. **list_connectors** asks the live cluster which connectors it runs. Changes nothing.
 2. **pick_connectors** asks a person, under *Required Actions*, which of them. Skipped when the form names
@@ -23,9 +24,11 @@ zero. The same as `onceover connectors plan`, `apply` and `verify`.
 5. **apply_migration** goes through the connectors one after the other: stop, fence, snapshot, copy in one
    transaction, verify, configure, resume, watch. One that fails does not touch the others. Interrupted
    anywhere, it can be run again. Journal and manifests are in `ONCEOVER_HOME/connect/<name>`.
-6. **verify_migration** looks again; announces the asset `kafka://<connect>/<connector>.offsets` for each.
+6. **verify_migration** looks again after *migrate*; announces the asset
+   `kafka://<connect>/<connector>.offsets` for each.
 
-To go back: `onceover connectors rollback` before a connector was resumed, `downgrade` after it.
+To go back: *rollback* before a connector was resumed, *downgrade* after it. *downgrade-soft* leaves
+connectors stopped until the workers are without exactly-once, and is then run once more.
 """
 
 with DAG(

@@ -1,4 +1,5 @@
-"""The tasks of the DAG ``migrate_connector_offsets``: plain functions over what ``onceover connectors`` runs.
+"""The tasks of the DAG ``migrate_connector_offsets``: plain functions over what ``onceover connectors`` runs,
+to topics of connectors' own and back.
 
 Invariant: no connector is stopped and no offset written before a person has approved exactly those changes
 of exactly those connectors; what the cluster says anew is compared with what was approved.
@@ -48,6 +49,9 @@ LIST_TASK: Final = "list_connectors"
 PICK_TASK: Final = "pick_connectors"
 APPROVE_TASK: Final = "approve_migration"
 APPLY_TASK: Final = "apply_migration"
+MIGRATE: Final = "migrate"
+# As ``wiring.connectors.Operation`` has them, which is not loaded while DAG files are read.
+_OPERATIONS: Final = (MIGRATE, "rollback", "downgrade", "downgrade-soft")
 _UNASKED: Final = "connectors are listed when the question is put"
 _TEMPORARY: Final = 5
 
@@ -59,6 +63,15 @@ def connect_params() -> dict[str, Param]:
         "connect": forms.pick(
             "Connect cluster", names, "A file in the directory of Connect files, without `.yaml`."
         ),
+        "operation": Param(
+            MIGRATE,
+            type="string",
+            enum=list(_OPERATIONS),
+            title="Operation",
+            description_md="`migrate`: to topics of their own. `rollback`: take back what was interrupted "
+            "before it was resumed. `downgrade`: back to the shared topic. `downgrade-soft`: before "
+            "exactly-once is switched off; once more after it.",
+        ),
         "connectors": Param(
             [],
             type="array",
@@ -68,14 +81,15 @@ def connect_params() -> dict[str, Param]:
             description_md="One name a line. Empty: the run asks, and shows what the live cluster has.",
         ),
         "topic": forms.optional(
-            "Offsets topic", "For all of them. Empty: `<global offsets topic>-<connector>` for each."
+            "Offsets topic",
+            "To migrate, for all of them. Empty: the one that it has, or `<shared topic>-<connector>`.",
         ),
         "apply": forms.apply_param(),
     }
 
 
 def list_connectors(connect: str) -> dict[str, Any]:
-    """Ask the live cluster what it runs; return names. Changes nothing.
+    """Ask the live cluster what it runs; return the names that can be meant. Changes nothing.
 
     Raises:
         JobInterrupted: no worker, or no broker, answers; tried again.
@@ -86,15 +100,15 @@ def list_connectors(connect: str) -> dict[str, Any]:
     with connect_at_hand(connect) as file:
         listing = runs.list_connectors(file)
         log_text(log, listing.describe())
-        sources = listing.sources
-        if not sources:
-            raise AirflowFailException(
-                f"Connect cluster {connect} runs no source connector; nothing to migrate"
-            )
+        params = get_current_context()["params"]
         # A line of the form that was left empty names nobody.
-        named = [name for name in get_current_context()["params"]["connectors"] if name.strip()]
+        named = [name for name in params["connectors"] if name.strip()]
         if named:
             listing.check(named)
+            sources = listing.sources
+        else:
+            meant = runs.Operation(params["operation"]).meant
+            sources = list(runs.meant_by_all(file, listing, meant))
     return {"connect": connect, "sources": sources, "named": named}
 
 
@@ -107,7 +121,7 @@ def plan_migration(connect: str) -> dict[str, Any]:
     """
     context = get_current_context()
     wish = _wish(context)
-    planned = read_plan(connect, wish)
+    planned = read_plan(connect, wish, context["params"]["operation"])
     log_text(log, planned.describe())
     refused = [plan.name for plan in planned.connectors if plan.blocked]
     if len(refused) == len(planned.connectors):
@@ -121,16 +135,16 @@ def plan_migration(connect: str) -> dict[str, Any]:
     }
 
 
-def read_plan(connect: str, wish: Wish) -> MigrationPlan:
-    """Return the plan as of now."""
+def read_plan(connect: str, wish: Wish, operation: str) -> MigrationPlan:
+    """Return the plan of an operation as of now."""
     from onceover.wiring import connectors as runs
 
     with connect_at_hand(connect) as file:
-        return runs.plan_connectors(file, wish)
+        return runs.plan_operation(file, wish, runs.Operation(operation))
 
 
 def apply_migration(connect: str) -> dict[str, Any]:
-    """Move the offsets of the approved connectors; return what became of each.
+    """Do what was approved to the connectors; return what became of each.
 
     Raises:
         AirflowSkipException: only a plan was asked for, or there is nothing to do.
@@ -151,7 +165,8 @@ def apply_migration(connect: str) -> dict[str, Any]:
         log_text(log, planned.describe())
 
     with connect_at_hand(connect) as file:
-        report = runs.apply_connectors(file, _wish(context), show, log.info, approval)
+        operation = runs.Operation(context["params"]["operation"])
+        report = runs.apply_operation(file, _wish(context), operation, show, log.info, approval)
     return _judged(report)
 
 
@@ -159,7 +174,7 @@ def verify_migration(connect: str) -> dict[str, Any]:
     """Prove from the live cluster that the migrated connectors go on in their own topics; announce them.
 
     Raises:
-        AirflowSkipException: nothing was applied.
+        AirflowSkipException: nothing was applied, or connectors went back, which ``apply_migration`` judged.
         JobInterrupted: no worker, or no broker, answers; tried again.
         AirflowFailException: something is not as it should be, or cannot be proven.
     """
@@ -168,6 +183,8 @@ def verify_migration(connect: str) -> dict[str, Any]:
     context = get_current_context()
     if context["ti"].xcom_pull(task_ids=APPLY_TASK) is None:
         raise AirflowSkipException("nothing was applied")
+    if context["params"]["operation"] != MIGRATE:
+        raise AirflowSkipException("there is no topic of their own to verify: the last task has judged them")
     with connect_at_hand(connect) as file:
         report = runs.verify_connectors(file, _wish(context))
     verdict = _judged(report)
@@ -209,7 +226,8 @@ def _wish(context: Context) -> Wish:
     if not names:
         picked = context["ti"].xcom_pull(task_ids=PICK_TASK)
         names = picked["chosen_options"] if picked else []
-    return Wish(connectors=tuple(names), topic=context["params"]["topic"] or None)
+    migrates = context["params"]["operation"] == MIGRATE
+    return Wish(connectors=tuple(names), topic=(context["params"]["topic"] if migrates else None) or None)
 
 
 def _judged(report: Report) -> dict[str, Any]:
@@ -247,7 +265,7 @@ class PickConnectorsOperator(HITLOperator):
 
     def __init__(self, *, connect: str, **kwargs: Any) -> None:
         super().__init__(
-            subject="Connect cluster {{ params.connect }}: connectors to migrate",
+            subject="Connect cluster {{ params.connect }}: connectors to {{ params.operation }}",
             # What there is to choose is known when the question is put; Airflow demands something before.
             options=[_UNASKED],
             multiple=True,
@@ -287,14 +305,15 @@ class ApproveMigrationOperator(PlanApprovalOperator):
     template_fields = ("connect", "subject")
 
     def __init__(self, *, connect: str, **kwargs: Any) -> None:
-        super().__init__(subject="Connect cluster {{ params.connect }}: offsets to be moved", **kwargs)
+        subject = "Connect cluster {{ params.connect }}: offsets to be moved ({{ params.operation }})"
+        super().__init__(subject=subject, **kwargs)
         self.connect = connect
 
     def ask(self, context: Context) -> Question:
         """Return the question; skipped where there is nothing to do."""
         if not context["params"]["apply"]:
             raise AirflowSkipException("only a plan was asked for")
-        planned = read_plan(self.connect, _wish(context))
+        planned = read_plan(self.connect, _wish(context), context["params"]["operation"])
         if not planned.changes:
             raise AirflowSkipException("nothing to do")
         return Question(planned.items, question(planned), planned.describe())
@@ -307,8 +326,10 @@ def question(planned: MigrationPlan) -> str:
     ]
     lines = table(("change", "of", "from", "to", "why"), rows)
     lines += _listed("Refused", [f"{code(r.object)}: {plain(r.message)}" for r in planned.refused])
-    warnings = [f"{code(plan.name)}: {plain(text)}" for plan in planned.connectors for text in plan.warnings]
-    lines += _listed("Look at", warnings)
+    for heading, texts in (("Look at", planned.warnings), ("Note", planned.notes)):
+        # Of whom, then what: neither a connector's name nor what workers say is taken for Markdown.
+        pairs = (text.partition(": ") for text in texts)
+        lines += _listed(heading, [f"{code(who)}: {plain(what)}" for who, _, what in pairs])
     lines.append(
         "Connectors are done one after the other, and stopped meanwhile. **Reject** changes nothing."
     )

@@ -128,6 +128,28 @@ def test_a_connector_that_a_person_picks_and_approves_goes_on_in_its_own_topic(
 
 
 @pytest.mark.soak
+def test_a_migrated_connector_goes_back_once_that_was_approved(
+    airflow: AirflowStandalone, person: Person, connect: Connect, counting: str, var: Path
+) -> None:
+    """By the same DAG, with a plan of its own: no record is lost or repeated on either way."""
+    named = {"connect": CONNECT, "connectors": [counting]}
+    there = AskingRun.start(airflow, person, DAG, APPROVAL, named)
+    assert there.question() is not None
+    assert there.answer("Approve")["apply_migration"] == "success"
+    assert "offsets.storage.topic" in connect.config(counting)
+
+    back = AskingRun.start(airflow, person, DAG, APPROVAL, {**named, "operation": "downgrade"})
+    question = back.question()
+    assert question is not None and "| overwrite offsets |" in question["body"]
+    assert "offsets.storage.topic" in connect.config(counting)
+    ended = back.answer("Approve")
+
+    assert (ended["apply_migration"], ended["verify_migration"]) == ("success", "skipped")
+    assert "offsets.storage.topic" not in connect.config(counting)
+    assert_counted(connect.await_more(counting))
+
+
+@pytest.mark.soak
 def test_a_rejected_plan_stops_no_connector(
     airflow: AirflowStandalone,
     person: Person,

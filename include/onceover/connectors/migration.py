@@ -127,8 +127,13 @@ class Migration:
         """Return what ``rollback`` would do. Changes nothing."""
         return self._plan_of(self._context(wish, _silent), ROLLBACK, self._rollback)
 
-    def rollback(self, wish: Wish, announce: Announce, tell: Tell) -> Report:
-        """Take back interrupted runs of connectors that were not resumed yet: configuration only."""
+    def rollback(
+        self, wish: Wish, announce: Announce, tell: Tell, approval: Approval | None = None
+    ) -> Report:
+        """Take back interrupted runs of connectors that were not resumed yet: configuration only.
+
+        Arguments and errors as of ``apply``.
+        """
 
         def go(context: Context, planned: Planned, done: Done) -> ConnectorOutcome:
             view, found, _ = planned
@@ -136,16 +141,26 @@ class Migration:
                 raise NeedsOperator("there is no interrupted run", code="NOTHING_TO_ROLL_BACK")
             return RollbackRun(context, view, found, done).go()
 
-        return self._apply(ROLLBACK, self._context(wish, tell), self._rollback, announce, go)
+        return self._apply(ROLLBACK, self._context(wish, tell), self._rollback, announce, go, approval)
 
     def plan_downgrade(self, wish: Wish, mode: DowngradeMode) -> MigrationPlan:
         """Return what ``downgrade`` would do. Changes nothing."""
         planner = self._hard if mode is DowngradeMode.HARD else self._soft
         return self._plan_of(self._context(wish, _silent), f"connectors {_DOWNGRADES[mode]}", planner)
 
-    def downgrade(self, wish: Wish, mode: DowngradeMode, announce: Announce, tell: Tell) -> Report:
-        """Take connectors back to the global topic (hard), or prepare them for workers without exactly-once
-        (soft)."""
+    def downgrade(
+        self,
+        wish: Wish,
+        mode: DowngradeMode,
+        announce: Announce,
+        tell: Tell,
+        approval: Approval | None = None,
+    ) -> Report:
+        """Take connectors back to the shared topic (hard), or prepare them for workers without exactly-once
+        (soft).
+
+        Arguments and errors as of ``apply``.
+        """
         operation = _DOWNGRADES[mode]
         context = self._context(wish, tell)
         hard = mode is DowngradeMode.HARD
@@ -160,9 +175,8 @@ class Migration:
             run = SoftRun(context, view, manifest, done)
             return run.prepare() if view.facts.exactly_once else run.complete()
 
-        return self._apply(
-            f"connectors {operation}", context, self._hard if hard else self._soft, announce, go
-        )
+        planner = self._hard if hard else self._soft
+        return self._apply(f"connectors {operation}", context, planner, announce, go, approval)
 
     # ---- one connector each
 

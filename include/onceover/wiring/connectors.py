@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 
 from onceover.config.connectclients import (
     ADMIN,
@@ -101,7 +101,16 @@ def pick_connectors(file: ConnectFile, names: Sequence[str], meant: All) -> tupl
     """
     listing = list_connectors(file)
     listing.check(names)
-    found = tuple(names or _all(file, listing, meant))
+    return tuple(names) or meant_by_all(file, listing, meant)
+
+
+def meant_by_all(file: ConnectFile, listing: Listing, meant: All) -> tuple[str, ...]:
+    """Return the connectors of a listing that are meant where none is named.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = tuple(_all(file, listing, meant))
     if not found:
         raise UsageError(
             f"Connect cluster {file.connect} has no {meant.value}",
@@ -154,10 +163,12 @@ def plan_rollback(file: ConnectFile, wish: Wish) -> MigrationPlan:
         return migration.plan_rollback(wish)
 
 
-def rollback_connectors(file: ConnectFile, wish: Wish, announce: Announce, tell: Tell) -> Report:
+def rollback_connectors(
+    file: ConnectFile, wish: Wish, announce: Announce, tell: Tell, approval: Approval | None = None
+) -> Report:
     """Undo runs that did not get to their end; arguments as of :func:`apply_connectors`."""
     with Migration(connect_settings(file)) as migration:
-        return migration.rollback(wish, announce, tell)
+        return migration.rollback(wish, announce, tell, approval)
 
 
 def plan_downgrade(file: ConnectFile, wish: Wish, mode: DowngradeMode) -> MigrationPlan:
@@ -167,7 +178,12 @@ def plan_downgrade(file: ConnectFile, wish: Wish, mode: DowngradeMode) -> Migrat
 
 
 def downgrade_connectors(
-    file: ConnectFile, wish: Wish, mode: DowngradeMode, announce: Announce, tell: Tell
+    file: ConnectFile,
+    wish: Wish,
+    mode: DowngradeMode,
+    announce: Announce,
+    tell: Tell,
+    approval: Approval | None = None,
 ) -> Report:
     """Move offsets back to the shared topic, or make them ready for workers without exactly-once.
 
@@ -175,7 +191,51 @@ def downgrade_connectors(
         mode: hard or soft; the others as of :func:`apply_connectors`.
     """
     with Migration(connect_settings(file)) as migration:
-        return migration.downgrade(wish, mode, announce, tell)
+        return migration.downgrade(wish, mode, announce, tell, approval)
+
+
+class Operation(StrEnum):
+    """What is done to connectors, in the words of a form."""
+
+    MIGRATE = "migrate"
+    ROLLBACK = "rollback"
+    DOWNGRADE = "downgrade"
+    DOWNGRADE_SOFT = "downgrade-soft"
+
+    @property
+    def meant(self) -> All:
+        """Which connectors it can be done to."""
+        return All.RETURNING if self is Operation.DOWNGRADE else All.SOURCES
+
+    @property
+    def mode(self) -> DowngradeMode:
+        """How it goes back."""
+        return DowngradeMode.SOFT if self is Operation.DOWNGRADE_SOFT else DowngradeMode.HARD
+
+
+def plan_operation(file: ConnectFile, wish: Wish, operation: Operation) -> MigrationPlan:
+    """Return what an operation would do. Changes nothing."""
+    if operation is Operation.MIGRATE:
+        return plan_connectors(file, wish)
+    if operation is Operation.ROLLBACK:
+        return plan_rollback(file, wish)
+    return plan_downgrade(file, wish, operation.mode)
+
+
+def apply_operation(
+    file: ConnectFile,
+    wish: Wish,
+    operation: Operation,
+    announce: Announce,
+    tell: Tell,
+    approval: Approval,
+) -> Report:
+    """Do what was approved of an operation; arguments as of :func:`apply_connectors`."""
+    if operation is Operation.MIGRATE:
+        return apply_connectors(file, wish, announce, tell, approval)
+    if operation is Operation.ROLLBACK:
+        return rollback_connectors(file, wish, announce, tell, approval)
+    return downgrade_connectors(file, wish, operation.mode, announce, tell, approval)
 
 
 def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None) -> list[Grant]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -38,7 +40,7 @@ CONNECT = "flights"
 PLAN_TASK = "plan_migration"
 SECRET = "hunter2-planted"
 FACTS = WorkerFacts("4.3.0", "k", "g", "connect-offsets", "connect-configs", True, ("http://w:1",))
-PARAMS = {"connect": CONNECT, "connectors": [], "topic": "", "apply": True}
+PARAMS = {"connect": CONNECT, "operation": "migrate", "connectors": [], "topic": "", "apply": True}
 LISTING = Listing(
     CONNECT,
     "4.3.0",
@@ -59,6 +61,7 @@ def planned(name: str, *more: Change, refused: bool = False) -> ConnectorPlan:
         changes=() if refused else changes,
         refusals=(refusal,) if refused else (),
         warnings=("GET offsets shows something else",),
+        notes=("stands still for about 7 s",),
     )
 
 
@@ -75,6 +78,7 @@ class Live:
         self.problem: Exception | None = None
         self.asked: list[Wish] = []
         self.applied = 0
+        self.called: list[str] = []
 
     def list_connectors(self, _: object) -> Listing:
         if self.problem is not None:
@@ -99,6 +103,22 @@ class Live:
             approval.check(now.items, CONNECT)
         self.applied += 1
         return self.verify_connectors(file, wish)
+
+    def plan_rollback(self, file: object, wish: Wish) -> MigrationPlan:
+        self.called.append("plan rollback")
+        return self.plan_connectors(file, wish)
+
+    def rollback_connectors(self, *args: Any) -> Report:
+        self.called.append("rollback")
+        return self.apply_connectors(*args)
+
+    def plan_downgrade(self, file: object, wish: Wish, mode: str) -> MigrationPlan:
+        self.called.append(f"plan {mode}")
+        return self.plan_connectors(file, wish)
+
+    def downgrade_connectors(self, file: object, wish: Wish, mode: str, *args: Any) -> Report:
+        self.called.append(str(mode))
+        return self.apply_connectors(file, wish, *args)
 
     def verify_connectors(self, _: object, wish: Wish) -> Report:
         outcomes = tuple(ConnectorOutcome(n, self.outcome, "seen") for n in wish.connectors)
@@ -150,7 +170,7 @@ class Context:
 def live(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Live:
     """A Connect file, and a cluster that answers."""
     cluster = Live()
-    for name in ("list_connectors", "plan_connectors", "apply_connectors", "verify_connectors"):
+    for name in (name for name in vars(Live) if not name.startswith("_")):
         monkeypatch.setattr(runs, name, getattr(cluster, name))
     monkeypatch.setenv("ONCEOVER_CONNECT", str(tmp_path))
     (tmp_path / f"{CONNECT}.yaml").write_text(
@@ -193,6 +213,54 @@ def test_connectors_that_the_form_names_are_migrated(begin: Begin, live: Live) -
     assert context.returned(PLAN_TASK)["connectors"] == ["b", "a"]
     assert connectors.verify_migration(CONNECT)["outcomes"] == ["done", "done"]
     assert [uri for uri, _ in context.assets] == ["kafka://flights/b.offsets", "kafka://flights/a.offsets"]
+
+
+@pytest.mark.parametrize(
+    ("operation", "word"), [("rollback", "rollback"), ("downgrade", "hard"), ("downgrade-soft", "soft")]
+)
+def test_the_way_back_is_shown_and_approved_too(begin: Begin, live: Live, operation: str, word: str) -> None:
+    """By the plan of that way, and nothing else is done; a topic of the form is no topic to go back to."""
+    context = begin(connectors=["a"], operation=operation, topic="mine").after(LIST, PLAN)
+    with pytest.raises(AirflowSkipException, match="nothing was approved"):
+        connectors.apply_migration(CONNECT)
+    assert live.applied == 0
+    context.approved().after(APPLY)
+    assert live.called == [f"plan {word}", f"plan {word}", word]
+    assert (live.applied, live.asked[-1]) == (1, Wish(connectors=("a",)))
+    with pytest.raises(AirflowSkipException, match="has judged them"):
+        connectors.verify_migration(CONNECT)
+    assert context.assets == []
+
+
+def test_the_way_back_makes_only_what_was_approved(begin: Begin, live: Live) -> None:
+    """As a migration."""
+    live.plans = [plan_of(planned("a")), plan_of(planned("a")), plan_of(planned("a", OTHER))]
+    begin(connectors=["a"], operation="downgrade").after(LIST, PLAN).approved()
+    with pytest.raises(AirflowFailException, match="remove stale offsets connect-offsets-a"):
+        connectors.apply_migration(CONNECT)
+    assert live.applied == 0
+
+
+def test_who_has_a_topic_of_its_own_is_offered_to_go_back(
+    begin: Begin, live: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others have nothing to go back from."""
+    own = ConnectorState("b", "source", "RUNNING", config={"offsets.storage.topic": "mine"})
+    listing = Listing(CONNECT, "4.3.0", "o", True, (ConnectorState("a", "source", "RUNNING"), own))
+    monkeypatch.setattr(runs, "list_connectors", lambda _: listing)
+    owing = SimpleNamespace(owing=lambda *_: set())
+    monkeypatch.setattr(runs, "Migration", lambda _: nullcontext(owing))
+    begin(operation="downgrade")
+    assert connectors.list_connectors(CONNECT)["sources"] == ["b"]
+    begin(operation="rollback")
+    assert connectors.list_connectors(CONNECT)["sources"] == ["a", "b"]
+
+
+def test_the_form_offers_every_operation() -> None:
+    """And begins with the one that the DAG is called after."""
+    param = connectors.connect_params()["operation"]
+    assert param.schema["enum"] == [str(operation) for operation in runs.Operation]
+    assert param.value == "migrate"
 
 
 def test_no_two_connectors_share_an_asset() -> None:
@@ -240,7 +308,7 @@ def test_a_cluster_without_source_connectors_has_nothing_to_pick(
     """Said at once."""
     monkeypatch.setattr(runs, "list_connectors", lambda _: Listing(CONNECT, "4.3.0", "o", True, ()))
     begin()
-    with pytest.raises(AirflowFailException, match="runs no source connector"):
+    with pytest.raises(AirflowFailException, match="has no source connector"):
         connectors.list_connectors(CONNECT)
 
 
@@ -279,6 +347,7 @@ def test_the_question_shows_the_plan(begin: Begin, live: Live) -> None:
     assert "| stop | `a` | RUNNING | STOPPED | no task may write meanwhile |" in body
     assert "**Refused** `b`: its cleanup.policy is delete" in body
     assert "**Look at** `a`: GET offsets shows something else" in body
+    assert "**Note** `a`: stands still for about 7 s" in body
     assert operator.defaults == ["Reject"]
 
 
