@@ -40,6 +40,8 @@ _REBALANCE_S: Final = 60.0
 _JOIN_S: Final = 20.0
 _DIFFER: Final = "WORKERS_DIFFER"
 _LENGTH: Final = struct.Struct(">hh")
+_PLATFORM: Final = ("ccs", "ce")
+_PLATFORM_OF_KAFKA_3: Final = 7
 
 
 class _NotYet(NeedsOperator):
@@ -297,9 +299,22 @@ def advertised_url(metadata: bytes) -> str:
 
 
 def version_of(text: str) -> tuple[int, ...]:
-    """Return a version as numbers: ``4.3.0-SNAPSHOT`` is 4, 3, 0."""
-    numbers = text.partition("-")[0].split(".")
-    return tuple(int(part) for part in numbers if part.isdecimal())
+    """Return a version of Kafka as numbers: ``4.3.0-SNAPSHOT`` is 4, 3, 0.
+
+    Confluent's workers say the platform's version instead: ``7.5.0-ccs`` is Kafka 3.5.
+    """
+    number, _, suffix = text.partition("-")
+    found = tuple(int(part) for part in number.split(".") if part.isdecimal())
+    if len(found) > 1 and suffix.startswith(_PLATFORM):
+        return _kafka_of(*found)
+    return found
+
+
+def _kafka_of(major: int, minor: int, *rest: int) -> tuple[int, ...]:
+    """Return the version of Kafka in a release of Confluent Platform: 5.5 has 2.5, 6.0 2.6, 7.5 3.5."""
+    if major < _PLATFORM_OF_KAFKA_3:
+        return 2, minor + (6 if major == _PLATFORM_OF_KAFKA_3 - 1 else 0), *rest
+    return major - 4, minor, *rest
 
 
 def _resolved(host: str, port: int) -> list[str]:

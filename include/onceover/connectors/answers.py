@@ -125,6 +125,18 @@ def not_now(answer: httpx.Response, path: str) -> Retriable:
     )
 
 
+def unknown_command(answer: httpx.Response, path: str) -> NeedsOperator:
+    """Return what is raised when workers know a connector, and not what they are to do with it."""
+    return NeedsOperator(
+        "the workers do not know this command",
+        code="WORKER_VERSION",
+        where=f"{answer.request.method} {path}",
+        expected="workers of Kafka 3.5 or later: they can stop a connector",
+        seen=f"HTTP {answer.status_code}: {words(answer)}",
+        resolve="upgrade the workers first",
+    )
+
+
 def check_answer(answer: httpx.Response, path: str) -> None:
     """Raise unless the answer is one of success.
 

@@ -27,7 +27,7 @@ _LONGEST_POSITION: Final = 120
 
 def parse_key(key: bytes | None) -> OffsetKey | None:
     """Return what a key says, None when it is neither an offset's nor a sentinel's."""
-    match _parsed(key):
+    match parsed_json(key):
         case [str(connector)]:
             return OffsetKey(connector, None)
         case [str(connector), partition]:
@@ -59,14 +59,14 @@ def holds_null(key: bytes, value: bytes | None) -> bool:
     """
     if value is None:
         return False
-    parsed = _parsed(key)
+    parsed = parsed_json(key)
     partition = parsed[1] if isinstance(parsed, list) and len(parsed) > 1 else parsed
-    return not isinstance(partition, dict) or not isinstance(_parsed(value), dict)
+    return not isinstance(partition, dict) or not isinstance(parsed_json(value), dict)
 
 
 def in_snapshot(value: bytes) -> bool:
     """Tell whether an offset was written in the middle of a first snapshot, as Debezium says it."""
-    fields = _parsed(value)
+    fields = parsed_json(value)
     if not isinstance(fields, dict):
         return False
     if "snapshot_completed" in fields:
@@ -77,7 +77,7 @@ def in_snapshot(value: bytes) -> bool:
 
 def snapshot_state(value: bytes) -> str | None:
     """Return how far a snapshot is, as Debezium says it in an offset; None where nothing is said of one."""
-    fields = _parsed(value)
+    fields = parsed_json(value)
     if not isinstance(fields, dict):
         return None
     if in_snapshot(value):
@@ -93,7 +93,7 @@ def is_unusual_order(key: bytes) -> bool:
 
     It takes the fields through a ``java.util.HashMap``, whose order depends on the names' hashes only.
     """
-    parsed = _parsed(key)
+    parsed = parsed_json(key)
     if not (isinstance(parsed, list) and len(parsed) == 2 and isinstance(parsed[1], dict)):
         return False
     names = list(parsed[1])
@@ -127,7 +127,7 @@ def compare(before: bytes, after: bytes | None) -> Moved:
         return Moved.SAME
     if after is None or holds_null(b"[0,{}]", after):
         return Moved.BACK
-    first, second = _parsed(before), _parsed(after)
+    first, second = parsed_json(before), parsed_json(after)
     step = order(first, second) if isinstance(first, dict) and isinstance(second, dict) else None
     return {-1: Moved.BACK, 1: Moved.FORWARD}.get(step or 0, Moved.CHANGED)
 
@@ -138,7 +138,7 @@ def step_of(before: bytes, after: bytes | None) -> tuple[str, str]:
 
 
 def _position(value: bytes | None) -> str:
-    fields = _parsed(value)
+    fields = parsed_json(value)
     if not isinstance(fields, dict):
         return "-"
     text = ", ".join(f"{name} {field}" for name, field in position(fields).items())
@@ -170,7 +170,8 @@ def _bucket(name: str, size: int) -> int:
     return (number ^ number >> 16) & (size - 1)
 
 
-def _parsed(text: bytes | None) -> Any:
+def parsed_json(text: bytes | None) -> Any:
+    """Return what a key or value says as JSON, None where it is none."""
     if text is None:
         return None
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 from onceover.connectors.model import (
     FAILED_STATE,
@@ -30,8 +30,13 @@ _PATIENCE_S: Final = 120.0
 _SLOW_S: Final = 20.0
 STABLE_S: Final = 2.0
 _RESTART_S: Final = 10.0
+# Tasks come in a rebalance of their own, a second after the connector; one that looks for work first needs
+# longer. Some never get one: MirrorMaker's without a group, a topic, or heartbeats.
+_IDLE_S: Final = 30.0
 _POLL_S: Final = 0.25
 TASK_FAILED: Final = "TASK_FAILED"
+# What every worker has to report, and for how many seconds on end.
+Way: TypeAlias = tuple[Callable[[ConnectorState], bool], float]
 
 
 class TaskFailed(NeedsOperator):
@@ -47,6 +52,7 @@ class Lifecycle:
         exactly_once: whether a worker that falls silent can be fenced.
         patience_s: for one change of state.
         stable_s: how long it must have lasted.
+        idle_s: how long a connector has to run without a task until it is believed to have nothing to do.
     """
 
     def __init__(
@@ -57,12 +63,14 @@ class Lifecycle:
         exactly_once: bool,
         patience_s: float = _PATIENCE_S,
         stable_s: float = STABLE_S,
+        idle_s: float = _IDLE_S,
     ) -> None:
         self._rest = rest
         self._urls = list(urls)
         self._exactly_once = exactly_once
         self._patience_s = patience_s
         self._stable_s = stable_s
+        self._idle_s = idle_s
 
     def states(self, name: str) -> list[ConnectorState]:
         """Return the connector as every worker reports it.
@@ -133,7 +141,7 @@ class Lifecycle:
         )
 
     def resume(self, name: str, initial_state: str) -> None:
-        """Bring a stopped connector back to what it did; return when it does.
+        """Bring a stopped connector back to what it did; return when it does, with tasks or without any work.
 
         Raises:
             TaskFailed: it has failed.
@@ -145,7 +153,7 @@ class Lifecycle:
             return
         self._rest.resume(name)
         self._begin_anew(name)
-        self._await(name, runs, "running, with tasks", stable_s=0.0)
+        self._await_one(name, "running, with tasks", (runs, 0.0), (_idles, self._idle_s))
 
     def _begin_anew(self, name: str) -> None:
         """Restart what has failed; return once the workers no longer tell of it, or have had time to."""
@@ -183,21 +191,21 @@ class Lifecycle:
         name: str,
         wanted: Callable[[ConnectorState], bool],
         what: str,
-        stable_s: float | None = None,
         patience_s: float | None = None,
     ) -> None:
+        self._await_one(name, what, (wanted, self._stable_s), patience_s=patience_s)
+
+    def _await_one(self, name: str, what: str, *ways: Way, patience_s: float | None = None) -> None:
+        """Wait until every worker has reported one of several things for as long as that takes."""
         limit_s = self._patience_s if patience_s is None else patience_s
-        needed_s = self._stable_s if stable_s is None else stable_s
         deadline = Deadline(limit_s)
-        since: float | None = None
+        since: dict[Way, float] = {}
         while True:
             states = self.states(name)
-            if all(map(wanted, states)):
-                since = time.monotonic() if since is None else since
-                if time.monotonic() - since >= needed_s:
-                    return
-            else:
-                since = None
+            now = time.monotonic()
+            since = {way: since.get(way, now) for way in ways if all(map(way[0], states))}
+            if any(now - began >= way[1] for way, began in since.items()):
+                return
             if deadline.passed:
                 raise Retriable(
                     f"{name} did not become {what} within {limit_s:g} s",
@@ -222,6 +230,10 @@ def runs(state: ConnectorState) -> bool:
     """
     check_not_failed(state)
     return state.state == RUNNING and bool(state.tasks) and all(t.state == RUNNING for t in state.tasks)
+
+
+def _idles(state: ConnectorState) -> bool:
+    return state.state == RUNNING and not state.tasks
 
 
 def failure_of(state: ConnectorState) -> str:

@@ -237,8 +237,17 @@ class Migration:
     def _plan_of(
         self, context: Context, operation: str, planner: Callable[[Context, str], Planned]
     ) -> MigrationPlan:
-        plans = tuple(_planned(context, name, planner)[1] for name in context.wish.connectors)
-        return MigrationPlan.of(operation, self._settings.name, context.facts, plans)
+        plans, away = [], []
+        for name in context.wish.connectors:
+            try:
+                plans.append(_planned(context, name, planner)[1])
+            except Retriable as error:
+                # Of a cluster that this connector's overrides name: the others can be moved.
+                away.append(error)
+                plans.append(ConnectorPlan(name, None, None, refusals=(refusal_of(name, error),)))
+        if away and len(away) == len(plans):
+            raise away[0]
+        return MigrationPlan.of(operation, self._settings.name, context.facts, tuple(plans))
 
     def _apply(
         self,
@@ -253,7 +262,8 @@ class Migration:
         first = self._plan_of(context, operation, planner)
         announce(first)
         approved = approval or Approval.of(first.items)
-        approved.check(first.items, operation)
+        if not any(_is_covered(plan, approved) for plan in first.connectors):
+            approved.check(first.items, operation)
         outcomes = []
         for name in context.wish.connectors:
             outcomes.append(self._one(operation, context, name, planner, go, approved))
@@ -329,6 +339,12 @@ def _foreseen(
 def _owes(manifest: Manifest | None) -> bool:
     """Tell whether a run has read the offsets and not come to its end."""
     return manifest is not None and not manifest.finished and manifest.offsets is not None
+
+
+def _is_covered(plan: ConnectorPlan, approved: Approval) -> bool:
+    """Tell whether something is to be done to a connector, and all of it was approved."""
+    changed = bool(plan.changes) and not plan.blocked
+    return changed and all(approved.covers(item) for item in items_of(plan.changes))
 
 
 def _refused(plan: ConnectorPlan) -> ConnectorOutcome:

@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from onceover.connectors.access import version_of
-from onceover.connectors.keys import holds_null, in_snapshot, is_unusual_order, named, parse_key, partition_of
+from onceover.connectors.keys import (
+    holds_null,
+    in_snapshot,
+    is_unusual_order,
+    named,
+    parse_key,
+    parsed_json,
+    partition_of,
+)
 from onceover.connectors.lifecycle import failure_of
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import (
@@ -104,7 +112,7 @@ def common_refusals(view: ConnectorView) -> Iterator[Refusal]:
         yield Refusal(
             view.name,
             "WORKER_VERSION",
-            f"the workers are {view.facts.version}: connectors can be stopped from 3.5 on",
+            f"the workers are {view.facts.version}: connectors can be stopped from Kafka 3.5 on",
             "upgrade the workers first",
         )
     if view.facts.exactly_once and _runs_without_fence(view):
@@ -280,7 +288,7 @@ def _shown_otherwise(seen: list[tuple[Any, Any]], base: Snapshot, *, values: boo
     for key, value in base.offsets.items():
         parsed = parse_key(key)
         if parsed is not None and parsed.partition is not None:
-            raw[_canonical(json.loads(parsed.partition))] = _canonical(json.loads(value)) if values else ""
+            raw[_canonical(json.loads(parsed.partition))] = _canonical(parsed_json(value)) if values else ""
     rest = {_canonical(p): _canonical(o) if values else "" for p, o in seen if o is not None}
     return raw != rest
 

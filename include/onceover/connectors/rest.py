@@ -24,6 +24,7 @@ from onceover.connectors.answers import (
     no_answer,
     not_now,
     quoted,
+    unknown_command,
     wrong_name,
 )
 from onceover.connectors.model import ConnectorState, TaskState
@@ -192,9 +193,20 @@ class ConnectRest:
         while True:
             answer = self._ask(method, self.any_worker().url, path, body)
             if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR and not is_to_wait(answer):
+                if answer.status_code == httpx.codes.NOT_FOUND and self._knows_connector_of(path):
+                    raise unknown_command(answer, path)
                 check_answer(answer, path)
                 return
             backoff.pause(deadline, not_now(answer, path))
+
+    def _knows_connector_of(self, path: str) -> bool:
+        try:
+            self._get("/".join(path.split("/")[:3]))
+        except UsageError as error:
+            if error.code != NO_CONNECTOR:
+                raise
+            return False
+        return True
 
     def _settled(
         self,

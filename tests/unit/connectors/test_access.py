@@ -80,10 +80,20 @@ def test_worker_tells_its_group_where_it_is_reached() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("4.3.0", (4, 3, 0)), ("3.10.1-SNAPSHOT", (3, 10, 1)), ("7.5.0-ccs", (7, 5, 0))]
+    ("text", "expected"),
+    [
+        ("4.3.0", (4, 3, 0)),
+        ("3.10.1-SNAPSHOT", (3, 10, 1)),
+        ("3.5.0.redhat-00008", (3, 5, 0)),
+        ("5.5.1-ccs", (2, 5, 1)),
+        ("6.2.0-ce", (2, 8, 0)),
+        ("7.5.0-ccs", (3, 5, 0)),
+        ("7.9.1-ccs-SNAPSHOT", (3, 9, 1)),
+        ("8.0.0-ccs", (4, 0, 0)),
+    ],
 )
 def test_versions_compare_as_numbers(text: str, expected: tuple[int, ...]) -> None:
-    """3.10 is above 3.9."""
+    """3.10 is above 3.9, and a platform is as old as its Kafka."""
     assert version_of(text) == expected
 
 

@@ -14,7 +14,7 @@ from onceover.connectors.model import ConnectorOutcome, ConnectorPlan, Migration
 from onceover.connectors.settings import Wish
 from onceover.engine.approval import Approval
 from onceover.engine.plan import Change
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, Retriable
 from tests.unit.connectors.views import connector, facts
 
 COPY = Change("copy offsets", "global -> own", None, 3, "bytes")
@@ -118,3 +118,48 @@ def test_topic_that_a_connector_has_is_right_unless_another_is_named(
     monkeypatch.setattr(migration, "_look", look)
     migrating.plan(Wish(connectors=("a",), topic=asked))
     assert looked == [expected]
+
+
+class Away(Workers):
+    """One of two connectors keeps its offsets on a cluster that is away."""
+
+    def plan(self, name: str) -> ConnectorPlan:
+        if name == "a":
+            raise Retriable("the other cluster does not answer", code="BROKER_AWAY")
+        return super().plan(name)
+
+
+def test_cluster_of_one_connector_that_is_away_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its overrides name one of its own: the plan says so of it, and the run that it may be run again."""
+    workers = Away(tmp_path, (COPY,))
+    migrating = tool(monkeypatch, workers)
+    planned = migrating.plan(Wish(connectors=("a", "b")))
+    assert [(plan.name, [r.code for r in plan.refusals]) for plan in planned.connectors] == [
+        ("a", ["BROKER_AWAY"]),
+        ("b", []),
+    ]
+    assert applied(migrating) == [("a", Outcome.RETRIABLE), ("b", Outcome.DONE)]
+
+
+def test_cluster_that_is_away_for_all_is_an_error_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing to decide: run again."""
+    with pytest.raises(Retriable, match="does not answer"):
+        tool(monkeypatch, Away(tmp_path, (COPY,))).plan(Wish(connectors=("a",)))
+
+
+def test_connector_that_is_another_than_was_approved_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hours after somebody said yes to all of them."""
+    approval = Approval.of(MigrationPlan.of("m", "c", facts(), (plan_of(COPY),)).items)
+    workers = Workers(tmp_path, (COPY, STALE), (COPY,), (COPY, STALE), (COPY,))
+    assert applied(tool(monkeypatch, workers), approval) == [("a", Outcome.REFUSED), ("b", Outcome.DONE)]
+    assert workers.done == ["b"]
+
+
+def plan_of(*changes: Change) -> ConnectorPlan:
+    return ConnectorPlan("a", "global", "own", changes=changes)

@@ -220,3 +220,27 @@ def test_a_connector_goes_back_to_what_was_asked_of_it(
     records = ConfigRecords({"target-state-c": target}, {"target-state-c": 1})
     seen = view([], state=connector(state=state), records=records, interrupted=interrupted)
     assert seen.initial_state == expected
+
+
+@pytest.mark.parametrize(
+    ("version", "refused"),
+    [
+        ("3.4.1", True),
+        ("3.5.0", False),
+        ("5.5.0-ccs", True),
+        ("7.4.0-ce", True),
+        ("7.5.0-ccs", False),
+        ("8.0.0-ccs", False),
+    ],
+)
+def test_workers_of_a_platform_are_as_old_as_their_kafka(version: str, refused: bool) -> None:
+    """Confluent's say the platform's version: 7.4 is Kafka 3.4, which cannot stop a connector."""
+    plan = plan_migration(view(placed(VALUES), facts=facts(version=version)), None)
+    assert codes(plan) == (["WORKER_VERSION"] if refused else [])
+
+
+@pytest.mark.parametrize("value", [b"", b"\xff", b"{", b"[" * 100_000])
+def test_value_that_is_no_json_is_that_connectors_refusal(value: bytes) -> None:
+    """The usual slip when an offset is removed by hand: an empty value and no tombstone."""
+    seen = view(placed({KEY: value}), state=connector(state=STOPPED), shown=[])
+    assert codes(plan_migration(seen, None)) == ["NULL_OFFSET"]

@@ -96,6 +96,16 @@ def test_what_is_no_worker_is_named() -> None:
     assert caught.value.code == "NO_WORKER"
 
 
+def test_command_that_workers_do_not_know_is_no_missing_connector() -> None:
+    """Before 3.5 they answer 404 to a stop, of a connector that runs."""
+    workers = FakeWorkers(faults=[times(1, 404)])
+    with pytest.raises(NeedsOperator) as caught:
+        workers.rest().stop("c")
+    assert (caught.value.code, workers.state) == ("WORKER_VERSION", "RUNNING")
+    with pytest.raises(UsageError, match="no such connector"):
+        FakeWorkers(faults=[times(1, 404)]).rest().stop("x")
+
+
 @pytest.mark.parametrize("status", [409, 500, 503])
 def test_command_is_repeated_until_the_workers_take_it(status: int) -> None:
     """A rebalance, or a leader that is being replaced."""
@@ -194,6 +204,23 @@ def test_connector_gets_back_to_what_it_did(initial: str, state: str) -> None:
     workers = FakeWorkers(state="STOPPED", tasks=[])
     lifecycle(workers).resume("c", initial)
     assert workers.state == state
+
+
+def test_connector_that_has_nothing_to_do_runs_without_tasks() -> None:
+    """MirrorMaker's checkpoints without a group: it never gets one, so nobody waits for it for ever."""
+    workers = FakeWorkers(state="STOPPED", tasks=[])
+    workers.faults.append(lambda _: workers.tasks.clear())
+    idle = Lifecycle(workers.rest(), URLS, exactly_once=True, patience_s=60.0, idle_s=0.5)
+    idle.resume("c", "RUNNING")
+    assert workers.state == "RUNNING"
+
+
+def test_connector_without_tasks_yet_is_waited_for() -> None:
+    """They come in a rebalance of their own."""
+    workers = FakeWorkers(state="STOPPED", tasks=[])
+    workers.faults.append(lambda _: workers.tasks.clear())
+    with pytest.raises(Retriable, match="tasks: none"):
+        lifecycle(workers).resume("c", "RUNNING")
 
 
 def test_failed_task_is_told_with_its_cause() -> None:
