@@ -17,6 +17,7 @@ _POSITIONS: Final = (
     *("lsn_commit", "lsn", "gtids", "file", "pos", "commit_lsn", "change_lsn", "sec", "ord"),
     *_JDBC,
 )
+_GROWING: Final = ("position", "offset", "lsn", "scn", "seqno", "count")
 _BINLOG: Final = re.compile(r"(.*\D)?(\d+)")
 _LSN: Final = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
 
@@ -24,8 +25,8 @@ _LSN: Final = re.compile(r"[0-9a-fA-F]{8}:[0-9a-fA-F]{8}:[0-9a-fA-F]{4}")
 def order(before: Fields, after: Fields) -> Order:
     """Return -1 where ``after`` lies before ``before``, 1 behind it, 0 at it; None where nobody can tell.
 
-    Known are offsets of one number (Kafka's FileStreamSource and many others), of Debezium for PostgreSQL,
-    MySQL and MariaDB, SQL Server and MongoDB, and of the JDBC source.
+    Known are offsets of one number of a well-known name (Kafka's FileStreamSource, MirrorMaker), of Debezium
+    for PostgreSQL, MySQL and MariaDB, SQL Server and MongoDB, and of the JDBC source.
     """
     for shape in (_one_number, _postgres, _mysql, _sqlserver, _mongodb, _jdbc):
         found = shape(before, after)
@@ -41,7 +42,12 @@ def position(fields: Fields) -> Fields:
 
 
 def _one_number(before: Fields, after: Fields) -> Order:
-    if len(before) != 1 or before.keys() != after.keys():
+    """Go by a number whose name says that it is a place in a log, or how much was read.
+
+    Others begin anew at every start: RabbitMQ's source writes the ``deliveryTag`` of its channel. Taken for a
+    step back, that would stop a connector with which all is well.
+    """
+    if len(before) != 1 or before.keys() != after.keys() or not before.keys() <= set(_GROWING):
         return None
     return _numbers(before, after, tuple(before))
 

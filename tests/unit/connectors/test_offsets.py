@@ -20,7 +20,7 @@ from tests.unit.connectors.views import KEY, OTHER, OWN, PARTITIONS, Records, pl
 
 RIGHT = partition_of(KEY, PARTITIONS)
 WRONG = (RIGHT + 1) % PARTITIONS
-ONE, TWO = b'{"n":1}', b'{"n":2}'
+ONE, TWO = b'{"position":1}', b'{"position":2}'
 VALUES = {KEY: ONE, OTHER: TWO}
 SENTINEL = sentinel_key("c")
 

@@ -22,7 +22,7 @@ from onceover.errors import NeedsOperator
 from onceover.kafka.cluster import Cluster
 from tests.unit.connectors.views import GLOBAL, KEY, OWN, connector, facts, placed, scan, view
 
-LOW, HIGH = b'{"n":1}', b'{"n":2}'
+LOW, HIGH = b'{"position":1}', b'{"position":2}'
 
 
 def some_cluster() -> mock.Mock:

@@ -56,6 +56,10 @@ JDBC = {"timestamp": 5, "timestamp_nanos": 7, "incrementing": 9}
         (JDBC, {"incrementing": 8}, -1),
         ({"page": 3, "left": 7}, {"page": 4, "left": 6}, None),
         ({"position": True}, {"position": False}, None),
+        ({"offset": 5}, {"offset": 4}, -1),
+        ({"lsn": 5}, {"lsn": 4}, -1),
+        ({"deliveryTag": 5000}, {"deliveryTag": 1}, None),
+        ({"epoch": 5}, {"epoch": 6}, None),
         ({}, {}, None),
     ],
 )

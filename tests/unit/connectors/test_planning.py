@@ -26,7 +26,7 @@ from tests.unit.connectors.views import (
     view,
 )
 
-VALUES = {KEY: b'{"n":5}', OTHER: b'{"n":7}'}
+VALUES = {KEY: b'{"position":5}', OTHER: b'{"position":7}'}
 RIGHT, WRONG = partition_of(KEY, PARTITIONS), (partition_of(KEY, PARTITIONS) + 1) % PARTITIONS
 
 
@@ -82,14 +82,14 @@ def test_connector_that_an_interrupted_run_stopped_is_resumed() -> None:
 
 def test_stale_keys_are_shown_as_removed() -> None:
     """Connect would believe a key that the global topic no longer has."""
-    plan = plan_migration(view(placed({KEY: b'{"n":5}'}), placed(VALUES)), None)
+    plan = plan_migration(view(placed({KEY: b'{"position":5}'}), placed(VALUES)), None)
     removed = [change for change in plan.changes if change.what == "remove stale offsets"]
     assert [(change.risk, change.records) for change in removed] == [("destructive", 1)]
 
 
 def test_tombstoned_offsets_are_not_copied() -> None:
     """An offset that was reset is not there."""
-    assert plan_migration(view(placed({KEY: None, OTHER: b'{"n":1}'})), None).offsets == 1
+    assert plan_migration(view(placed({KEY: None, OTHER: b'{"position":1}'})), None).offsets == 1
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_tombstoned_offsets_are_not_copied() -> None:
         (view([], topic=GLOBAL), "TOPIC_NAME"),
         (view([], topic="with space"), "TOPIC_NAME"),
         (view(placed({KEY: b"null"})), "NULL_OFFSET"),
-        (view(placed({b'["c",null]': b'{"n":1}'})), "NULL_OFFSET"),
-        (view([(RIGHT, KEY, b'{"n":1}'), (WRONG, KEY, b'{"n":2}')]), "KEY_TWICE"),
+        (view(placed({b'["c",null]': b'{"position":1}'})), "NULL_OFFSET"),
+        (view([(RIGHT, KEY, b'{"position":1}'), (WRONG, KEY, b'{"position":2}')]), "KEY_TWICE"),
         (view([], state=connector(state="FAILED")), "CONNECTOR_FAILED"),
         (view([], state=connector(tasks=(TaskState(0, "FAILED", "w", "x"),))), "CONNECTOR_FAILED"),
         (view(placed({KEY: b'{"lsn":1,"snapshot_completed":false}'})), "SNAPSHOT_RUNS"),
@@ -112,10 +112,10 @@ def test_tombstoned_offsets_are_not_copied() -> None:
         (view([], [], policy=None), "NOT_COMPACTED"),
         (view([], [(0, b"stranger", b"1")]), "FOREIGN_KEYS"),
         (view([], [(0, b"", b"1")]), "FOREIGN_KEYS"),
-        (view([], placed({b'["gone",{}]': b'{"n":1}'})), "FOREIGN_KEYS"),
-        (view([], [(WRONG, KEY, b'{"n":1}')]), "KEY_MISPLACED"),
+        (view([], placed({b'["gone",{}]': b'{"position":1}'})), "FOREIGN_KEYS"),
+        (view([], [(WRONG, KEY, b'{"position":1}')]), "KEY_MISPLACED"),
         (view([], [(WRONG, KEY, None)]), "KEY_MISPLACED"),
-        (view([], [(RIGHT, KEY, b'{"n":1}'), (WRONG, KEY, b'{"n":1}')]), "KEY_MISPLACED"),
+        (view([], [(RIGHT, KEY, b'{"position":1}'), (WRONG, KEY, b'{"position":1}')]), "KEY_MISPLACED"),
         (view([], problems=(Refusal("c", "NOT_AUTHORIZED", "no", "grant"),)), "NOT_AUTHORIZED"),
     ],
 )
@@ -129,15 +129,15 @@ def test_what_does_not_hold_is_refused_and_nothing_is_planned(seen: ConnectorVie
     "seen",
     [
         view([], facts=facts(version="3.5.0")),
-        view([(WRONG, KEY, b'{"n":1}'), (RIGHT, KEY, b'{"n":2}')]),
-        view([(RIGHT, KEY, b'{"n":1}'), (WRONG, KEY, b'{"n":1}')]),
+        view([(WRONG, KEY, b'{"position":1}'), (RIGHT, KEY, b'{"position":2}')]),
+        view([(RIGHT, KEY, b'{"position":1}'), (WRONG, KEY, b'{"position":1}')]),
         view(placed({KEY: None})),
-        view(placed({KEY: b'{"n":null}'})),
+        view(placed({KEY: b'{"position":null}'})),
         view(placed({KEY: b'{"lsn":1,"snapshot":"INITIAL","snapshot_completed":true}'})),
         view(placed({KEY: b'{"lsn":1,"snapshot":true,"last_snapshot_record":true}'})),
         view([], state=connector(state=STOPPED)),
         view([], [(0, b"stranger", None)]),
-        view([], placed({b'["ab",{}]': b'{"n":1}'})),
+        view([], placed({b'["ab",{}]': b'{"position":1}'})),
         view([], placed({sentinel_key("c"): b'{"migrated":true}'})),
         view([], state=connector(GLOBAL)),
     ],
@@ -158,10 +158,10 @@ def test_mode_that_the_config_topic_contradicts_is_refused() -> None:
 @pytest.mark.parametrize(
     ("seen", "word"),
     [
-        (view([(0, KEY, b'{"n":1}'), (1, KEY, b'{"n":1}')]), "more than one partition"),
-        (view(placed({b'["c",{"b":1,"a":2}]': b'{"n":1}'})), "PATCH"),
+        (view([(0, KEY, b'{"position":1}'), (1, KEY, b'{"position":1}')]), "more than one partition"),
+        (view(placed({b'["c",{"b":1,"a":2}]': b'{"position":1}'})), "PATCH"),
         (view(placed(VALUES), shown=[]), "GET offsets"),
-        (view([], placed({b'["ab",{}]': b'{"n":1}'})), "also holds offsets of ab"),
+        (view([], placed({b'["ab",{}]': b'{"position":1}'})), "also holds offsets of ab"),
         (
             view(
                 [],
@@ -182,7 +182,11 @@ def test_oddities_are_warned_of(seen: ConnectorView, word: str) -> None:
 )
 def test_values_that_get_shows_count_only_while_it_is_stopped(state: str, offset: int, warned: bool) -> None:
     """A running connector's offsets move between the two looks."""
-    seen = view(placed({KEY: b'{"n":5}'}), shown=[({"p": 0}, {"n": offset})], state=connector(state=state))
+    seen = view(
+        placed({KEY: b'{"position":5}'}),
+        shown=[({"p": 0}, {"position": offset})],
+        state=connector(state=state),
+    )
     assert any("GET" in text for text in plan_migration(seen, None).warnings) is warned
 
 

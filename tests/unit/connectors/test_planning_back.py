@@ -15,8 +15,8 @@ from onceover.connectors.planning_back import plan_hard, plan_rollback, plan_sof
 from onceover.connectors.view import ConnectorView
 from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, PARTITIONS, connector, facts, placed, view
 
-VALUES = {KEY: b'{"n":5}'}
-MOVED = {KEY: b'{"n":6}'}
+VALUES = {KEY: b'{"position":5}'}
+MOVED = {KEY: b'{"position":6}'}
 RIGHT = partition_of(KEY, PARTITIONS)
 
 
@@ -46,7 +46,9 @@ def test_hard_overwrites_before_it_configures() -> None:
 
 def test_hard_removes_what_was_never_committed() -> None:
     """A key in the global topic only was written ahead of a transaction that was aborted."""
-    plan = plan_hard(view(placed({**VALUES, OTHER: b'{"n":1}'}), placed(VALUES), state=connector(OWN)), None)
+    plan = plan_hard(
+        view(placed({**VALUES, OTHER: b'{"position":1}'}), placed(VALUES), state=connector(OWN)), None
+    )
     removed = [change for change in plan.changes if change.what == "remove offsets"]
     assert [(change.risk, change.records) for change in removed] == [("destructive", 1)]
 
@@ -58,7 +60,11 @@ def test_hard_removes_what_was_never_committed() -> None:
         (view(placed(VALUES), None, state=connector(OWN)), "OFFSETS_TOPIC_MISSING"),
         (view(placed(VALUES), placed({KEY: b"null"}), state=connector(OWN)), "NULL_OFFSET"),
         (
-            view([], [(RIGHT, KEY, b'{"n":1}'), ((RIGHT + 1) % 3, KEY, b'{"n":2}')], state=connector(OWN)),
+            view(
+                [],
+                [(RIGHT, KEY, b'{"position":1}'), ((RIGHT + 1) % 3, KEY, b'{"position":2}')],
+                state=connector(OWN),
+            ),
             "KEY_TWICE",
         ),
     ],

@@ -18,7 +18,7 @@ from onceover.engine.plan import Refusal
 from onceover.errors import Fatal, Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, PARTITIONS, connector, placed, view
 
-VALUES = {KEY: b'{"n":5}', OTHER: b'{"n":5}'}
+VALUES = {KEY: b'{"position":5}', OTHER: b'{"position":5}'}
 WRONG = (partition_of(KEY, PARTITIONS) + 1) % PARTITIONS
 
 
@@ -36,10 +36,10 @@ def manifest(to_topic: str = OWN) -> Manifest:
 @pytest.mark.parametrize(
     ("seen", "found", "expected"),
     [
-        (migrated({KEY: b'{"n":6}', OTHER: b'{"n":5}'}), manifest(), Outcome.DONE),
+        (migrated({KEY: b'{"position":6}', OTHER: b'{"position":5}'}), manifest(), Outcome.DONE),
         (migrated({**VALUES}), manifest(), Outcome.UNVERIFIABLE),
-        (migrated({KEY: b'{"n":6}', OTHER: b'{"n":4}'}), manifest(), Outcome.FAILED),
-        (migrated({KEY: b'{"n":6}'}), manifest(), Outcome.FAILED),
+        (migrated({KEY: b'{"position":6}', OTHER: b'{"position":4}'}), manifest(), Outcome.FAILED),
+        (migrated({KEY: b'{"position":6}'}), manifest(), Outcome.FAILED),
         (migrated({**VALUES}), None, Outcome.UNVERIFIABLE),
         (migrated({**VALUES}), manifest("another"), Outcome.UNVERIFIABLE),
         (migrated({}), manifest(), Outcome.FAILED),
@@ -62,14 +62,17 @@ def test_connector_that_has_failed_is_never_called_good(failed: str) -> None:
     """It, or one of its tasks; however far it had come."""
     task = TaskState(0, "FAILED", "w1:8083", "org.X: no\n\tat y\nCaused by: org.Denied: topic")
     state = replace(connector(OWN, failed), tasks=(task,))
-    found = judge(migrated({KEY: b'{"n":6}', OTHER: b'{"n":6}'}, state=state), manifest())
+    found = judge(migrated({KEY: b'{"position":6}', OTHER: b'{"position":6}'}, state=state), manifest())
     assert found.outcome is Outcome.FAILED
     assert "Denied: topic" in found.message
 
 
 def test_state_in_which_nothing_is_written_is_named() -> None:
     """What it had written before it was stopped is proof all the same."""
-    found = judge(migrated({KEY: b'{"n":6}', OTHER: b'{"n":6}'}, state=connector(OWN, "STOPPED")), manifest())
+    found = judge(
+        migrated({KEY: b'{"position":6}', OTHER: b'{"position":6}'}, state=connector(OWN, "STOPPED")),
+        manifest(),
+    )
     assert (found.outcome, "it is STOPPED now" in found.message) == (Outcome.DONE, True)
 
 

@@ -16,7 +16,7 @@ from onceover.connectors.watching import Course, Progress, Trail, watch
 from onceover.errors import Retriable
 from tests.unit.connectors.views import KEY, OTHER, placed, scan
 
-ONE, TWO = b'{"n":1}', b'{"n":2}'
+ONE, TWO = b'{"position":1}', b'{"position":2}'
 VALUES = {KEY: ONE, OTHER: TWO}
 NEW = b'["c",{"q":0}]'
 numbers = st.lists(st.integers(0, 9), max_size=8)
@@ -24,7 +24,7 @@ numbers = st.lists(st.integers(0, 9), max_size=8)
 
 def offset(number: int) -> bytes:
     """Return an offset that is one number."""
-    return b'{"n":%d}' % number
+    return b'{"position":%d}' % number
 
 
 def records(values: Iterable[bytes | None], key: bytes = KEY, partition: int = 0) -> list[RawOffset]:
@@ -94,8 +94,8 @@ def test_overtaken_offset_went_back_all_the_same() -> None:
     assert (progress.back, progress.onward) == ([KEY], [OTHER])
     facts = progress.facts()
     assert facts.pop("positions") == [
-        {"key": '["c",{"p":0}]', "from": "n 1", "to": "n 5"},
-        {"key": '["c",{"p":1}]', "from": "n 2", "to": "n 5"},
+        {"key": '["c",{"p":0}]', "from": "position 1", "to": "position 5"},
+        {"key": '["c",{"p":1}]', "from": "position 2", "to": "position 5"},
     ]
     assert facts == {
         "offsets": 2, "same": 0, "forward": 1, "changed": 0, "back": 1, "new": 0,
@@ -194,12 +194,12 @@ nothing_failed: Callable[[], list[ConnectorState]] = list
 
 def test_watch_ends_at_the_first_step_back() -> None:
     """Before the connector goes further."""
-    assert watched([dict(VALUES), {KEY: b'{"n":0}', OTHER: TWO}, {}]).back == [KEY]
+    assert watched([dict(VALUES), {KEY: b'{"position":0}', OTHER: TWO}, {}]).back == [KEY]
 
 
 def test_watch_ends_when_every_offset_has_gone_on() -> None:
     """There is nothing more to wait for."""
-    progress = watched([{KEY: TWO, OTHER: TWO}, {KEY: TWO, OTHER: b'{"n":3}'}, {}])
+    progress = watched([{KEY: TWO, OTHER: TWO}, {KEY: TWO, OTHER: b'{"position":3}'}, {}])
     assert (progress.went_on, progress.complete, progress.back) == (True, True, [])
 
 
@@ -220,7 +220,7 @@ def test_first_offset_of_a_connector_without_any_is_progress() -> None:
 
 def test_watch_survives_a_look_that_fails_for_the_moment() -> None:
     """A transaction of the running connector is open."""
-    answers: list[dict[bytes, bytes | None] | None] = [None, {KEY: TWO, OTHER: b'{"n":9}'}]
+    answers: list[dict[bytes, bytes | None] | None] = [None, {KEY: TWO, OTHER: b'{"position":9}'}]
 
     def look() -> Progress:
         found = answers.pop(0)
