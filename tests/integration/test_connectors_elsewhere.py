@@ -91,7 +91,7 @@ def test_a_missing_right_is_named(
 
         grant(kafka, [withheld])
         # Neither is there yet.
-        for topic in (case.own_topic, f"__onceover.connect.{cluster.group_id}.state"):
+        for topic in (case.own_topic, f"__onceover.connect.{cluster.group_id}.runs"):
             for operation in ("CREATE", "READ", "WRITE"):
                 with denied(kafka, (TOPIC, topic, False, operation)):
                     planned = case.tool.plan(case.name)
@@ -99,3 +99,49 @@ def test_a_missing_right_is_named(
                 assert f"may not {operation} topic {topic}" in json.dumps(planned.document)
         case.migrate()
         case.assert_goes_on()
+
+
+def test_rights_of_the_connectors_own_clients_are_asked_before_the_stop(
+    guarded: tuple[KafkaCluster, ConnectCluster], unique_name: str, tmp_path: Path
+) -> None:
+    """It logs in as somebody else than the workers and Onceover, who may not use the new topic yet."""
+    kafka, cluster = guarded
+    internal = {"bootstrap.servers": kafka.internal_bootstrap}
+    with Case(tmp_path, unique_name, cluster, internal, keys={"kafka": {"client": internal}}) as case:
+        grant(kafka, [(TOPIC, case.topic, False, "WRITE DESCRIBE")])
+        case.begin(**own_login(kafka))
+        before = case.connect.config(case.name)
+
+        planned, applied = case.tool.plan(case.name), case.tool.apply(case.name)
+
+        assert (planned.code, planned.codes()) == (3, {"NOT_AUTHORIZED"}), planned
+        words = json.dumps(planned.document["refused"])
+        for client, operation in {"producer": "WRITE", "consumer": "READ", "admin": "DESCRIBE"}.items():
+            assert f"its {client} (User:onceover) may not {operation} topic {case.own_topic}" in words
+        assert kafka.client["sasl.password"] not in json.dumps(planned.document) + case.tool.log.read_text()
+        assert applied.outcome(case.name) == "refused"
+        assert case.own_topic not in case.connect.topics()
+        assert (case.connect.states(case.name)[0], case.connect.config(case.name)) == ("RUNNING", before)
+        grant(kafka, [(TOPIC, case.own_topic, False, "WRITE")])
+        assert "its consumer (User:onceover) may not READ" in json.dumps(case.tool.plan(case.name).document)
+        grant(kafka, [(TOPIC, case.own_topic, False, "READ")])
+        case.migrate()
+        case.assert_goes_on()
+
+
+def own_login(kafka: KafkaCluster) -> dict[str, str]:
+    """Return what makes a connector's clients log in as the cluster's ordinary user."""
+    login = f'username="{kafka.client["sasl.username"]}" password="{kafka.client["sasl.password"]}"'
+    settings = {
+        "bootstrap.servers": kafka.bootstrap,
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": f"org.apache.kafka.common.security.plain.PlainLoginModule required {login};",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(kafka.ca_path),
+    }
+    return {
+        f"{client}__override__{key.replace('.', '__')}": value
+        for client in ("producer", "consumer", "admin")
+        for key, value in settings.items()
+    }

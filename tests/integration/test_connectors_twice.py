@@ -44,7 +44,7 @@ def test_another_machine_goes_on_after_a_kill(case: Case) -> None:
     lose_home(case)
     verified = case.tool.verify(case.name)
     assert verified.outcome(case.name) == "done", verified
-    written = held(case.client, f"__onceover.connect.{case.cluster.group_id}.state", 1)[0]
+    written = held(case.client, f"__onceover.connect.{case.cluster.group_id}.runs", 1)[0]
     assert written
     assert not [record for record in written if SECRET.encode() in (record.value or b"")]
 

@@ -103,6 +103,23 @@ class ResolvedConnect:
             return self.kafka
         return self._from_java(connector, roles[PRODUCER])
 
+    def role_client(self, role: str, config: Mapping[str, str]) -> ClientConfig:
+        """Return one of a connector's own clients.
+
+        Args:
+            role: one of ``ROLES``.
+            config: the connector's configuration.
+
+        Raises:
+            UsageError: what it logs in with cannot be read here.
+        """
+        name = config.get("name", "")
+        client, missing = client_of(name, role_properties(self.properties, role, config))
+        if missing:
+            raise UsageError(f"its {role}'s " + "; ".join(f"{key} {reason}" for key, reason in missing))
+        spec = ClusterSpec(alias=_alias(f"{self.name}.{name}"), client=client)
+        return resolve_client(spec, where=f"connector {name}: {role}", environ=self.environ)
+
     def _same_servers(self, connector: str, servers: Mapping[str, str]) -> None:
         parts = [endpoints(_compact(text)) for text in servers.values()]
         # Lists of one cluster's servers may differ; what they have in common tells that it is one.

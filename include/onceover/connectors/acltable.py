@@ -87,7 +87,7 @@ class AclWish:
         exactly_once: whether the workers have it enabled.
         our_ids: what the transactional ids of Onceover's own copy begin with.
         run_ids: the same of its runs, which hold one connector each.
-        state_topic: where runs are written down.
+        runs_topic: where runs are written down.
         connectors: those that are to be migrated.
         principals: of the workers and of Onceover, as far as known.
     """
@@ -99,7 +99,7 @@ class AclWish:
     exactly_once: bool
     our_ids: str
     run_ids: str
-    state_topic: str
+    runs_topic: str
     connectors: Sequence[OwnTopic]
     principals: Mapping[Role, str] = field(default_factory=dict)
 
@@ -203,7 +203,7 @@ def _onceover(wish: AclWish) -> Iterator[Grant]:
     ids, operations = "TransactionalId", ("Write", "Describe")
     yield grant(wish.our_ids, operations, "its own transactions", ids, prefixed=True)
     state = ("Read", "Write", "Create", "Describe", "DescribeConfigs")
-    yield grant(wish.state_topic, state, "what a run found and did; Create unless it exists")
+    yield grant(wish.runs_topic, state, "what a run found and did; Create unless it exists")
     yield grant(wish.run_ids, operations, "one run at a time for a connector", ids, prefixed=True)
 
 

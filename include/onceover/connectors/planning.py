@@ -256,6 +256,7 @@ def failed_warnings(view: ConnectorView) -> Iterator[str]:
 
 def migration_warnings(view: ConnectorView) -> Iterator[str]:
     """Yield what deserves a look and stands in nobody's way."""
+    yield from view.doubts
     base = view.base_offsets()
     if base is None or view.base is None:
         return

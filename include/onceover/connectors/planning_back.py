@@ -50,7 +50,7 @@ def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
         stale=len(_gone(view)),
         changes=() if blocked else tuple(_hard_changes(view)),
         refusals=tuple(refusals),
-        warnings=tuple(failed_warnings(view)),
+        warnings=(*view.doubts, *failed_warnings(view)),
     )
 
 

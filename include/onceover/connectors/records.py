@@ -14,7 +14,7 @@ from typing import Any, Final
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.rights import check_new_topic, check_topic, check_transactional_ids, needing
 from onceover.connectors.write import Entry, HeldProducer
-from onceover.engine.names import PREFIX, STATE_SUFFIX
+from onceover.engine.names import PREFIX
 from onceover.engine.statelog import StateLog
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka.admin import Admin, TopicSpec
@@ -29,9 +29,9 @@ _CREATE_S: Final = 30.0
 _PART_BYTES: Final = 500_000
 
 
-def state_topic(group_id: str) -> str:
-    """Return the topic with the runs for the connectors of a Connect cluster."""
-    return f"{PREFIX}connect.{group_id}{STATE_SUFFIX}"
+def runs_topic(group_id: str) -> str:
+    """Return the topic with the runs for the connectors of a Connect cluster; not named as a flow's state."""
+    return f"{PREFIX}connect.{group_id}.runs"
 
 
 def run_ids(group_id: str) -> str:
@@ -45,11 +45,11 @@ class RunRecords:
     Args:
         cluster: of the workers' internal topics; stays the caller's.
         group_id: of the workers.
-        like: the topic whose replication factor the state topic gets.
+        like: the topic whose replication factor the topic gets.
     """
 
     def __init__(self, cluster: Cluster, group_id: str, like: str) -> None:
-        self.topic = state_topic(group_id)
+        self.topic = runs_topic(group_id)
         self._cluster = cluster
         self._ids = run_ids(group_id)
         self._like = like

@@ -29,6 +29,22 @@ class RestSettings:
     timeout_s: float = 100.0
 
 
+@dataclass(frozen=True)
+class RoleClient:
+    """One of the three clients that a connector itself uses, as far as its configuration can be read here.
+
+    Args:
+        role: ``producer``, ``consumer`` or ``admin``.
+        principal: as brokers know it, None where the configuration does not tell.
+        settings: how to log in as it, None where that is not known; ``reason`` why.
+    """
+
+    role: str
+    principal: str | None = None
+    settings: ClientSettings | None = field(default=None, repr=False)
+    reason: str = ""
+
+
 class KafkaClients(Protocol):
     """How the Kafka clusters are reached."""
 
@@ -42,6 +58,9 @@ class KafkaClients(Protocol):
         Raises:
             UsageError: the overrides name several clusters, or do not say how to get in.
         """
+
+    def roles(self, config: Mapping[str, str]) -> list[RoleClient]:
+        """Return the clients of a connector of this configuration."""
 
 
 @dataclass(frozen=True)

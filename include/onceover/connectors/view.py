@@ -24,6 +24,7 @@ from onceover.connectors.model import (
     Snapshot,
     WorkerFacts,
 )
+from onceover.connectors.principals import connector_rights
 from onceover.connectors.rights import (
     check_new_topic,
     check_topic,
@@ -76,6 +77,7 @@ class ConnectorView:
         connectors: every connector of the cluster.
         shown: what GET offsets says, None where it says nothing.
         problems: what stands in the way of looking, or a right that is missing.
+        doubts: rights of the connector's own clients that nobody can tell here.
     """
 
     state: ConnectorState
@@ -90,6 +92,7 @@ class ConnectorView:
     connectors: frozenset[str] = frozenset()
     shown: list[tuple[Any, Any]] | None = None
     problems: tuple[Refusal, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -178,7 +181,19 @@ class Observer:
             problems.attempt(lambda: access.records.check(name), None)
             check = self._check_return if back else self._check_own
             problems.attempt(lambda: check(view, own_site), None)
+            return self._with_rights(replace(view, problems=tuple(problems.found)), own_site, back=back)
         return replace(view, problems=tuple(problems.found))
+
+    def _with_rights(self, view: ConnectorView, own: Site, *, back: bool) -> ConnectorView:
+        """Return a view that also tells what the connector's own clients lack where its offsets go."""
+        config = view.state.config
+        if view.configured == (None if back else view.topic):
+            return view
+        # Without exactly-once the workers themselves write the global topic, as ever.
+        site = self._access.base_site(config) if back else own
+        clients = self._access.settings.clients.roles(config) if not back or view.facts.exactly_once else []
+        rights = connector_rights(view.name, site, clients)
+        return replace(view, problems=(*view.problems, *rights.refusals), doubts=rights.doubts)
 
     def checked(self, view: ConnectorView, topic: str | None) -> ConnectorView:
         """Return a view that also tells whether the workers will take the configuration that is to be put.

@@ -13,6 +13,7 @@ from onceover.config.connectclients import (
     ADMIN,
     CONSUMER,
     PRODUCER,
+    ROLES,
     ResolvedConnect,
     resolve_connect,
 )
@@ -23,10 +24,10 @@ from onceover.connectors.listing import Listing
 from onceover.connectors.migration import Announce, Migration
 from onceover.connectors.model import ConnectorState, MigrationPlan, Report
 from onceover.connectors.planning import default_topic
-from onceover.connectors.records import run_ids, state_topic
+from onceover.connectors.records import run_ids, runs_topic
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.run import HARD, Tell
-from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, Wish
+from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, RoleClient, Wish
 from onceover.engine.approval import Approval
 from onceover.errors import UsageError
 from onceover.kafka.cluster import ClientSettings
@@ -65,6 +66,20 @@ class Clients:
         """
         client = self.access.offsets_client(config.get("name", ""), config)
         return None if client is self.access.kafka else client
+
+    def roles(self, config: Mapping[str, str]) -> list[RoleClient]:
+        """Return the clients that a connector of this configuration itself uses (KIP-458)."""
+        return [self._role(role, config) for role in ROLES]
+
+    def _role(self, role: str, config: Mapping[str, str]) -> RoleClient:
+        java = role_properties(self.access.properties, role, config)
+        principal = _principal(java)
+        if principal is None and "bootstrap.servers" not in java:
+            return RoleClient(role, reason="the workers' own file is not named, which tells how they log in")
+        try:
+            return RoleClient(role, principal, self.access.role_client(role, config))
+        except UsageError as error:
+            return RoleClient(role, principal, reason=error.message)
 
 
 def connect_settings(file: ConnectFile) -> ConnectSettings:
@@ -265,7 +280,7 @@ def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None)
             exactly_once=worker.exactly_once,
             our_ids=f"onceover.connect.{worker.group_id}.",
             run_ids=run_ids(worker.group_id),
-            state_topic=state_topic(worker.group_id),
+            runs_topic=runs_topic(worker.group_id),
             connectors=[_own_topic(access, state, topic) for state in chosen],
             principals=_known(ours),
         )

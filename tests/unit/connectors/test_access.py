@@ -12,7 +12,7 @@ from confluent_kafka import KafkaError
 from onceover.config.clients import ClientConfig
 from onceover.connectors.access import ConnectAccess, advertised_url, version_of
 from onceover.connectors.rights import missing, needing, principal_of
-from onceover.connectors.settings import ConnectSettings, RestSettings
+from onceover.connectors.settings import ConnectSettings, RestSettings, RoleClient
 from onceover.connectors.write import _meaning
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 
@@ -28,6 +28,9 @@ class Clients:
 
     def connector(self, config: object) -> None:
         return None
+
+    def roles(self, config: object) -> list[RoleClient]:
+        return []
 
 
 def access(**worker: str) -> ConnectAccess:

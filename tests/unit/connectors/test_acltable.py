@@ -16,7 +16,7 @@ WISH = AclWish(
     exactly_once=True,
     our_ids="onceover.connect.connect.",
     run_ids="onceover.connect-run.connect.",
-    state_topic="__onceover.connect.connect.state",
+    runs_topic="__onceover.connect.connect.runs",
     connectors=[OwnTopic("orders", "connect-offsets-orders")],
 )
 

@@ -23,7 +23,7 @@ BEGUN = Manifest.begin("migrate", "c", (GLOBAL, OWN), "PAUSED", CONFIG, {"commit
 
 
 class Topic:
-    """A state topic in memory: writer and log."""
+    """The topic in memory: writer and log."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -94,4 +94,4 @@ def test_offsets_of_another_run_are_no_offsets(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(NeedsOperator, match="another run's") as found:
         topic.read(monkeypatch)
     assert found.value.code == "MANIFEST_DAMAGED"
-    assert "__onceover.connect.g.state" in (found.value.where or "")
+    assert "__onceover.connect.g.runs" in (found.value.where or "")

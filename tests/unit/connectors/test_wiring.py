@@ -38,7 +38,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
             **keys,
         }
         path = tmp_path / "flights.yaml"
-        path.write_text(yaml.safe_dump(document))
+        path.write_text(yaml.safe_dump({key: value for key, value in document.items() if value is not None}))
         return connect_settings(load_connect(path))
 
     monkeypatch.setenv("REST_PASSWORD", SECRET)
@@ -63,6 +63,34 @@ def test_a_file_without_a_login_has_none(settings: Settings) -> None:
     """Workers that ask nobody are asked without."""
     found = settings(rest_auth=None, rest_ca=None).rest
     assert (found.username, found.password, found.ca_file) == (None, None, None)
+
+
+def test_a_connectors_own_clients_are_those_of_the_workers_with_its_overrides(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """With what they log in as; why not, where that cannot be read here. No secret is shown."""
+    path = tmp_path / "worker.properties"
+    path.write_text(
+        f"group.id=connect\noffset.storage.topic=o\nconfig.storage.topic=c\nbootstrap.servers={OURS}\n"
+    )
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login = f'{module} required username="u" password="{SECRET}";'
+    config = {
+        "name": "a",
+        "producer.override.security.protocol": "SASL_PLAINTEXT",
+        "producer.override.sasl.mechanism": "PLAIN",
+        "producer.override.sasl.jaas.config": login,
+        "admin.override.security.protocol": "SSL",
+        "admin.override.ssl.keystore.location": "/etc/a.jks",
+    }
+    producer, consumer, admin = settings(worker=None, worker_config=str(path)).clients.roles(config)
+    assert (producer.role, producer.principal) == ("producer", "User:u")
+    assert producer.settings is not None and producer.settings.properties["sasl.password"] == SECRET
+    assert (consumer.principal, consumer.settings is None) == ("User:ANONYMOUS", False)
+    assert (admin.principal, admin.settings) == (None, None)
+    assert "ssl.keystore.location" in admin.reason
+    assert SECRET not in repr([producer, consumer, admin])
+    assert {each.reason != "" for each in settings().clients.roles({"name": "a"})} == {True}
 
 
 def test_a_connector_is_where_its_overrides_say(settings: Settings) -> None:
