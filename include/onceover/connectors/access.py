@@ -85,6 +85,7 @@ class ConnectAccess:
         self.rest = rest or ConnectRest(settings.rest)
         self._doubtful: tuple[str, ...] = ()
         self._clusters: dict[tuple[tuple[str, str], ...], Cluster] = {}
+        self.silent_logins: dict[tuple[tuple[str, str], ...], str] = {}
         self._scans: dict[tuple[int, str, Isolation], Scan] = {}
         self.worker_cluster = self._open(settings.clients.worker())
         self.records = RunRecords(self.worker_cluster, self.group_id, like=self.global_topic)

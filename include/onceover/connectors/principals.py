@@ -6,7 +6,7 @@ can be read here, and looked up in the cluster's ACLs otherwise; what neither te
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,8 @@ from onceover.kafka.admin import NOT_AUTHORIZED
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.topicfacts import topic_facts
 
+# Librdkafka keys and values, sorted.
+Login = tuple[tuple[str, str], ...]
 # Of each client, what tasks fail without: to commit offsets, to read them, to find the topic's end.
 _NEEDS: Final[Mapping[str, str]] = {"producer": "WRITE", "consumer": "READ", "admin": "DESCRIBE"}
 _IMPLIES_DESCRIBE: Final = ("READ", "WRITE", "DELETE", "ALTER")
@@ -35,12 +37,15 @@ class Rights:
     doubts: tuple[str, ...] = ()
 
 
-def connector_rights(connector: str, site: Site, clients: list[RoleClient]) -> Rights:
+def connector_rights(
+    connector: str, site: Site, clients: list[RoleClient], silent: MutableMapping[Login, str]
+) -> Rights:
     """Return whether a connector's own clients may use a topic. Changes nothing.
 
     Args:
         site: the topic, whether it exists or not; reached as ourselves.
         clients: of the connector.
+        silent: why logins cannot be used here, as far as it was tried: none is tried twice.
     """
     try:
         acls = AclAdmin(site.cluster).topic_acls()
@@ -50,7 +55,7 @@ def connector_rights(connector: str, site: Site, clients: list[RoleClient]) -> R
         acls = frozenset()
     refusals, doubts = [], {}
     for client in clients:
-        may, reason = _asked(client, site.topic)
+        may, reason = _asked(client, site.topic, silent)
         if may is None and client.principal is not None:
             may = may_by_acls(acls, client.principal, _NEEDS[client.role], site.topic)
         if may is None:
@@ -81,16 +86,21 @@ def _covers(acl: Acl, topic: str) -> bool:
     return acl.name in (topic, EVERY_TOPIC)
 
 
-def _asked(client: RoleClient, topic: str) -> tuple[bool | None, str]:
+def _asked(client: RoleClient, topic: str, silent: MutableMapping[Login, str]) -> tuple[bool | None, str]:
     """Ask as the client itself; return what it may, or why that is not known."""
     if client.settings is None:
         return None, client.reason
+    login = tuple(sorted(client.settings.properties.items()))
+    if login in silent:
+        return None, silent[login]
     whole = Cluster(client.settings)
     try:
         with whole, whole.hasty(_PATIENCE_S) as cluster:
             return _may(cluster, topic, _NEEDS[client.role]), ""
     except OnceoverError as error:
-        return None, f"asking as {client.principal or principal_of(client.settings)} failed: {error.message}"
+        who = client.principal or principal_of(client.settings)
+        silent[login] = f"asking as {who} failed: {error.message}"
+        return None, silent[login]
 
 
 def _may(cluster: Cluster, topic: str, operation: str) -> bool:

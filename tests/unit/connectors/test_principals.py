@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from onceover.config.clients import ClientConfig
 from onceover.connectors.access import Site
 from onceover.connectors.model import Isolation
 from onceover.connectors.principals import Rights, connector_rights, may_by_acls
 from onceover.connectors.settings import RoleClient
-from onceover.errors import UsageError
+from onceover.errors import Retriable, UsageError
 from onceover.kafka.acladmin import ALLOW, DENY, LITERAL, PREFIXED, Acl, AclAdmin, NoAuthorizer
 
 TOPIC = "connect-offsets-orders"
@@ -48,7 +49,7 @@ def test_acls_tell_what_a_principal_may(acls: list[Acl], operation: str, expecte
     assert may_by_acls(frozenset(acls), ME, operation, TOPIC) is expected
 
 
-def found(monkeypatch: pytest.MonkeyPatch, acls: Any, **client: Any) -> Rights:
+def found(monkeypatch: pytest.MonkeyPatch, acls: Any, silent: Any = None, **client: Any) -> Rights:
     """Return what is found of a producer that cannot be asked as itself."""
 
     def topic_acls(_: object) -> frozenset[Acl]:
@@ -59,7 +60,12 @@ def found(monkeypatch: pytest.MonkeyPatch, acls: Any, **client: Any) -> Rights:
     monkeypatch.setattr(AclAdmin, "topic_acls", topic_acls)
     cluster: Any = type("Cluster", (), {"alias": "west"})()
     site = Site(cluster, TOPIC, Isolation.READ_COMMITTED)
-    return connector_rights("orders", site, [RoleClient("producer", reason="a key store", **client)])
+    return connector_rights(
+        "orders",
+        site,
+        [RoleClient("producer", reason="a key store", **client)],
+        {} if silent is None else silent,
+    )
 
 
 def test_who_cannot_be_asked_is_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,6 +89,23 @@ def test_what_cannot_be_known_is_said(
     assert (
         "whether its producer may use connect-offsets-orders on west is not known here (a key store)" in doubt
     )
+
+
+def test_a_login_that_cannot_be_used_here_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three clients of two connectors would wait six times for brokers that only the workers reach."""
+    tried = []
+
+    def away(*_: object) -> bool:
+        tried.append(1)
+        raise Retriable("no broker answers")
+
+    monkeypatch.setattr("onceover.connectors.principals._may", away)
+    settings = ClientConfig("a", {"bootstrap.servers": "127.0.0.1:1"})
+    silent: dict[Any, str] = {}
+    for _ in range(2):
+        [doubt] = found(monkeypatch, [], silent, settings=settings).doubts
+        assert "(asking as User:ANONYMOUS failed: no broker answers)" in doubt
+    assert tried == [1]
 
 
 def test_without_an_authorizer_there_is_nothing_to_know(monkeypatch: pytest.MonkeyPatch) -> None:
