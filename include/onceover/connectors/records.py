@@ -7,7 +7,9 @@ one. No configuration gets there, nor a hash that a weak secret could be guessed
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -24,6 +26,9 @@ from onceover.kafka.topicfacts import topic_facts
 
 _RIGHTS: Final = ("DESCRIBE", "READ", "WRITE")
 _COMPACTED: Final = {"cleanup.policy": "compact"}
+_NOT_IN_TOPICS: Final = re.compile(r"[^A-Za-z0-9._-]")
+# Of the 249 that a topic's name may have.
+_NAME_CHARACTERS: Final = 200
 _CREATE_S: Final = 30.0
 # Of offsets in one record: brokers take 1 MiB by default.
 _PART_BYTES: Final = 500_000
@@ -31,7 +36,11 @@ _PART_BYTES: Final = 500_000
 
 def runs_topic(group_id: str) -> str:
     """Return the topic with the runs for the connectors of a Connect cluster; not named as a flow's state."""
-    return f"{PREFIX}connect.{group_id}.runs"
+    # A group may be named with anything, a topic may not.
+    plain = _NOT_IN_TOPICS.sub("_", group_id)[:_NAME_CHARACTERS]
+    if plain != group_id:
+        plain += f".{hashlib.sha256(group_id.encode()).hexdigest()[:8]}"
+    return f"{PREFIX}connect.{plain}.runs"
 
 
 def run_ids(group_id: str) -> str:

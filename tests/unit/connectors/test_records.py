@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from onceover.connectors import records
 from onceover.connectors.manifest import Manifest
-from onceover.connectors.records import Claim, RunRecords
+from onceover.connectors.records import Claim, RunRecords, runs_topic
 from onceover.connectors.write import Entry
 from onceover.errors import NeedsOperator
 from tests.unit.connectors.views import GLOBAL, OWN
@@ -60,6 +61,14 @@ def test_a_run_survives_its_records(offsets: dict[bytes, bytes | None] | None) -
         written = replace(BEGUN, offsets=offsets, end_offsets={0: 5}).with_step("stop").with_landing({1: 7})
         claim(topic).write(written)
         assert topic.read(patch) == without_hash(written)
+
+
+@pytest.mark.parametrize("group", ["my group", "my/group", "ä" * 100, "g" * 255])
+def test_every_group_has_a_topic_of_its_own(group: str) -> None:
+    """Groups are named with anything; topics are not."""
+    assert runs_topic("my.group-1") == "__onceover.connect.my.group-1.runs"
+    assert re.fullmatch(r"[A-Za-z0-9._-]{1,249}", runs_topic(group))
+    assert runs_topic(group) != runs_topic(f"{group}x") != runs_topic("my_group")
 
 
 def test_neither_a_configuration_nor_its_hash_is_written() -> None:
