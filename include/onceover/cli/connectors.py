@@ -32,8 +32,9 @@ _EXAMPLES: Final = """examples:
   onceover connectors downgrade flights --all --mode soft      before exactly-once is switched off
 
 CONNECT is a file's stem in include/connect, or a path; docs/connectors.md explains it, every step, and what
-to do when one fails. An interrupted command is simply run again. Journals and manifests are kept in
-ONCEOVER_HOME/connect/<name>; never put `offsets.storage.topic` into a connector's configuration by hand.
+to do when one fails. An interrupted command is simply run again, at any machine: what it did is written down
+on the workers' Kafka cluster; journals and manifests are in ONCEOVER_HOME/connect/<name>. Never put
+`offsets.storage.topic` into a connector's configuration by hand.
 
 Exit code 0: done. 1: a check failed. 2: nothing was changed, see the message. 3: somebody has to decide, or
 it cannot be proven. 4: another run for the same connector took over. 5: workers or brokers are away: run
