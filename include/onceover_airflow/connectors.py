@@ -19,6 +19,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.config.connectfile import find_connect_files
 from onceover.logs import quiet_libraries
+from onceover.private import privately
 from onceover.shown import lined
 from onceover_airflow import forms
 from onceover_airflow.approval import (
@@ -214,7 +215,7 @@ def connect_at_hand(ref: str) -> Iterator[ConnectFile]:
     quiet_libraries()
     with errors_of_ours():
         file = load_connect(ref)
-        with environment(connect_environment(file)):
+        with environment(connect_environment(file)), privately():
             yield file
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError, Retriable
+from onceover.private import privately
 from onceover.shown import screen
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.secrets import environment
@@ -31,7 +32,7 @@ def flow_at_hand(ref: str) -> Iterator[Flow]:
 
     with errors_of_ours():
         loaded = load_flow(ref)
-        with environment(connection_environment(loaded)):
+        with environment(connection_environment(loaded)), privately():
             yield loaded
 
 

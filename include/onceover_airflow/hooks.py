@@ -19,6 +19,7 @@ from airflow.sdk._shared.secrets_masker import redact
 from airflow.sdk.exceptions import AirflowException
 
 from onceover.embed.processes import guarded_argv
+from onceover.private import UMASK
 from onceover.spark.locate import spark_submit
 from onceover.spark.submit import SparkJob
 from onceover_airflow.loglevels import levelled
@@ -105,7 +106,7 @@ class SparkJobHook(SparkSubmitHook):
         try:
             # A session of its own: Airflow signals the task's whole process group, which would kill the
             # JVM before the driver could finish its transaction.
-            self.submit(str(self._job.application), start_new_session=True)
+            self.submit(str(self._job.application), start_new_session=True, umask=UMASK)
         except AirflowException:
             # The provider says no more than "not 0" for every way to end; the caller judges the code.
             if self.returncode is None:

@@ -22,6 +22,7 @@ from tests.support.adversary import Traffic
 from tests.support.contentaudit import audit, partition
 from tests.support.feeds import PARTITIONS, feed
 from tests.support.handled import handler_keys
+from tests.support.modes import open_to_others
 from tests.support.replica import Replica, alter_config, delete_before
 from tests.support.replicate import START_S, run_cli
 from tests.support.wait import wait_until
@@ -312,7 +313,12 @@ def test_command_names_what_is_wrong_since_the_watermark(
     assert "strange" in finding["payload"]
     assert document["records"]["source"] == 0
     assert page.exists()
-    assert Path(document["data_docs"]).exists()
+    docs = Path(document["data_docs"])
+    assert docs.exists()
+    # Nothing is served from there.
+    assert docs.is_relative_to(tmp_path / replica.flow.watch.flow.flow / "audit-payload")
+    assert open_to_others(tmp_path / replica.flow.watch.flow.flow) == []
+    assert open_to_others(page) == []
 
     code, told = replica.command(capsys, "status", str(replica.flow.path))
     (entry,) = told["flows"]

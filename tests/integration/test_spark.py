@@ -22,6 +22,7 @@ from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Adversary, Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow
+from tests.support.modes import open_to_others
 from tests.support.replicate import START_S, Replicate, run_cli
 from tests.support.wait import wait_until
 
@@ -109,6 +110,8 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     assert_nothing_open(flow, target_cluster)
     rows = pq.read_table(next((tmp_path / flow.stem / "receipts").iterdir())).to_pylist()
     assert sum(row["records"] for row in rows) == document["records"]
+    # Checkpoint, receipts, logs, hints: made by the command, the JVM and the driver.
+    assert open_to_others(tmp_path / flow.stem) == []
 
 
 @pytest.mark.soak

@@ -131,7 +131,10 @@ def import_(path: str | Path, out_dir: str | Path, force: bool = False) -> dict[
             for file in existing
         )
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            folder.mkdir(parents=True)
+            # As the files in it: who runs the flows may be another user.
+            folder.chmod(0o755)
         for file, text in files.items():
             _write(file, text)
     except OSError as error:

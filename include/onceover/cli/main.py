@@ -18,6 +18,7 @@ from onceover.cli.typed import as_typed
 from onceover.config.faults import BAD_CONFIG
 from onceover.errors import Fatal, OnceoverError, UsageError, unexpected, unusable_path
 from onceover.logs import configure, is_verbose
+from onceover.private import privately
 from onceover.shown import lined, screen
 
 log = logging.getLogger(__name__)
@@ -93,6 +94,7 @@ def build_parser(command: str = "") -> argparse.ArgumentParser:
     return parser
 
 
+@privately()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Only ``SystemExit`` leaves it, after ``--help``."""
     arguments = list(sys.argv[1:] if argv is None else argv)

@@ -235,7 +235,7 @@ class MapIndex:
         """
         prefix = f"v{_FORMAT}-{topic_id}-"
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             files = sorted(folder.glob(f"*{_SUFFIX}"))
             mine = [path for path in files if path.name.startswith(prefix)]
             chosen = mine[0] if mine else folder / f"{prefix}{secrets.token_hex(8)}{_SUFFIX}"

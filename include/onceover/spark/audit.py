@@ -31,6 +31,7 @@ from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.errors import OnceoverError, unexpected
 from onceover.logs import configure
+from onceover.private import privately
 from onceover.spark.auditprogress import Progress
 from onceover.spark.auditwork import (
     ANSWER,
@@ -52,7 +53,7 @@ from onceover.wiring.audit import (
     show_payload,
     told_of,
 )
-from onceover.wiring.auditruns import FOLDER, run_folder
+from onceover.wiring.auditruns import run_folder, runs_folder
 from onceover.wiring.flows import open_clusters
 
 log = logging.getLogger(__name__)
@@ -191,6 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+@privately()
 def main(argv: Sequence[str]) -> int:
     """Run the driver; return the exit code of DESIGN 14."""
     args = _parser().parse_args(argv)
@@ -203,7 +205,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         flow = load_flow(args.flow)
         wish = AuditWish(tuple(args.topics), args.since, args.sample, args.show_payload)
-        with run_folder(run_dir(flow) / FOLDER) as home:
+        with run_folder(runs_folder(run_dir(flow), show_payload=args.show_payload)) as home:
             html, progress = args.html or home / "report.html", Progress(args.progress)
             document, exit_code = _with_spark(Audit(flow, wish, home, html, progress))
     except OnceoverError as error:

@@ -36,6 +36,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError,
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster
 from onceover.logs import configure
+from onceover.private import privately
 from onceover.spark.failures import cause_of, error_of, jvm_gone, session_error
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
@@ -324,6 +325,7 @@ def _with_spark(run: Run) -> None:
         raise session_error(error, parent) from error
 
 
+@privately()
 def main(argv: Sequence[str]) -> int:
     """Run the driver; return the exit code of DESIGN 14."""
     parser = argparse.ArgumentParser(prog="replicate.py")

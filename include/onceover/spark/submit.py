@@ -23,6 +23,7 @@ from onceover.config.patterns import compiled
 from onceover.config.units import RUN_LENGTH
 from onceover.errors import UsageError
 from onceover.logs import is_verbose
+from onceover.private import UMASK
 from onceover.spark.archive import archive_flags
 from onceover.spark.locate import spark_submit
 from onceover.spark.master import checked
@@ -202,6 +203,8 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         "spark.driver.memory": "1g",
         # The JVM only plans: a concurrent collector's threads would take time from the copy.
         "spark.driver.extraJavaOptions": " ".join(_JVM_FLAGS + archive_flags() + _log_flags()),
+        # Hadoop's files have modes of their own, whatever the process's umask is, also on other machines.
+        "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",
         "spark.sql.shuffle.partitions": "1",
         # A speculative copy of a lane would fence the running one.
         "spark.speculation": "false",

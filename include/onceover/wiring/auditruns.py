@@ -1,6 +1,7 @@
 """The folders of a flow's audits: the evidence of the last ones.
 
-Invariant: only an audit that wrote something counts, and makes an older one go.
+Invariant: only an audit that wrote something counts, and makes an older one go. Contents of records are in
+none that Airflow's web server shows.
 """
 
 from __future__ import annotations
@@ -13,8 +14,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-FOLDER: Final = "audit"
+# What is below the first is served to everybody who is logged in to Airflow; nothing else is.
+_SERVED: Final = "audit"
+_WITH_PAYLOAD: Final = "audit-payload"
 _KEEP_RUNS: Final = 10
+
+
+def runs_folder(flow_home: Path, *, show_payload: bool) -> Path:
+    """Return where the folders of a flow's audits are: those that show contents of records lie apart.
+
+    Args:
+        flow_home: ``ONCEOVER_HOME/<flow>``.
+    """
+    return flow_home / (_WITH_PAYLOAD if show_payload else _SERVED)
 
 
 @contextmanager

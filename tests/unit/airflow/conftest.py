@@ -37,6 +37,7 @@ def leave(*_):
 signal.signal(signal.SIGTERM, signal.SIG_IGN if told["deaf"] else leave)
 saw = pathlib.Path(__file__).with_name("saw.json.new")
 seen = {"argv": sys.argv, "environ": dict(os.environ), "pid": os.getpid(), "parent": os.getppid()}
+seen["umask"] = os.umask(0o077)
 saw.write_text(json.dumps(seen))
 saw.rename(saw.with_suffix(""))
 print(*told["say"], sep="\\n", flush=True)

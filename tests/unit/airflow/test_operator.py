@@ -175,6 +175,8 @@ def test_secret_reaches_the_environment_alone(
     handed = json.loads(spark.saw["environ"]["AIRFLOW_CONN_KAFKA_SOURCE"])
     assert handed["extra"] == CONNECTION["extra"]
     assert spark.saw["environ"]["JOB_SAYS"] == "1"
+    # What it writes is nobody else's.
+    assert spark.saw["umask"] == 0o077
     captured = capfd.readouterr()
     shown = [caplog.text, captured.out, captured.err, str(spark.saw["argv"]), repr(vars(operator))]
     assert "secret of the driver" in caplog.text + captured.out

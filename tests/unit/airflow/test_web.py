@@ -26,6 +26,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
     audit = tmp_path / "var" / "flights" / "audit" / RUN
     (audit / "data_docs").mkdir(parents=True)
+    payload = tmp_path / "var" / "flights" / "audit-payload" / RUN
+    payload.mkdir(parents=True)
+    (payload / "report.html").write_text("secret")
     (audit / "report.html").write_text("<p>the report</p>")
     (audit / "data_docs" / "index.html").write_text("<p>the docs</p>")
     (tmp_path / "var" / "flights" / "driver.json").write_text("{}")
@@ -88,6 +91,8 @@ def test_pages_of_an_audit_are_served_without_scripts(app: FastAPI, page: str, t
         f"flights/{RUN}/link.html",
         f"flights/{RUN}/%2fetc%2fpasswd",
         "flights/%2e%2e/driver.json",
+        f"flights/{RUN}/..%2f..%2faudit-payload/{RUN}/report.html",
+        f"flights/..%2faudit-payload/{RUN}/report.html",
         "other/20261121T070000Z-a1b2c3/report.html",
         f"..%2fflights/{RUN}/report.html",
         "flights/a.b/report.html",

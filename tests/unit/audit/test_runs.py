@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onceover.wiring.auditruns import run_folder
+from onceover.wiring.auditruns import run_folder, runs_folder
+from onceover_airflow.pages import audit_folder, page_link
 
 
 def earlier(runs: Path, count: int) -> list[Path]:
@@ -59,3 +60,13 @@ def test_empty_folder_makes_no_room_and_goes_with_what_is_older_than_all_kept(tm
     with run_folder(tmp_path) as home:
         (home / "report.html").write_text("new")
     assert sorted(tmp_path.iterdir()) == [*old[1:], home, running]
+
+
+def test_contents_of_records_lie_where_nothing_is_served_from(tmp_path: Path) -> None:
+    """Whoever may log in to Airflow may read reports, and no records; the address is all that it takes."""
+    home = tmp_path / "flights"
+    shown, hidden = (runs_folder(home, show_payload=payload) for payload in (False, True))
+    assert audit_folder(tmp_path, "flights", "1-a").parent == shown
+    assert not hidden.is_relative_to(shown)
+    assert page_link(tmp_path, str(shown / "1-a" / "report.html"))
+    assert page_link(tmp_path, str(hidden / "1-a" / "report.html")) == ""

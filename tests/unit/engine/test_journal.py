@@ -105,4 +105,4 @@ def test_others_may_not_write_it(tmp_path: Path) -> None:
     path = tmp_path / "topics.jsonl"
     with Journal(path) as journal:
         journal.planned(PLAN)
-    assert not stat.S_IMODE(path.stat().st_mode) & (stat.S_IWGRP | stat.S_IRWXO)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
