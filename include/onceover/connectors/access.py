@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
+from onceover.connectors.answers import STARTING
 from onceover.connectors.model import Isolation, WorkerFacts
 from onceover.connectors.muster import endpoints, muster
 from onceover.connectors.reaching import known_cluster_id
@@ -267,6 +268,15 @@ class ConnectAccess:
         try:
             return self.rest.worker(url)
         except Retriable as error:
+            if error.code == STARTING:
+                raise _NotYet(
+                    error.message,
+                    code=error.code,
+                    where=error.where,
+                    expected="an answer of every worker",
+                    seen=error.seen,
+                    resolve=error.resolve,
+                ) from error
             raise NeedsOperator(
                 f"{error.message}: it may be frozen, and still run tasks",
                 code=error.code,

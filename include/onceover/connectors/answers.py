@@ -23,6 +23,7 @@ CONFIG_REFUSED: Final = "CONFIG_REFUSED"
 REQUEST_REFUSED: Final = "REQUEST_REFUSED"
 NAME_UNSERVED: Final = "NAME_UNSERVED"
 UNREACHABLE: Final = "WORKER_UNREACHABLE"
+STARTING: Final = "WORKER_STARTING"
 _TITLE: Final = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 # What the HTTP server of a worker refuses in an address, as it is written there: '/', '%' and '\\'.
 _UNSERVED: Final = re.compile(r"^/connectors/[^/?]*%(2F|25|5C)", re.IGNORECASE)
@@ -31,6 +32,12 @@ _BUSY: Final = (
     httpx.codes.REQUEST_TIMEOUT,
     httpx.codes.TOO_EARLY,
     httpx.codes.TOO_MANY_REQUESTS,
+)
+# Said by a proxy for a worker that is not there yet.
+_AWAY: Final = (
+    httpx.codes.BAD_GATEWAY,
+    httpx.codes.SERVICE_UNAVAILABLE,
+    httpx.codes.GATEWAY_TIMEOUT,
 )
 
 
@@ -113,8 +120,31 @@ def is_rebalance(answer: httpx.Response) -> bool:
     return own or bool(answer.status_code == httpx.codes.CONFLICT)
 
 
+def check_started(answer: httpx.Response) -> None:
+    """Raise where a worker that was asked who it is has not begun yet: it answers 404 before it is ready.
+
+    Raises:
+        Retriable: WORKER_STARTING.
+    """
+    if answer.status_code in (httpx.codes.NOT_FOUND, *_AWAY):
+        raise _starting(answer)
+
+
+def _starting(answer: httpx.Response) -> Retriable:
+    url = str(answer.request.url.join("/")).rstrip("/")
+    return Retriable(
+        f"what answers at {url} is no Connect worker yet",
+        code=STARTING,
+        where=url,
+        seen=f"HTTP {answer.status_code}",
+        resolve="wait until it has started, then run again; if it stays so, correct its address under `rest`",
+    )
+
+
 def not_now(answer: httpx.Response, path: str) -> Retriable:
     """Return what is raised when the workers cannot do it for the moment, however often asked."""
+    if answer.status_code in _AWAY:
+        return _starting(answer)
     rebalance = is_rebalance(answer)
     return Retriable(
         "the workers rebalance and take no request" if rebalance else "the workers cannot do that now",

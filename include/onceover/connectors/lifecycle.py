@@ -11,16 +11,18 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
+from onceover.connectors.answers import NO_CONNECTOR, STARTING
 from onceover.connectors.model import (
     FAILED_STATE,
     OFFSETS_TOPIC_KEY,
     PAUSED,
     RUNNING,
+    UNASSIGNED,
     ConnectorState,
 )
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.steps import StepName, reached
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.backoff import Deadline
 
 # Tasks get task.shutdown.graceful.timeout.ms (5 s); a worker that froze is given up after its session and
@@ -33,6 +35,8 @@ _RESTART_S: Final = 10.0
 # Tasks come in a rebalance of their own, a second after the connector; one that looks for work first needs
 # longer. Some never get one: MirrorMaker's without a group, a topic, or heartbeats.
 _IDLE_S: Final = 30.0
+# Until a worker that has just been started knows what its topics say.
+_START_S: Final = 30.0
 _POLL_S: Final = 0.25
 TASK_FAILED: Final = "TASK_FAILED"
 # What every worker has to report, and for how many seconds on end.
@@ -82,7 +86,7 @@ class Lifecycle:
         found, problem = [], None
         for url in list(self._urls):
             try:
-                found.append(self._rest.state(name, url))
+                found.append(self._state(name, url))
             except Retriable as error:
                 problem = error
                 if not self._exactly_once:
@@ -99,6 +103,43 @@ class Lifecycle:
         if not found and problem is not None:
             raise problem
         return found
+
+    def _state(self, name: str, url: str) -> ConnectorState:
+        """Return the connector as one worker reports it, which may just be starting.
+
+        Raises:
+            UsageError: NO_CONNECTOR, no worker knows it.
+            Retriable: this worker is silent, or does not know yet what others know.
+        """
+        deadline = Deadline(min(_START_S, self._patience_s))
+        while True:
+            try:
+                return self._rest.state(name, url)
+            except (Retriable, UsageError) as error:
+                if error.code not in (NO_CONNECTOR, STARTING):
+                    raise
+                last = error
+            if not deadline.passed:
+                time.sleep(_POLL_S)
+                continue
+            if isinstance(last, UsageError) and not self._is_known(name):
+                raise last
+            raise Retriable(
+                f"the worker at {url} does not tell of {name}, which others know",
+                code=STARTING,
+                where=url,
+                seen=last.seen,
+                resolve="wait until it has started, then run again",
+            ) from last
+
+    def _is_known(self, name: str) -> bool:
+        for url in self._urls:
+            try:
+                self._rest.state(name, url)
+            except (Retriable, UsageError):
+                continue
+            return True
+        return False
 
     def stop(self, name: str, fence: Callable[[], None] | None = None) -> None:
         """Stop a connector; return when it has no task left.
@@ -175,7 +216,13 @@ class Lifecycle:
         Raises:
             NeedsOperator: NOT_STOPPED, somebody has resumed it.
         """
-        for state in self.states(name):
+        deadline = Deadline(min(_RESTART_S, self._patience_s))
+        states = self.states(name)
+        # A worker that has not read of it yet, or a configuration that has just been changed.
+        while any(state.state == UNASSIGNED for state in states) and not deadline.passed:
+            time.sleep(_POLL_S)
+            states = self.states(name)
+        for state in states:
             if not state.is_stopped:
                 raise NeedsOperator(
                     f"{name} is not stopped any more",

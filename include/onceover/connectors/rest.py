@@ -19,6 +19,7 @@ from onceover.connectors.answers import (
     LONGEST_TEXT,
     NO_CONNECTOR,
     check_answer,
+    check_started,
     document_of,
     is_to_wait,
     no_answer,
@@ -89,9 +90,11 @@ class ConnectRest:
         """Ask one worker for its version and cluster.
 
         Raises:
-            Retriable: WORKER_UNREACHABLE, it does not answer.
+            Retriable: WORKER_UNREACHABLE, it does not answer; WORKER_STARTING, it is not ready.
+            UsageError: NO_WORKER, something else listens there.
         """
         answer = self._ask("GET", url, "/", timeout_s=PROBE_TIMEOUT_S)
+        check_started(answer)
         document = document_of(answer, url)
         return WorkerAnswer(url, str(document.get("version")), str(document.get("kafka_cluster_id")))
 

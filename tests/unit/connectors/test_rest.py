@@ -106,6 +106,65 @@ def test_command_that_workers_do_not_know_is_no_missing_connector() -> None:
         FakeWorkers(faults=[times(1, 404)]).rest().stop("x")
 
 
+@pytest.mark.parametrize("status", [404, 502, 503, 504])
+def test_worker_that_is_just_starting_is_passed_over(status: int) -> None:
+    """It answers before it has anything to say, or a proxy answers for it: the others are asked."""
+    starting = FakeWorkers(
+        faults=[lambda request: Response(status, text="") if request.url.host == "w1" else None]
+    )
+    assert starting.rest().state("c").name == "c"
+    with pytest.raises(Retriable) as caught:
+        FakeWorkers(faults=[lambda _: Response(status, text="")]).rest().state("c")
+    assert caught.value.code == "WORKER_STARTING"
+
+
+@pytest.mark.parametrize("status", [404, 502, 503, 504])
+def test_worker_that_is_just_starting_is_waited_for(status: int) -> None:
+    """In the middle of a run, with the connector stopped: it is neither gone nor unknown."""
+    workers = FakeWorkers(state="STOPPED", tasks=[])
+    left = [3]
+
+    def starting(request: httpx.Request) -> httpx.Response | None:
+        if request.url.host != "w2" or not left[0]:
+            return None
+        left[0] -= 1
+        return Response(status, text="")
+
+    workers.faults.append(starting)
+    patient = Lifecycle(workers.rest(), URLS, exactly_once=False, patience_s=30.0, stable_s=0.0)
+    assert len(patient.states("c")) == 2
+    assert not left[0]
+
+
+def test_connector_that_was_deleted_meanwhile_is_told() -> None:
+    """No worker knows it any more."""
+    with pytest.raises(UsageError, match="no such connector"):
+        lifecycle(FakeWorkers()).states("x")
+
+
+def test_worker_that_does_not_know_a_connector_for_long_is_as_good_as_silent() -> None:
+    """The others do, so it is there; without exactly-once nothing would fence tasks of that worker."""
+    faults: list[Answer] = [lambda request: Response(404) if request.url.host == "w1" else None]
+    assert len(lifecycle(FakeWorkers(faults=faults)).states("c")) == 1
+    with pytest.raises(NeedsOperator, match="nothing can fence"):
+        lifecycle(FakeWorkers(faults=faults), exactly_once=False).states("c")
+
+
+def test_worker_that_has_not_read_its_status_yet_does_not_say_resumed() -> None:
+    """It says UNASSIGNED until it has."""
+    workers, left = FakeWorkers(state="STOPPED", tasks=[]), [2]
+
+    def unread(request: httpx.Request) -> httpx.Response | None:
+        if not request.url.path.endswith("/status") or not left[0]:
+            return None
+        left[0] -= 1
+        return Response(404, json={})
+
+    workers.faults.append(unread)
+    Lifecycle(workers.rest(), URLS, exactly_once=True, patience_s=30.0).check_alive("c")
+    assert not left[0]
+
+
 @pytest.mark.parametrize("status", [409, 500, 503])
 def test_command_is_repeated_until_the_workers_take_it(status: int) -> None:
     """A rebalance, or a leader that is being replaced."""
