@@ -229,16 +229,32 @@ def document_of(answer: httpx.Response, url: str) -> dict[str, Any]:
     Raises:
         UsageError: NO_WORKER, something else listens there.
     """
+    found = _json(answer)
+    if not isinstance(found, dict):
+        raise _no_worker(answer, url)
+    return found
+
+
+def listed_in(answer: httpx.Response, url: str) -> list[str]:
+    """Return the names that a worker answered; errors as of :func:`document_of`."""
+    found = _json(answer)
+    if not isinstance(found, list):
+        raise _no_worker(answer, url)
+    return [str(name) for name in found]
+
+
+def _json(answer: httpx.Response) -> Any:
     try:
-        document = answer.json()
+        return answer.json() if answer.is_success else None
     except ValueError:
-        document = None
-    if not answer.is_success or not isinstance(document, dict):
-        raise UsageError(
-            f"what answers at {url} is no Connect worker",
-            code="NO_WORKER",
-            where=url,
-            seen=f"HTTP {answer.status_code}",
-            resolve="correct the address under `rest`",
-        )
-    return document
+        return None
+
+
+def _no_worker(answer: httpx.Response, url: str) -> UsageError:
+    return UsageError(
+        f"what answers at {url} is no Connect worker",
+        code="NO_WORKER",
+        where=url,
+        seen=f"HTTP {answer.status_code}",
+        resolve="correct the address under `rest`",
+    )

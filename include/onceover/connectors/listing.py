@@ -8,11 +8,11 @@ from typing import Any, Final
 
 from onceover.config.faults import nearest_fix
 from onceover.connectors.lifecycle import failure_of
-from onceover.connectors.model import FAILED_STATE, ConnectorState
+from onceover.connectors.model import FAILED_STATE, SOURCE, UNKNOWN_TYPE, ConnectorState
 from onceover.errors import UsageError
 from onceover.shown import lined
 
-SOURCE: Final = "source"
+_MAY_BE_SOURCES: Final = (SOURCE, UNKNOWN_TYPE)
 _HEADINGS: Final = ("connector", "type", "state", "tasks", "offsets topic")
 
 
@@ -36,8 +36,11 @@ class Listing:
 
     @property
     def sources(self) -> list[str]:
-        """Names of the source connectors: sinks keep their position in a consumer group."""
-        return [state.name for state in self.connectors if state.type == SOURCE]
+        """Names of the source connectors: sinks keep their position in a consumer group.
+
+        One whose plugin no worker knows may be a source: it is refused by name, and not left out in silence.
+        """
+        return [state.name for state in self.connectors if state.type in _MAY_BE_SOURCES]
 
     @property
     def migrated(self) -> list[str]:
@@ -61,7 +64,7 @@ class Listing:
                     expected=f"one of: {', '.join(self.sources) or '(it runs no source connector)'}",
                     resolve=nearest_fix(name, self.sources),
                 )
-            if types[name] != SOURCE:
+            if types[name] not in _MAY_BE_SOURCES:
                 raise UsageError(
                     f"{name} is a {types[name]} connector: it has no source offsets, its position is that of "
                     f"the consumer group connect-{name}",

@@ -15,6 +15,9 @@ from onceover.engine.approval import Item, items_of
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.shown import lined
 
+SOURCE: Final = "source"
+# Of a connector whose plugin the worker that answers does not have.
+UNKNOWN_TYPE: Final = "unknown"
 OFFSETS_TOPIC_KEY: Final = "offsets.storage.topic"
 RUNNING: Final = "RUNNING"
 STOPPED: Final = "STOPPED"
@@ -111,7 +114,7 @@ class ConnectorState:
 
     Args:
         name: its name.
-        type: ``source`` or ``sink``.
+        type: ``source`` or ``sink``; ``unknown`` where no worker that answers has its plugin.
         state: ``RUNNING``, ``PAUSED``, ``STOPPED``, ``FAILED``, ``UNASSIGNED`` or ``RESTARTING``.
         tasks: those that have a status.
         config: as it was put; may hold secrets, so it is not part of ``repr``.

@@ -21,7 +21,9 @@ from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import (
     OFFSETS_TOPIC_KEY,
     RUNNING,
+    SOURCE,
     STOPPED,
+    UNKNOWN_TYPE,
     ConnectorPlan,
     Snapshot,
 )
@@ -101,7 +103,15 @@ def unfinished(manifest: Manifest | None, to_topic: str) -> bool:
 
 def common_refusals(view: ConnectorView) -> Iterator[Refusal]:
     """Yield what stands in the way of every operation."""
-    if view.state.type != "source":
+    if view.state.type == UNKNOWN_TYPE:
+        yield Refusal(
+            view.name,
+            "NO_PLUGIN",
+            f"no worker that answers has its plugin {view.state.config.get('connector.class')}: nobody can "
+            "tell whether it is a source connector",
+            "install the plugin on every worker, or leave the connector out",
+        )
+    elif view.state.type != SOURCE:
         yield Refusal(
             view.name,
             "NOT_A_SOURCE",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Mapping
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Self
 from urllib.parse import quote
@@ -22,13 +23,14 @@ from onceover.connectors.answers import (
     check_started,
     document_of,
     is_to_wait,
+    listed_in,
     no_answer,
     not_now,
     quoted,
     unknown_command,
     wrong_name,
 )
-from onceover.connectors.model import ConnectorState, TaskState
+from onceover.connectors.model import UNKNOWN_TYPE, ConnectorState, TaskState
 from onceover.connectors.reaching import NAME_UNKNOWN
 from onceover.connectors.settings import RestSettings
 from onceover.errors import Retriable, UsageError
@@ -114,7 +116,8 @@ class ConnectRest:
                 raise
             # It has just been created: no worker has reported about it yet.
             status = {"connector": {"state": "UNASSIGNED"}, "tasks": []}
-        return _connector_state(name, info, status)
+        found = _connector_state(name, info, status)
+        return found if url else self._typed(found)
 
     def config(self, name: str, url: str | None = None) -> dict[str, str]:
         """Return a connector's configuration; it may hold secrets."""
@@ -124,12 +127,32 @@ class ConnectRest:
     # ---- any worker
 
     def connectors(self) -> tuple[ConnectorState, ...]:
-        """Return every connector of the cluster, by name."""
+        """Return every connector of the cluster, by name.
+
+        Workers leave out of the long answer those that no worker has reported about yet.
+        """
         found = self._get("/connectors?expand=info&expand=status")
-        return tuple(
-            _connector_state(name, each.get("info", {}), each.get("status", {}))
-            for name, each in sorted(found.items())
-        )
+        names = {*found, *listed_in(self._settled("/connectors", None, None), self.urls[0])}
+        return tuple(self._stated(name, found.get(name)) for name in sorted(names))
+
+    def _stated(self, name: str, told: Mapping[str, Any] | None) -> ConnectorState:
+        if told is None:
+            return self.state(name)
+        return self._typed(_connector_state(name, told.get("info", {}), told.get("status", {})))
+
+    def _typed(self, state: ConnectorState) -> ConnectorState:
+        """Ask every worker for a type that one does not know: a plugin comes to one after the other."""
+        if state.type != UNKNOWN_TYPE:
+            return state
+        for url in self.urls:
+            try:
+                found = self._get(f"/connectors/{quoted(state.name)}", url)
+            except (Retriable, UsageError):
+                continue
+            kind = str(found.get("type") or UNKNOWN_TYPE).lower()
+            if kind != UNKNOWN_TYPE:
+                return replace(state, type=kind)
+        return state
 
     def offsets(self, name: str) -> list[tuple[Any, Any]]:
         """Return what GET offsets shows, as pairs of partition and offset; neither source nor proof.
@@ -285,7 +308,7 @@ def _connector_state(name: str, info: Mapping[str, Any], status: Mapping[str, An
     )
     return ConnectorState(
         name=name,
-        type=str(info.get("type") or status.get("type") or "unknown").lower(),
+        type=str(info.get("type") or status.get("type") or UNKNOWN_TYPE).lower(),
         state=str(connector.get("state", "UNASSIGNED")),
         tasks=tasks,
         config={str(k): str(v) for k, v in info.get("config", {}).items() if v is not None},

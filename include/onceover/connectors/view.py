@@ -18,6 +18,7 @@ from onceover.connectors.configtopic import ConfigRecords, read_config_topic
 from onceover.connectors.model import (
     PAUSED,
     RUNNING,
+    SOURCE,
     STOPPED,
     ConnectorState,
     Isolation,
@@ -153,7 +154,7 @@ class Observer:
         """
         access, problems = self._access, _Problems(name)
         state = access.rest.state(name)
-        if state.type != "source":
+        if state.type != SOURCE:
             return ConnectorView(state, self._facts, topic)
         records = problems.attempt(self._records, ConfigRecords())
         own_site = problems.attempt(lambda: access.own_site(state.config, topic), None)
@@ -204,7 +205,7 @@ class Observer:
         Args:
             topic: of its own that it gets; None for the global one.
         """
-        if view.problems or view.state.type != "source" or view.state.offsets_topic == topic:
+        if view.problems or view.state.type != SOURCE or view.state.offsets_topic == topic:
             return view
         problems = _Problems(view.name)
         problems.attempt(lambda: self._check_config(view, topic), None)

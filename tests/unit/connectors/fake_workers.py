@@ -56,6 +56,8 @@ class FakeWorkers:
         path = request.url.path
         if path == "/":
             return httpx.Response(200, json={"version": "4.3.0", "kafka_cluster_id": "id"})
+        if path == "/connectors" and not request.url.query:
+            return httpx.Response(200, json=["c"])
         if path == "/connectors":
             both = {"info": self._info(), "status": self._status()}
             return httpx.Response(200, json={"c": both})

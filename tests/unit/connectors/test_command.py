@@ -44,7 +44,7 @@ def workers_answer(request: httpx.Request) -> httpx.Response:
     if request.url.path == "/":
         return httpx.Response(200, json={"version": "4.3.0", "kafka_cluster_id": "k"})
     if request.url.path == "/connectors":
-        return httpx.Response(200, json=CONNECTORS)
+        return httpx.Response(200, json=CONNECTORS if request.url.query else list(CONNECTORS))
     return httpx.Response(404, json={"message": "no such thing"})
 
 

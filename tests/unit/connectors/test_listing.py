@@ -52,6 +52,14 @@ def test_a_sink_is_refused_with_where_its_position_is() -> None:
     assert "connect-archive" in raised.value.message
 
 
+def test_what_may_be_a_source_is_not_left_out() -> None:
+    """With exactly-once switched off and one connector unsettled, records would be lost."""
+    lost = ConnectorState("lost", "unknown", "FAILED", (), OWN)
+    listing = Listing("flights", "4.3.0", "connect-offsets", True, (*LISTING.connectors, lost))
+    assert (listing.sources, listing.migrated) == (["orders", "users", "lost"], ["users", "lost"])
+    listing.check(["lost"])
+
+
 def test_a_name_is_given_once() -> None:
     """Twice would stop and move it twice."""
     with pytest.raises(UsageError, match="named twice: orders"):

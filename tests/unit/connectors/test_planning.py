@@ -96,6 +96,7 @@ def test_tombstoned_offsets_are_not_copied() -> None:
     ("seen", "code"),
     [
         (view([], state=connector(type="sink")), "NOT_A_SOURCE"),
+        (view([], state=connector(type="unknown")), "NO_PLUGIN"),
         (view([], facts=facts(version="3.4.1")), "WORKER_VERSION"),
         (view([], state=connector("elsewhere")), "OTHER_TOPIC"),
         (view([], topic=GLOBAL), "TOPIC_NAME"),

@@ -487,3 +487,36 @@ def test_status_of_before_a_restart_is_not_taken_for_a_failure_after_it() -> Non
     patient = Lifecycle(workers.rest(), URLS, exactly_once=True, patience_s=5.0, stable_s=0.0)
     patient.resume("c", "RUNNING")
     assert not old[0]
+
+
+def test_connector_that_no_worker_has_reported_about_is_listed() -> None:
+    """Workers leave it out of the long answer when the status topic is new."""
+    workers = FakeWorkers(
+        faults=[lambda request: Response(200, json={}) if request.url.query else None],
+    )
+    assert [(state.name, state.type) for state in workers.rest().connectors()] == [("c", "source")]
+
+
+def without_plugin(*hosts: str) -> Answer:
+    """Return a fault: these workers do not have the connector's plugin."""
+
+    def answer(request: httpx.Request) -> httpx.Response | None:
+        info = {"name": "c", "config": {"name": "c"}, "type": "unknown"}
+        status = {"name": "c", "connector": {"state": "RUNNING"}, "tasks": [], "type": "unknown"}
+        if request.url.host not in hosts or request.url.path == "/":
+            return None
+        if request.url.query:
+            return Response(200, json={"c": {"info": info, "status": status}})
+        kinds = {"/connectors/c": info, "/connectors/c/status": status}
+        found = kinds.get(request.url.path)
+        return None if found is None else Response(200, json=found)
+
+    return answer
+
+
+def test_type_is_asked_of_every_worker() -> None:
+    """A plugin that is being installed on one after the other is not there on the first that answers."""
+    rest = FakeWorkers(faults=[without_plugin("w1")]).rest()
+    assert [state.type for state in (*rest.connectors(), rest.state("c"))] == ["source"] * 2
+    rest = FakeWorkers(faults=[without_plugin("w1", "w2")]).rest()
+    assert [state.type for state in (*rest.connectors(), rest.state("c"))] == ["unknown"] * 2
