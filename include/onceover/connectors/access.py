@@ -157,7 +157,7 @@ class ConnectAccess:
         """Return where a connector's offsets are without a topic of its own.
 
         Under exactly-once a task's offsets are in the transaction of its records, so they are in a topic of
-        the global one's name on the cluster that the connector writes to.
+        the shared one's name on the cluster that the connector writes to.
         """
         if self.exactly_once:
             return Site(self.home(config), self.global_topic, Isolation.READ_COMMITTED)

@@ -83,7 +83,7 @@ class AclWish:
 
     Args:
         group_id: of the workers.
-        offsets_topic: the global offsets topic; ``config_topic``, ``status_topic`` the other two.
+        offsets_topic: the shared offsets topic; ``config_topic``, ``status_topic`` the other two.
         exactly_once: whether the workers have it enabled.
         our_ids: what the transactional ids of Onceover's own copy begin with.
         run_ids: the same of its runs, which hold one connector each.
@@ -177,7 +177,7 @@ def _connector(wish: AclWish, own: OwnTopic) -> Iterator[Grant]:
     yield grant(Role.ADMIN, "Topic", own.topic, operations, "reads to the end; Create unless it exists")
     if not wish.exactly_once:
         return
-    # Under exactly-once a task writes the global topic by itself, on the cluster that its producer writes to.
+    # Under exactly-once a task writes the shared topic by itself, on the cluster that its producer writes to.
     shared, until = wish.offsets_topic, "until the migration, and after a downgrade"
     yield grant(Role.PRODUCER, "Topic", shared, ("Write", "Describe"), until)
     yield grant(Role.CONSUMER, "Topic", shared, ("Read", "Describe"), until)

@@ -1,6 +1,6 @@
-"""Taking a connector back to the global offsets topic, and preparing it for workers without exactly-once.
+"""Taking a connector back to the shared offsets topic, and preparing it for workers without exactly-once.
 
-Its own topic is the truth. The global copy may be one transaction ahead of it, because Connect writes it
+Its own topic is the truth. The shared copy may be one transaction ahead of it, because Connect writes it
 before the transaction ends, or behind: it is overwritten either way, before the configuration changes.
 """
 
@@ -19,7 +19,7 @@ from onceover.errors import NeedsOperator
 
 
 class HardRun(OnwardRun):
-    """One connector on its way back to the global topic."""
+    """One connector on its way back to the shared topic."""
 
     @property
     def landing(self) -> Site:
@@ -49,7 +49,7 @@ class HardRun(OnwardRun):
         self.overwrite(self.context.access.return_sites(self.view.state.config), self.manifest.values)
         self.note_landing("copy", "overwrite offsets", "remove offsets")
         self.check_unchanged(self.own, self.context.access.rest.config(self.name))
-        self.tell("configuring the global topic")
+        self.tell("configuring the shared topic")
         self.reconfigure(None)
 
     def _take_snapshot(self) -> None:
@@ -62,7 +62,7 @@ class HardRun(OnwardRun):
 
 
 class SoftRun(OnwardRun):
-    """One connector, made ready for workers that read the global topic uncommitted.
+    """One connector, made ready for workers that read the shared topic uncommitted.
 
     They would take what was aborted for real, as long as it is the last record of its key: the committed
     value is written once more behind it.

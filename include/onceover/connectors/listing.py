@@ -23,7 +23,7 @@ class Listing:
     Args:
         connect: its name.
         version: of the worker that answered.
-        offsets_topic: the global one.
+        offsets_topic: the shared one.
         exactly_once: whether the workers have it enabled, as their configuration says.
         connectors: all of them, by name.
     """

@@ -3,7 +3,7 @@
 Order matters, and each step has its reason: the topic is there and ours to write before the connector stops;
 the fence comes before the snapshot, because a frozen worker's task may write after a stop; the copy is
 committed and read back before the workers are told, because a task that finds the topic empty, or cannot
-read it to its end, begins at zero; and the global topic is looked at again before that, because it still is
+read it to its end, begins at zero; and the shared topic is looked at again before that, because it still is
 the truth.
 """
 

@@ -152,7 +152,7 @@ class ConnectorState:
         return FAILED_STATE in (self.state, *(task.state for task in self.tasks))
 
     def config_with(self, topic: str | None) -> dict[str, str]:
-        """Return its configuration with another topic of its own; None for the global one."""
+        """Return its configuration with another topic of its own; None for the shared one."""
         config = {key: value for key, value in self.config.items() if key != OFFSETS_TOPIC_KEY}
         return config if topic is None else {**config, OFFSETS_TOPIC_KEY: topic}
 
@@ -165,7 +165,7 @@ class WorkerFacts:
         version: of the workers; the lowest where they differ.
         kafka_cluster_id: the Kafka cluster of their internal topics.
         group_id: of the workers.
-        offsets_topic: the global offsets topic; ``config_topic`` their configurations.
+        offsets_topic: the shared offsets topic; ``config_topic`` their configurations.
         exactly_once: whether ``exactly.once.source.support`` is ``enabled``.
         workers: REST address of each worker that answered.
         doubtful: members' own addresses that cannot be reached from here, so that nothing shows which of the
@@ -193,7 +193,7 @@ class WorkerFacts:
 
     @property
     def isolation(self) -> Isolation:
-        """How the workers read the global offsets topic (measured: without exactly-once, also what was
+        """How the workers read the shared offsets topic (measured: without exactly-once, also what was
         aborted)."""
         return Isolation.READ_COMMITTED if self.exactly_once else Isolation.READ_UNCOMMITTED
 

@@ -154,7 +154,7 @@ def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
             "OTHER_TOPIC",
             f"its offsets are in {view.configured} already",
             f"name that topic, or take it back first with `onceover connectors downgrade`: "
-            f"{view.topic} gets what the global topic holds",
+            f"{view.topic} gets what the shared topic holds",
         )
     if view.topic == view.facts.offsets_topic or not is_topic_name(view.topic):
         yield Refusal(
@@ -213,8 +213,8 @@ def empty_refusals(own: Snapshot) -> Iterator[Refusal]:
             f"{own.connector} in {own.topic}",
             "NEVER_MIGRATED",
             "its own topic holds nothing of it, not even a sentinel: taking it back would delete its offsets "
-            "from the global topic",
-            f"stop it and remove {OFFSETS_TOPIC_KEY} by hand; the global topic may hold its offsets still",
+            "from the shared topic",
+            f"stop it and remove {OFFSETS_TOPIC_KEY} by hand; the shared topic may hold its offsets still",
         )
 
 
@@ -330,7 +330,7 @@ def _migration_changes(view: ConnectorView, stale: list[bytes]) -> Iterator[Chan
             view.topic,
             len(stale),
             0,
-            "keys that the global topic does not have; Connect would believe them",
+            "keys that the shared topic does not have; Connect would believe them",
             "destructive",
             len(stale),
         )

@@ -22,7 +22,7 @@ from onceover.engine.plan import Change, Refusal
 
 
 def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
-    """Return what the way back to the global topic would do from here on."""
+    """Return what the way back to the shared topic would do from here on."""
     to_topic = view.facts.offsets_topic
     if view.configured is None:
         owed = unfinished(manifest, to_topic) and view.state.is_stopped and manifest is not None
@@ -36,7 +36,7 @@ def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
                 view.name,
                 "OFFSETS_TOPIC_MISSING",
                 f"its topic {view.configured} does not exist",
-                "find out what happened to it: the global topic may be a transaction ahead",
+                "find out what happened to it: the shared topic may be a transaction ahead",
             )
         )
     elif view.own is not None:
@@ -80,7 +80,7 @@ def _hard_changes(view: ConnectorView) -> Iterator[Change]:
             "destructive",
             len(gone),
         )
-    yield Change(f"set {OFFSETS_TOPIC_KEY}", view.name, view.configured, None, "back to the global topic")
+    yield Change(f"set {OFFSETS_TOPIC_KEY}", view.name, view.configured, None, "back to the shared topic")
     yield from resume_changes(view.name, view.initial_state)
 
 

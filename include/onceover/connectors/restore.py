@@ -18,7 +18,7 @@ WENT_ON: Final = "went on elsewhere"
 def restore(run: Run, seen: Progress) -> ConnectorOutcome:
     """Stop a connector that went back, and put offsets and configuration back as the manifest has them.
 
-    Connect writes each offset to the global topic too: both are restored. Where anything has gone on from
+    Connect writes each offset to the shared topic too: both are restored. Where anything has gone on from
     the manifest's offsets, nothing is restored: records behind it are written already, and to go back to
     the manifest would repeat them.
 

@@ -32,7 +32,7 @@ class RollbackRun(Run):
                 # It failed after the run had stopped it, and is meant to stand still.
                 self.stop()
             reached(StepName.ROLLBACK)
-            self.tell(f"configuring {former or 'the global topic'}")
+            self.tell(f"configuring {former or 'the shared topic'}")
             self.configure(former)
         # Also where it seems to run: it may have failed meanwhile, or be about to obey the stop.
         self.resume()

@@ -287,7 +287,7 @@ class Run:
             check_overwritten(values, self.context.access.scan(site), self.name)
 
     def configure(self, topic: str | None) -> None:
-        """Give the stopped connector another offsets topic, None for the global one; keep the rest."""
+        """Give the stopped connector another offsets topic, None for the shared one; keep the rest."""
         state = self.context.access.rest.state(self.name)
         reached(StepName.CONFIGURE)
         self.hold()

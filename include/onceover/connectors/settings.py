@@ -88,7 +88,7 @@ class Wish:
 
     Args:
         connectors: names, in the order in which they are done.
-        topic: the topic of its own that each connector gets; None: ``<global topic>-<connector>``.
+        topic: the topic of its own that each connector gets; None: ``<shared topic>-<connector>``.
         watch_s: how long a resumed connector is watched; None: twice the workers' flush interval, at least
             30 s.
         settle_s: without exactly-once, between two looks that must be equal; None: a flush interval.
@@ -103,7 +103,7 @@ class Wish:
 class DowngradeMode(StrEnum):
     """How a connector goes back.
 
-    ``hard``: to the global topic, its own topic being the truth. ``soft``: exactly-once is switched off for
+    ``hard``: to the shared topic, its own topic being the truth. ``soft``: exactly-once is switched off for
     the workers; values that were aborted are overwritten first, because the workers will read them.
     """
 

@@ -113,7 +113,7 @@ class ConnectorView:
 
     @property
     def configured(self) -> str | None:
-        """The topic of its own that it has now; the global one by name is none."""
+        """The topic of its own that it has now; the shared one by name is none."""
         return self.state.own_topic(self.facts.offsets_topic)
 
     def base_offsets(self) -> Snapshot | None:
@@ -144,7 +144,7 @@ class Observer:
 
         Args:
             topic: of its own that it has or gets.
-            back: the global topic is to be written, not the connector's own.
+            back: the shared topic is to be written, not the connector's own.
             for_plan: also ask whether we may do what is needed, and do not wait for open transactions: one
                 may be a frozen task's, which only the fence ends. Otherwise they are waited for.
 
@@ -190,7 +190,7 @@ class Observer:
         config = view.state.config
         if view.configured == (None if back else view.topic):
             return view
-        # Without exactly-once the workers themselves write the global topic, as ever.
+        # Without exactly-once the workers themselves write the shared topic, as ever.
         site = self._access.base_site(config) if back else own
         clients = self._access.settings.clients.roles(config) if not back or view.facts.exactly_once else []
         rights = connector_rights(view.name, site, clients, self._access.silent_logins)
@@ -203,7 +203,7 @@ class Observer:
         which may be away while tasks that run only wait for it.
 
         Args:
-            topic: of its own that it gets; None for the global one.
+            topic: of its own that it gets; None for the shared one.
         """
         if view.problems or view.state.type != SOURCE or view.state.offsets_topic == topic:
             return view
@@ -230,7 +230,7 @@ class Observer:
             words = [f"no worker has its plugin {config.get('connector.class')}"]
         if words:
             raise NeedsOperator(
-                f"the workers would refuse its configuration with offsets in {topic or 'the global topic'}",
+                f"the workers would refuse its configuration with offsets in {topic or 'the shared topic'}",
                 code=CONFIG_REFUSED,
                 where=view.name,
                 expected="a configuration that its plugin takes, and whatever it asks for that is there",
@@ -303,7 +303,7 @@ class Observer:
         return TopicSpec(topic, partitions, factor, {**own, _POLICY: "compact"})
 
     def _replication(self) -> int:
-        """Return the replication factor of the global topic: the worker's configuration does not say."""
+        """Return the replication factor of the shared topic: the worker's configuration does not say."""
         cluster, topic = self._access.worker_cluster, self._access.global_topic
         return cluster.retry(lambda: topic_facts(cluster, topic)).replication_factor
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, StrEnum
+from typing import Final
 
 from onceover.config.connectclients import (
     ADMIN,
@@ -26,7 +27,7 @@ from onceover.connectors.model import ConnectorState, MigrationPlan, Report
 from onceover.connectors.planning import default_topic
 from onceover.connectors.records import run_ids, runs_topic
 from onceover.connectors.rest import ConnectRest
-from onceover.connectors.run import HARD, Tell
+from onceover.connectors.run import HARD, OPERATIONS, Tell
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, RoleClient, Wish
 from onceover.engine.approval import Approval
 from onceover.errors import UsageError
@@ -44,6 +45,7 @@ class All(Enum):
 
     SOURCES = "source connector"
     MIGRATED = "source connector with offsets in a topic of its own"
+    INTERRUPTED = "source connector with a run that did not get to its end"
     RETURNING = "source connector with offsets in a topic of its own, or on its way back from there"
 
 
@@ -140,9 +142,11 @@ def _all(file: ConnectFile, listing: Listing, meant: All) -> list[str]:
         return listing.sources
     if meant is All.MIGRATED:
         return listing.migrated
-    own = set(listing.migrated)
+    own = set() if meant is All.INTERRUPTED else set(listing.migrated)
+    operations = OPERATIONS if meant is All.INTERRUPTED else (HARD,)
     with Migration(connect_settings(file)) as migration:
-        owing = migration.owing([name for name in listing.sources if name not in own], HARD)
+        others = [name for name in listing.sources if name not in own]
+        owing = {name for operation in operations for name in migration.owing(others, operation)}
     return [name for name in listing.sources if name in own or name in owing]
 
 
@@ -220,12 +224,15 @@ class Operation(StrEnum):
     @property
     def meant(self) -> All:
         """Which connectors it can be done to."""
-        return All.RETURNING if self is Operation.DOWNGRADE else All.SOURCES
+        return _MEANT.get(self, All.SOURCES)
 
     @property
     def mode(self) -> DowngradeMode:
         """How it goes back."""
         return DowngradeMode.SOFT if self is Operation.DOWNGRADE_SOFT else DowngradeMode.HARD
+
+
+_MEANT: Final = {Operation.DOWNGRADE: All.RETURNING, Operation.ROLLBACK: All.INTERRUPTED}
 
 
 def plan_operation(file: ConnectFile, wish: Wish, operation: Operation) -> MigrationPlan:

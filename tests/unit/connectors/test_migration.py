@@ -18,7 +18,7 @@ from onceover.errors import NeedsOperator, Retriable
 from tests.unit.connectors.views import connector, facts
 
 COPY = Change("copy offsets", "global -> own", None, 3, "bytes")
-STALE = Change("remove stale offsets", "own", 2, 0, "not in the global topic", "destructive", 2)
+STALE = Change("remove stale offsets", "own", 2, 0, "not in the shared topic", "destructive", 2)
 
 
 class Workers:

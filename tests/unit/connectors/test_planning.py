@@ -81,7 +81,7 @@ def test_connector_that_an_interrupted_run_stopped_is_resumed() -> None:
 
 
 def test_stale_keys_are_shown_as_removed() -> None:
-    """Connect would believe a key that the global topic no longer has."""
+    """Connect would believe a key that the shared topic no longer has."""
     plan = plan_migration(view(placed({KEY: b'{"position":5}'}), placed(VALUES)), None)
     removed = [change for change in plan.changes if change.what == "remove stale offsets"]
     assert [(change.risk, change.records) for change in removed] == [("destructive", 1)]

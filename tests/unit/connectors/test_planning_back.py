@@ -39,13 +39,13 @@ def manifest(former: str | None = None, **changes: Any) -> Manifest:
 
 
 def test_hard_overwrites_before_it_configures() -> None:
-    """The global topic is right before anybody looks there."""
+    """The shared topic is right before anybody looks there."""
     plan = plan_hard(view(placed(MOVED), placed(VALUES), state=connector(OWN)), None)
     assert kinds(plan) == ["stop", "fence", "overwrite offsets", "set offsets.storage.topic", "resume"]
 
 
 def test_hard_removes_what_was_never_committed() -> None:
-    """A key in the global topic only was written ahead of a transaction that was aborted."""
+    """A key in the shared topic only was written ahead of a transaction that was aborted."""
     plan = plan_hard(
         view(placed({**VALUES, OTHER: b'{"position":1}'}), placed(VALUES), state=connector(OWN)), None
     )
@@ -70,7 +70,7 @@ def test_hard_removes_what_was_never_committed() -> None:
     ],
 )
 def test_hard_refuses_a_topic_that_is_no_truth(seen: ConnectorView, code: str) -> None:
-    """Nothing is deleted from the global topic because of it."""
+    """Nothing is deleted from the shared topic because of it."""
     plan = plan_hard(seen, None)
     assert (codes(plan), plan.changes) == ([code], ())
 
@@ -155,3 +155,12 @@ def test_rollback_is_refused_once_offsets_moved(
     """From then on only a downgrade carries them along."""
     plan = plan_rollback(seen, found)
     assert (codes(plan), plan.changes) == (expected, ())
+
+
+def test_topic_of_all_connectors_has_one_name() -> None:
+    """In plans as in the docs: shared; ``global`` is what else Kafka Connect's own texts call it."""
+    back = plan_hard(view(placed(MOVED), placed(VALUES), state=connector(OWN)), None)
+    missing = plan_hard(view(placed(VALUES), None, state=connector(OWN)), None)
+    texts = [change.reason for change in back.changes] + [r.resolve for r in missing.refusals]
+    assert any("shared topic" in text for text in texts)
+    assert not any("global" in text for text in texts)

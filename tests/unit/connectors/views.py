@@ -70,7 +70,7 @@ def connector(topic: str | None = None, state: str = RUNNING, **changes: Any) ->
 def view(
     base: Records, own: Records | None = None, *, policy: str | None = "compact", **changes: Any
 ) -> ConnectorView:
-    """Return what is seen of connector ``c``: ``base`` in the global topic, ``own`` in its own (None: there
+    """Return what is seen of connector ``c``: ``base`` in the shared topic, ``own`` in its own (None: there
     is none)."""
     known = {
         "state": connector(),
