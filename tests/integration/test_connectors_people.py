@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from onceover.connectors.steps import StepName
 from tests.support.clusters import SharedCluster
 from tests.support.connect import Workers
-from tests.support.connect_tool import Case
+from tests.support.connect_tool import Case, write_raw
 
 
 @pytest.fixture
@@ -70,3 +71,93 @@ def test_every_worker_is_named_once(case: Case) -> None:
     # By another name, and in another order, it is the same worker.
     case.tool.ask(second.replace("127.0.0.1", "localhost"), first)
     assert case.tool.plan(case.name).code == 0
+
+
+def once(wanted: StepName, act: Callable[[], None]) -> Callable[[StepName], None]:
+    """Return a listener that acts the first time that a step is reached."""
+    left = [act]
+
+    def listen(step: StepName) -> None:
+        if step is wanted and left:
+            left.pop()()
+
+    return listen
+
+
+@pytest.mark.parametrize(
+    "step", [StepName.BEGIN, pytest.param(StepName.STOPPED, marks=pytest.mark.soak)], ids=lambda s: s.name
+)
+def test_a_downgrade_that_comes_too_late_leaves_the_shared_topic_alone(case: Case, step: StepName) -> None:
+    """A person was quicker: the topic of its own, which the run has looked at, is not the truth any more."""
+    case.begin()
+    case.migrate()
+
+    def take_back() -> None:
+        case.connect.stop(case.name)
+        case.connect.update(case.name, "offsets.storage.topic")
+        case.connect.resume(case.name)
+        case.connect.await_more(case.topic)
+
+    late = case.tool.heard(once(step, take_back), "downgrade", case.name)
+
+    assert (late.code, late.of(case.name)["error"]["code"]) == (3, "CHANGED_SINCE"), late
+    assert case.connect.states(case.name)[0] == "RUNNING"
+    # There is nothing to go on with: the run had come too late.
+    again = case.tool.downgrade(case.name)
+    assert (again.code, again.of(case.name)["message"]) == (0, "it has no topic of its own"), again
+    case.connect.await_more(case.topic)
+    case.assert_never_back()
+
+
+@pytest.mark.parametrize(
+    "step",
+    [StepName.COPY_BEGIN, pytest.param(StepName.STOPPED, marks=pytest.mark.soak)],
+    ids=lambda s: s.name,
+)
+def test_nothing_is_copied_from_under_a_connector_that_was_resumed(case: Case, step: StepName) -> None:
+    """What was read is old by then, also where the workers' status does not tell yet."""
+    case.begin()
+
+    late = case.tool.heard(once(step, lambda: case.connect.resume(case.name)), "apply", case.name)
+
+    assert (late.code, late.of(case.name)["error"]["code"]) == (3, "CHANGED_SINCE"), late
+    assert case.connect.offsets(case.name, case.own_topic).values == {}
+    case.migrate()
+    case.assert_goes_on()
+    case.assert_never_back()
+
+
+def test_a_run_is_over_once_a_person_has_resumed_the_connector(case: Case) -> None:
+    """Whatever became of its offsets since is not this run's to judge by stopping it."""
+    case.begin()
+    case.tool.killed_at(StepName.WATCH, "apply", case.name)
+    case.connect.await_more(case.topic)
+    case.connect.stop(case.name)
+    own = case.connect.offsets(case.name, case.own_topic)
+    first = [(min(own.partitions[key]), key, values[0]) for key, values in own.history.items()]
+    write_raw(case.client, case.own_topic, first)
+    case.connect.resume(case.name)
+    case.connect.await_more(case.topic)
+
+    planned, applied = case.tool.plan(case.name), case.tool.apply(case.name)
+
+    assert (planned.code, planned.document["changes"]) == (0, [])
+    assert applied.outcome(case.name) in ("done", "failed"), applied
+    assert case.connect.config(case.name)["offsets.storage.topic"] == case.own_topic
+    assert case.connect.states(case.name)[0] == "RUNNING"
+
+
+def test_a_connector_that_a_person_stopped_stays_stopped(case: Case) -> None:
+    """Also where a run had stopped it before, and was killed: somebody has resumed it since."""
+    case.begin()
+    case.tool.killed_at(StepName.COPY_BEGIN, "apply", case.name)
+    case.connect.resume(case.name)
+    case.connect.await_more(case.topic)
+    case.connect.stop(case.name)
+
+    case.migrate(outcome="unverifiable")
+
+    case.connect.await_stopped(case.name)
+    case.connect.resume(case.name)
+    case.assert_goes_on()
+    case.assert_never_back()

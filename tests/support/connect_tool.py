@@ -116,7 +116,7 @@ class Tool:
         """Run a command to its end; somebody does something at its steps."""
         steps.listen(listener)
         try:
-            return self.run(action, *self._chosen(connectors))
+            return self.run(action, *self._chosen(connectors), *_DOING.get(action, ()))
         finally:
             steps.listen(lambda _step: None)
 

@@ -17,6 +17,9 @@ from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 
+CONFIG: Final = "config"
+TARGET: Final = "target"
+STARTED: Final = "STARTED"
 _TARGET: Final = "target-state-"
 _FENCING: Final = "tasks-fencing-"
 _COMMIT: Final = "commit-"
@@ -63,6 +66,12 @@ class ConfigRecords:
         """Return the offsets of the records that a change of the connector's configuration renews."""
         names = [f"connector-{connector}", _TARGET + connector, _COMMIT + connector]
         return {name: self.offsets[name] for name in [*names, _FENCING + connector] if name in self.offsets}
+
+    def orders(self, connector: str) -> dict[str, int]:
+        """Return the offsets of the records that only a command writes: of its configuration, and of the
+        state that is asked for. Another offset means that somebody commanded it."""
+        names = {CONFIG: f"connector-{connector}", TARGET: _TARGET + connector}
+        return {what: self.offsets[name] for what, name in names.items() if name in self.offsets}
 
     def fenced_since_commit(self, connector: str) -> bool | None:
         """Tell whether the leader fenced tasks after it committed them last, as exactly-once demands.

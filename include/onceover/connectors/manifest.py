@@ -19,12 +19,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from onceover.connectors.configtopic import TARGET, ConfigRecords
 from onceover.connectors.model import OFFSETS_TOPIC_KEY, Snapshot
 from onceover.errors import NeedsOperator, UsageError
 
 _VERSION: Final = 1
 _SALT_BYTES: Final = 16
 _MODE: Final = 0o600
+# Steps: a person is asked to decide; the configuration was put; somebody else was at the connector.
+WENT_ON: Final = "went on elsewhere"
+CONFIGURED: Final = "configure"
+CHANGED: Final = "changed since"
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class Manifest:
         isolation: how.
         landed: the end of each partition of the topic that the connector goes on in, when the offsets were
             there: what it writes itself comes after it. Empty before.
+        left: the connector's orders (``ConfigRecords.orders``) as this run left them; None: not known.
+        asking: the state that it was about to ask for; empty when it knows what became of that.
         steps: what was done, with the time of each.
         finished: nothing is left to do.
     """
@@ -65,6 +72,8 @@ class Manifest:
     end_offsets: Mapping[int, int] = field(default_factory=dict)
     isolation: str = ""
     landed: Mapping[int, int] = field(default_factory=dict)
+    left: Mapping[str, int] | None = None
+    asking: str = ""
     steps: tuple[tuple[str, int], ...] = ()
     finished: bool = False
 
@@ -127,6 +136,21 @@ class Manifest:
     def with_landing(self, ends: Mapping[int, int]) -> Manifest:
         """Return it with where the connector's own records will begin."""
         return replace(self, landed=dict(ends))
+
+    def with_orders(self, left: Mapping[str, int], asking: str = "") -> Manifest:
+        """Return it with the connector's orders as they are, and the state that it will be asked for."""
+        return replace(self, left=dict(left), asking=asking)
+
+    def overtaken(self, records: ConfigRecords) -> bool:
+        """Tell whether somebody else has asked for a state of the connector since this run did.
+
+        What it was brought to then is what is meant, and the run is over. A command that this run was killed
+        in counts as its own; so does the one that it has asked a person for.
+        """
+        orders = records.orders(self.connector)
+        if self.left is None or self.has_step(WENT_ON) or orders.get(TARGET) == self.left.get(TARGET):
+            return False
+        return not self.asking or records.target(self.connector) != self.asking
 
     def has_step(self, step: str) -> bool:
         """Tell whether a step was done."""
@@ -277,7 +301,8 @@ class ManifestStore:
     def _keep_other(self, path: Path, manifest: Manifest) -> None:
         other = self._file(manifest.connector, manifest.operation)
         if other is not None and other.begun_ms != manifest.begun_ms:
-            os.replace(path, path.with_suffix(f".{other.begun_ms}.json"))
+            # A copy: a full disk, or a kill, leaves the old one where it is looked for.
+            _write_durably(path.with_suffix(f".{other.begun_ms}.json"), path.read_bytes())
 
 
 def file_name(connector: str) -> str:

@@ -19,7 +19,6 @@ from onceover.connectors.rights import check_topic
 from onceover.connectors.run import MIGRATE
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.view import COPY_RIGHTS, OWN_PATIENCE_S, ConnectorView
-from onceover.connectors.write import write_in_transaction
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.admin import Admin
 from onceover.kafka.backoff import Deadline
@@ -94,11 +93,7 @@ class MigrationRun(OnwardRun):
         scan = self.context.observer.uncommitted(site)
         entries = copy_entries(values, scan.snapshot(self.name), self.name, scan.partitions)
         self.tell(f"copying {len(values)} offsets to {site.topic}")
-        reached(StepName.COPY_BEGIN)
-        own_id = self.context.access.own_id(self.name)
-        self.hold()
-        write_in_transaction(site.cluster.config, site.topic, own_id, entries)
-        reached(StepName.COPIED)
+        self.write(site, entries)
         self.note("copy", "copy offsets", "remove stale offsets")
 
     def _verify(self) -> None:

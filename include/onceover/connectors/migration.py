@@ -29,7 +29,7 @@ from onceover.connectors.model import (
     Outcome,
     Report,
 )
-from onceover.connectors.planning import default_topic, plan_migration
+from onceover.connectors.planning import default_topic, plan_migration, unfinished
 from onceover.connectors.planning_back import plan_hard, plan_rollback, plan_soft
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.rollback import RollbackRun
@@ -101,7 +101,7 @@ class Migration:
 
         def go(context: Context, planned: Planned, done: Done) -> ConnectorOutcome:
             view, found, _ = planned
-            if view.configured == view.topic and not _owes(found):
+            if view.configured == view.topic and not unfinished(found, view.topic):
                 return judge(view, found)
             return MigrationRun(context, view, migration_manifest(view, found), done).go()
 
@@ -182,7 +182,7 @@ class Migration:
 
     def _migration(self, context: Context, name: str) -> Planned:
         view = _look(context, name, self._meant_topic(context, name))
-        found = context.store.load(name, MIGRATE)
+        found = _found(context, view, MIGRATE)
         if view.configured is None:
             view = context.observer.checked(view, view.topic)
         return view, found, _foreseen(context, plan_migration(view, found), view)
@@ -191,14 +191,15 @@ class Migration:
         found = context.store.load(name, HARD)
         topic = self._has(context, name) or (found.from_topic if found else None)
         view = _look(context, name, topic or self._topic(context.wish, name), back=True)
+        found = _found(context, view, HARD)
         if view.configured is not None:
             view = context.observer.checked(view, None)
         return view, found, _foreseen(context, plan_hard(view, found), view)
 
     def _soft(self, context: Context, name: str) -> Planned:
-        found = context.store.load(name, SOFT)
         topic = self._has(context, name) or self._topic(context.wish, name)
         view = _look(context, name, topic, back=True)
+        found = _found(context, view, SOFT)
         stays_stopped = view.facts.exactly_once
         return view, found, _foreseen(context, plan_soft(view, found), view, stays_stopped=stays_stopped)
 
@@ -291,12 +292,16 @@ class Migration:
         except NeedsOperator as error:
             return outcome_of(name, error)
         with Journal(context.journal_path(name)) as journal:
-            journal.planned(MigrationPlan.of(operation, self._settings.name, context.facts, (plan,)))
             try:
+                journal.planned(MigrationPlan.of(operation, self._settings.name, context.facts, (plan,)))
                 return go(context, planned, _done(journal, plan.changes))
             except OnceoverError as error:
                 log.warning("%s: %s", name, error)
-                journal.failed(error)
+                try:
+                    journal.failed(error)
+                except UsageError as unwritten:
+                    # On a full disk. What became of the connector, and of others, is told all the same.
+                    log.warning("%s: %s", name, unwritten)
                 return self._ended(planned[0], error)
 
     def _ended(self, view: ConnectorView, error: OnceoverError) -> ConnectorOutcome:
@@ -326,7 +331,15 @@ def _interrupted(context: Context, name: str) -> Manifest | None:
 
 def _look(context: Context, name: str, topic: str, *, back: bool = False) -> ConnectorView:
     view, interrupted = context.observer.look(name, topic, back=back), _interrupted(context, name)
-    return replace(view, interrupted=None if interrupted is None else interrupted.initial_state)
+    if interrupted is None or interrupted.overtaken(view.records):
+        return view
+    return replace(view, interrupted=interrupted.initial_state)
+
+
+def _found(context: Context, view: ConnectorView, operation: str) -> Manifest | None:
+    """Return the newest run's manifest; of one that somebody has overtaken nothing is left to do."""
+    found = context.store.load(view.name, operation)
+    return replace(found, finished=True) if found is not None and found.overtaken(view.records) else found
 
 
 def _foreseen(
@@ -334,11 +347,6 @@ def _foreseen(
 ) -> ConnectorPlan:
     settle_s = 0.0 if context.facts.exactly_once else context.settle_s
     return foreseen(plan, view, settle_s, stays_stopped=stays_stopped)
-
-
-def _owes(manifest: Manifest | None) -> bool:
-    """Tell whether a run has read the offsets and not come to its end."""
-    return manifest is not None and not manifest.finished and manifest.offsets is not None
 
 
 def _is_covered(plan: ConnectorPlan, approved: Approval) -> bool:

@@ -9,8 +9,9 @@ from onceover.connectors.answers import CONFIG_REFUSED
 from onceover.connectors.foresight import quiet_hint
 from onceover.connectors.keys import named
 from onceover.connectors.lifecycle import TaskFailed
+from onceover.connectors.manifest import WENT_ON
 from onceover.connectors.model import ConnectorOutcome, Outcome
-from onceover.connectors.restore import WENT_ON, restore
+from onceover.connectors.restore import restore
 from onceover.connectors.run import Run
 from onceover.connectors.watching import Course, Progress, unordered
 from onceover.errors import NeedsOperator

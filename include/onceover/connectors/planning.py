@@ -17,7 +17,7 @@ from onceover.connectors.keys import (
     partition_of,
 )
 from onceover.connectors.lifecycle import failure_of
-from onceover.connectors.manifest import Manifest
+from onceover.connectors.manifest import CHANGED, Manifest
 from onceover.connectors.model import (
     OFFSETS_TOPIC_KEY,
     RUNNING,
@@ -94,8 +94,10 @@ def _settled_warnings(view: ConnectorView) -> Iterator[str]:
 
 
 def unfinished(manifest: Manifest | None, to_topic: str) -> bool:
-    """Tell whether a run that moved offsets to this topic has not come to its end."""
-    return manifest is not None and not manifest.finished and manifest.to_topic == to_topic
+    """Tell whether a run has read the offsets, to bring them to this topic, and not come to its end."""
+    if manifest is None or manifest.finished or manifest.has_step(CHANGED):
+        return False
+    return manifest.offsets is not None and manifest.to_topic == to_topic
 
 
 # ---- refusals

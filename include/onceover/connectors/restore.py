@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from onceover.connectors.keys import named
+from onceover.connectors.manifest import WENT_ON
 from onceover.connectors.model import ConnectorOutcome, Outcome
 from onceover.connectors.run import Run
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.watching import Progress
 from onceover.errors import NeedsOperator
-
-# Written down once a person is asked to decide.
-WENT_ON: Final = "went on elsewhere"
 
 
 def restore(run: Run, seen: Progress) -> ConnectorOutcome:

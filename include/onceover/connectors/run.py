@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from onceover.connectors.access import ConnectAccess, Site
+from onceover.connectors.configtopic import CONFIG, STARTED, TARGET
 from onceover.connectors.copying import check_overwritten, overwrite_entries
 from onceover.connectors.lifecycle import Lifecycle, check_not_failed
-from onceover.connectors.manifest import Manifest, ManifestStore, file_name
+from onceover.connectors.manifest import CHANGED, CONFIGURED, Manifest, ManifestStore, file_name
 from onceover.connectors.model import (
     OFFSETS_TOPIC_KEY,
+    PAUSED,
     RUNNING,
     STOPPED,
     ConnectorOutcome,
@@ -31,7 +33,7 @@ from onceover.connectors.settings import Wish
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.view import ConnectorView, Observer
 from onceover.connectors.watching import Course, Progress, watch
-from onceover.connectors.write import write_in_transaction, write_plainly
+from onceover.connectors.write import Entry, write_in_transaction, write_plainly
 from onceover.engine.leader import fence
 from onceover.errors import Fenced, NeedsOperator, OnceoverError
 
@@ -97,6 +99,9 @@ class Context:
 class Run:
     """One operation on one connector.
 
+    Invariant: it writes offsets, and commands the connector, only while nobody else has commanded it since
+    this run looked.
+
     Args:
         context: of the run.
         view: the connector as it was planned with.
@@ -111,6 +116,7 @@ class Run:
         self.lifecycle = context.lifecycle()
         self._done = done
         self._claim: Claim | None = None
+        self._orders = view.records.orders(view.name)
 
     @property
     def name(self) -> str:
@@ -167,6 +173,70 @@ class Run:
         self.context.store.save(self.manifest)
         self._done(*kinds)
 
+    # ---- not beside others
+
+    def check_orders(self) -> None:
+        """See to it that nobody has commanded the connector since this run looked.
+
+        Raises:
+            NeedsOperator: CHANGED_SINCE.
+        """
+        records = self.context.observer.config_records()
+        now = records.orders(self.name)
+        if now.get(CONFIG) != self._orders.get(CONFIG):
+            raise self._changed("its configuration", self.name, "another configuration")
+        if now.get(TARGET) != self._orders.get(TARGET):
+            asked = records.target(self.name) or "nothing"
+            raise self._changed("what is asked of it", self.name, f"{asked}, by somebody else")
+
+    def _changed(self, what: str, where: str, seen: str) -> NeedsOperator:
+        """Write down that this run is over, unless it is past the point; return the error."""
+        if self.manifest.steps and not self.manifest.has_step(CONFIGURED):
+            self.note(CHANGED)
+        return NeedsOperator(
+            f"{what} changed since this run looked at {self.name}",
+            code="CHANGED_SINCE",
+            where=where,
+            expected="as it was, or as this run left it",
+            seen=seen,
+            resolve="find out who did it, then run again: it begins anew with what is there then",
+        )
+
+    @contextmanager
+    def commanding(self, target: str | None = None) -> Iterator[None]:
+        """Command the connector; what is this run's own doing is known afterwards, also to the next one.
+
+        Args:
+            target: the state that is asked for, in the word of the configuration topic; None for none.
+
+        Raises:
+            Fenced: another run has begun; as ``check_orders``. It was not commanded.
+        """
+        self.check_orders()
+        self._note_orders(target or "")
+        try:
+            yield
+        except OnceoverError:
+            with suppress(OnceoverError):
+                self._learn(target)
+            raise
+        self._learn(target)
+
+    def _learn(self, target: str | None) -> None:
+        """Take over what the command has written; what somebody else wrote, the next look sees."""
+        records = self.context.observer.config_records()
+        now = records.orders(self.name)
+        if target is None:
+            self._orders = {**self._orders, **_only(now, CONFIG)}
+        elif records.target(self.name) == target:
+            self._orders = {**self._orders, **_only(now, TARGET)}
+        self._note_orders()
+
+    def _note_orders(self, asking: str = "") -> None:
+        self.manifest = self.manifest.with_orders(self._orders, asking)
+        self.hold()
+        self.context.store.save(self.manifest)
+
     # ---- standing still
 
     def stop_and_fence(self) -> None:
@@ -174,22 +244,30 @@ class Run:
 
         Raises:
             Retriable: it did not stop in time.
-            NeedsOperator: somebody writes although it is stopped, and nothing can fence it.
+            NeedsOperator: CHANGED_SINCE, somebody else has commanded it.
             UsageError: a right is missing.
         """
         config = self.view.state.config
         self.end_own_transactions(self.context.access.own_site(config, self.view.topic))
         self.tell("stopping")
-        self.stop(self._fence if self.view.fence_ids else None)
+        self.stop(self._fence_stopped if self.view.fence_ids else None)
         self.note("stop", "stop")
+        self.check_orders()
         if self.view.fence_ids:
             self._fence()
             self.note("fence", "fence")
+        self.check_orders()
 
     def stop(self, fence: Callable[[], None] | None = None) -> None:
-        """Stop the connector; as ``Lifecycle.stop``."""
-        self.hold()
-        self.lifecycle.stop(self.name, fence)
+        """Stop the connector; as ``commanding`` and ``Lifecycle.stop``."""
+        with self.commanding(STOPPED):
+            self.lifecycle.stop(self.name, fence)
+
+    def _fence_stopped(self) -> None:
+        """Fence a connector that is slow to stop, but not the tasks of somebody who has resumed it."""
+        self._learn(STOPPED)
+        self.check_orders()
+        self._fence()
 
     def _fence(self) -> None:
         self.tell(f"fencing {len(self.view.fence_ids)} transactional ids of its tasks")
@@ -245,6 +323,7 @@ class Run:
         Raises:
             NeedsOperator: CHANGED_SINCE, and what.
         """
+        self.check_orders()
         self.lifecycle.check_alive(self.name)
         now = self.context.access.scan(site).snapshot(self.name)
         same_config = self.manifest.has_config(config) and (
@@ -252,37 +331,46 @@ class Run:
         )
         if now.offsets == self.manifest.values and same_config:
             return
-        what = "its offsets" if same_config else "its configuration"
-        raise NeedsOperator(
-            f"{what} changed while {self.name} was stopped",
-            code="CHANGED_SINCE",
-            where=str(site) if same_config else self.name,
-            expected="as in the manifest",
-            seen="other offsets" if same_config else "another configuration",
-            resolve="find out who did it, then run again: it begins anew; the connector stays stopped",
-        )
+        if not same_config:
+            raise self._changed("its configuration", self.name, "another configuration")
+        raise self._changed("its offsets", str(site), "other offsets")
 
     # ---- changing
 
-    def overwrite(self, sites: list[Site], values: Mapping[bytes, bytes]) -> None:
-        """Make shared topics say ``values``, and check that their readers see them.
+    def write(self, site: Site, entries: list[Entry]) -> None:
+        """Write offsets, unless somebody else was at the connector: then nothing is written.
 
         For readers of what is committed in one transaction; for readers that also take what was aborted
         without one: an attempt that fails must not leave anything that they would believe.
+
+        Raises:
+            Fenced: another run has begun.
+            NeedsOperator: CHANGED_SINCE.
+            OnceoverError: as ``write_in_transaction``.
         """
-        access = self.context.access
+
+        def look() -> None:
+            self.hold()
+            self.check_orders()
+
+        reached(StepName.COPY_BEGIN)
+        settings = site.cluster.config
+        if site.isolation is Isolation.READ_COMMITTED:
+            own_id = self.context.access.own_id(self.name)
+            write_in_transaction(settings, site.topic, own_id, entries, look)
+        else:
+            look()
+            write_plainly(settings, site.topic, entries)
+        reached(StepName.COPIED)
+
+    def overwrite(self, sites: list[Site], values: Mapping[bytes, bytes]) -> None:
+        """Make shared topics say ``values``, and check that their readers see them."""
         for site in sites:
             self.end_own_transactions(site)
             scan = self.context.access.scan(site)
             entries = overwrite_entries(values, scan, self.name)
             if entries:
-                reached(StepName.COPY_BEGIN)
-                settings = site.cluster.config
-                if site.isolation is Isolation.READ_COMMITTED:
-                    write_in_transaction(settings, site.topic, access.own_id(self.name), entries)
-                else:
-                    write_plainly(settings, site.topic, entries)
-                reached(StepName.COPIED)
+                self.write(site, entries)
             reached(StepName.VERIFY)
             check_overwritten(values, self.context.access.scan(site), self.name)
 
@@ -290,10 +378,10 @@ class Run:
         """Give the stopped connector another offsets topic, None for the shared one; keep the rest."""
         state = self.context.access.rest.state(self.name)
         reached(StepName.CONFIGURE)
-        self.hold()
-        self.lifecycle.configure(self.name, state.config_with(topic))
+        with self.commanding():
+            self.lifecycle.configure(self.name, state.config_with(topic))
         reached(StepName.CONFIGURED)
-        self.note("configure", f"set {OFFSETS_TOPIC_KEY}")
+        self.note(CONFIGURED, f"set {OFFSETS_TOPIC_KEY}")
 
     # ---- going on
 
@@ -304,8 +392,8 @@ class Run:
             return False
         self.tell("resuming")
         reached(StepName.RESUME)
-        self.hold()
-        self.lifecycle.resume(self.name, initial)
+        with self.commanding(PAUSED if initial == PAUSED else STARTED):
+            self.lifecycle.resume(self.name, initial)
         self.note("resume", "resume")
         return initial == RUNNING
 
@@ -338,3 +426,7 @@ class Run:
         return ConnectorOutcome(
             self.name, outcome, message, facts={} if progress is None else progress.facts()
         )
+
+
+def _only(orders: Mapping[str, int], what: str) -> dict[str, int]:
+    return {what: orders[what]} if what in orders else {}

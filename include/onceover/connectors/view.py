@@ -156,7 +156,7 @@ class Observer:
         state = access.rest.state(name)
         if state.type != SOURCE:
             return ConnectorView(state, self._facts, topic)
-        records = problems.attempt(self._records, ConfigRecords())
+        records = problems.attempt(self.config_records, ConfigRecords())
         own_site = problems.attempt(lambda: access.own_site(state.config, topic), None)
         patience_s = None if for_plan else self._patience_s
         base = problems.attempt(lambda: self.topic_view(access.base_site(state.config), patience_s), None)
@@ -278,7 +278,12 @@ class Observer:
             raise error
         return configs.overrides.get(site.topic, {}).get(_POLICY)
 
-    def _records(self) -> ConfigRecords:
+    def config_records(self) -> ConfigRecords:
+        """Read the workers' configuration topic.
+
+        Raises:
+            As ``read_config_topic``.
+        """
         cluster, topic = self._access.worker_cluster, self._access.config_topic
         with needing(cluster.config, "READ", f"topic {topic}"):
             return read_config_topic(cluster, topic)

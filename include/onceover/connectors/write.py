@@ -7,7 +7,7 @@ readers keep the last value of a key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final, NamedTuple
 
@@ -43,9 +43,17 @@ class Entry(NamedTuple):
 
 
 def write_in_transaction(
-    settings: ClientSettings, topic: str, transactional_id: str, entries: Iterable[Entry]
+    settings: ClientSettings,
+    topic: str,
+    transactional_id: str,
+    entries: Iterable[Entry],
+    look: Callable[[], None],
 ) -> None:
     """Write entries in one transaction, after fencing every older producer of this id.
+
+    Args:
+        look: sees, by raising, whether they may still be written. Called when this producer has the id:
+            whoever comes later fences it, however long this process stands still after its look.
 
     Raises:
         Fenced: another run of this tool has begun.
@@ -58,6 +66,7 @@ def write_in_transaction(
         with _translated(settings, names):
             # Aborts what a killed run left open: readers of the topic wait for nothing of ours any more.
             producer.init_transactions(_TIMEOUT_S)
+            look()
             producer.begin_transaction()
             _send(producer, settings, topic, entries)
             reached(StepName.COPY_COMMIT)

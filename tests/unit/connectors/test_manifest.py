@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from dataclasses import replace
@@ -11,7 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.connectors.manifest import Manifest, ManifestStore, file_name
+from onceover.connectors import manifest
+from onceover.connectors.configtopic import ConfigRecords
+from onceover.connectors.manifest import WENT_ON, Manifest, ManifestStore, file_name
 from onceover.errors import NeedsOperator, UsageError
 from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, placed, scan
 
@@ -131,3 +134,45 @@ def test_what_another_machine_did_last_counts(tmp_path: Path, lost: bool) -> Non
     store.save(further)
     assert store.load("c", "migrate") == further
     assert ManifestStore(tmp_path, Cluster(None)).load("c", "migrate") == further
+
+
+def test_full_disk_loses_no_earlier_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It alone may know what the connector did before it was stopped."""
+    store, first = ManifestStore(tmp_path), begun().with_step("stop")
+    store.save(first)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(manifest, "_write_durably", full)
+    with pytest.raises(UsageError) as refused:
+        store.save(replace(begun(), begun_ms=first.begun_ms + 1))
+    assert refused.value.code == "MANIFEST"
+    assert store.load("c", "migrate") == first
+
+
+def orders(target: int, asked: str = "STOPPED") -> ConfigRecords:
+    """Return what the workers' configuration topic says of the state that is asked for."""
+    return ConfigRecords({"target-state-c": {"state.v2": asked}}, {"target-state-c": target})
+
+
+@pytest.mark.parametrize(
+    ("found", "records", "over"),
+    [
+        # Written by a release that did not look.
+        (begun(), orders(9), False),
+        (begun().with_orders({"target": 9}), orders(9), False),
+        (begun().with_orders({"target": 9}), orders(11), True),
+        (begun().with_orders({}), orders(11), True),
+        # Killed before it knew what became of its own command.
+        (begun().with_orders({"target": 9}, "STOPPED"), orders(11), False),
+        (begun().with_orders({"target": 9}, "STOPPED"), orders(11, "STARTED"), True),
+        # It has asked a person to write offsets and to resume the connector.
+        (begun().with_orders({"target": 9}).with_step(WENT_ON), orders(11, "STARTED"), False),
+    ],
+)
+def test_run_is_over_once_another_has_commanded_the_connector(
+    found: Manifest, records: ConfigRecords, over: bool
+) -> None:
+    """A person, or a run of which nothing is known here."""
+    assert found.overtaken(records) is over

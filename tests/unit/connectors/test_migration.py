@@ -13,8 +13,9 @@ from onceover.connectors.migration import Migration
 from onceover.connectors.model import ConnectorOutcome, ConnectorPlan, MigrationPlan, Outcome
 from onceover.connectors.settings import Wish
 from onceover.engine.approval import Approval
+from onceover.engine.journal import Journal
 from onceover.engine.plan import Change
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from tests.unit.connectors.views import connector, facts
 
 COPY = Change("copy offsets", "global -> own", None, 3, "bytes")
@@ -163,3 +164,35 @@ def test_connector_that_is_another_than_was_approved_leaves_the_others_alone(
 
 def plan_of(*changes: Change) -> ConnectorPlan:
     return ConnectorPlan("a", "global", "own", changes=changes)
+
+
+@pytest.mark.parametrize("words", ["planned", "failed"])
+def test_full_disk_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    """What was done before is told, and in which state the connector was left that it met."""
+    workers = Workers(tmp_path, (COPY,))
+    workers.rest.state = lambda name: connector(state="STOPPED", name=name)
+    migrating = tool(monkeypatch, workers)
+    full = UsageError("No space left on device", code="JOURNAL")
+
+    def write(*_: object) -> None:
+        if workers.done == ["a"]:
+            raise full
+
+    class Run:
+        def __init__(self, _: Any, view: Any, *__: object) -> None:
+            self.view = view
+
+        def go(self) -> ConnectorOutcome:
+            if workers.done == ["a"]:
+                raise UsageError("the manifest cannot be written", code="MANIFEST")
+            workers.done.append(self.view.name)
+            return ConnectorOutcome(self.view.name, Outcome.DONE, "done")
+
+    view = SimpleNamespace(configured="global", topic="own", initial_state="RUNNING", state=connector())
+    monkeypatch.setattr(migration, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
+    monkeypatch.setattr(migration, "MigrationRun", Run)
+    monkeypatch.setattr(Journal, words, write)
+    report = migrating.apply(Wish(connectors=("a", "b")), lambda _: None, lambda _: None)
+    assert [each.outcome for each in report.outcomes] == [Outcome.DONE, Outcome.UNFINISHED]
+    assert "it is STOPPED" in report.outcomes[1].message
+    assert report.exit_code == 3

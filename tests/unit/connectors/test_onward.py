@@ -9,11 +9,10 @@ import pytest
 from onceover.config.clients import ClientConfig
 from onceover.connectors import run as runs
 from onceover.connectors.access import ConnectAccess, Site
-from onceover.connectors.manifest import Manifest
+from onceover.connectors.manifest import WENT_ON, Manifest
 from onceover.connectors.model import STOPPED, Isolation
 from onceover.connectors.onward import OnwardRun
 from onceover.connectors.rest import ConnectRest
-from onceover.connectors.restore import WENT_ON
 from onceover.connectors.run import MIGRATE, Context
 from onceover.connectors.scan import Scan
 from onceover.connectors.settings import Wish
