@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from onceover.config.clients import ClientConfig
@@ -21,6 +22,7 @@ from onceover.kafka.acladmin import Acl, AclAdmin, NoAuthorizer
 from onceover.kafka.cluster import Cluster
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupWish, apply_groups
+from tests.support.authorizer import TOPIC_OPERATIONS, Question, allows
 from tests.support.clusters import SharedCluster
 from tests.support.grants import GROUP, TRANSACTIONAL_ID, adoption_rights, grant, mirror_rights
 from tests.support.groups import commit, offset_of
@@ -180,6 +182,48 @@ def test_what_the_source_forbids_is_not_allowed_on_the_target(
         follows(both)
         replica.flow.finish(lead, layout)
     replica.assert_same()
+
+
+def test_the_authorizer_that_the_unit_tests_go_by_answers_as_the_brokers_own(
+    guarded: Pair, replica: Replica, superusers: tuple[AclAdmin, AclAdmin]
+) -> None:
+    """Implied operations, ALL, hosts, prefixes, and a DENY over everything."""
+    elsewhere = {"host": "192.0.2.7"}
+    rules: list[list[tuple[str, dict[str, Any]]]] = [
+        [("READ", {"deny": True})],
+        [("READ", {"deny": True, "who": "User:*"}), ("ALL", {})],
+        [("DESCRIBE_CONFIGS", {"deny": True}), ("ALTER_CONFIGS", {})],
+        [("ALTER_CONFIGS", {"deny": True}), ("ALTER", {"who": "User:*"})],
+        [("ALL", {"deny": True, **elsewhere}), ("WRITE", elsewhere), ("DELETE", {})],
+        [
+            ("ALL", {"prefix": True}),
+            ("WRITE", {"deny": True, "prefix": True}),
+            ("CREATE", {"who": "User:ann"}),
+        ],
+        [("DESCRIBE", {"deny": True}), ("ALL", {})],
+    ]
+    topics = [replica.topic(f"rule{number}") for number in range(len(rules))]
+    bound = []
+    for topic, some in zip(topics, rules, strict=True):
+        for operation, options in some:
+            changed = {key: value for key, value in options.items() if key == "host"}
+            kept = {"who": OWN, **{key: value for key, value in options.items() if key != "host"}}
+            bound.append(acl(topic, operation, **kept)._replace(**changed))
+    superusers[0].create(bound)
+    wait_until(lambda: superusers[0].topic_acls() >= set(bound), 30.0, "the broker goes by them")
+    acls = superusers[0].topic_acls()
+
+    admin = AdminClient(guarded[0].client)
+    asked = admin.describe_topics(
+        TopicCollection(topics), include_authorized_operations=True, request_timeout=30.0
+    )
+    for topic in topics:
+        expected = {o for o in TOPIC_OPERATIONS if allows(acls, Question(OWN, "127.0.0.1", o, topic))}
+        if "DESCRIBE" in expected:
+            assert {each.name for each in asked[topic].result().authorized_operations} == expected, topic
+        else:
+            with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
+                asked[topic].result()
 
 
 def test_the_command_brings_acls_in_line_without_a_running_flow(
