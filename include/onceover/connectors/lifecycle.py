@@ -39,6 +39,7 @@ _IDLE_S: Final = 30.0
 _START_S: Final = 30.0
 _POLL_S: Final = 0.25
 TASK_FAILED: Final = "TASK_FAILED"
+CONNECTOR_STATE: Final = "CONNECTOR_STATE"
 # What every worker has to report, and for how many seconds on end.
 Way: TypeAlias = tuple[Callable[[ConnectorState], bool], float]
 
@@ -256,7 +257,7 @@ class Lifecycle:
             if deadline.passed:
                 raise Retriable(
                     f"{name} did not become {what} within {limit_s:g} s",
-                    code="CONNECTOR_STATE",
+                    code=CONNECTOR_STATE,
                     where=name,
                     expected=what,
                     seen="; ".join(sorted({described(state) for state in states})),

@@ -30,6 +30,8 @@ _MODE: Final = 0o600
 WENT_ON: Final = "went on elsewhere"
 CONFIGURED: Final = "configure"
 CHANGED: Final = "changed since"
+# How a run ends with a connector that uses the offsets where they were moved.
+SETTLED: Final = "settled"
 
 
 @dataclass(frozen=True)
@@ -155,6 +157,11 @@ class Manifest:
     def has_step(self, step: str) -> bool:
         """Tell whether a step was done."""
         return any(name == step for name, _ in self.steps)
+
+    @property
+    def is_settled(self) -> bool:
+        """True when its connector was left with the offsets in ``to_topic``, and not taken back."""
+        return self.finished and bool(self.steps) and self.steps[-1][0] == SETTLED
 
     def with_step(self, step: str, *, finished: bool = False) -> Manifest:
         """Return it with one more step done."""

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Final
 
 from onceover.connectors.access import Site
 from onceover.connectors.answers import CONFIG_REFUSED
 from onceover.connectors.foresight import quiet_hint
 from onceover.connectors.keys import named
-from onceover.connectors.lifecycle import TaskFailed
-from onceover.connectors.manifest import WENT_ON
-from onceover.connectors.model import ConnectorOutcome, Outcome
+from onceover.connectors.lifecycle import CONNECTOR_STATE, TaskFailed, described
+from onceover.connectors.manifest import SETTLED, WENT_ON
+from onceover.connectors.model import (
+    OFFSETS_TOPIC_KEY,
+    PAUSED,
+    RUNNING,
+    STOPPED,
+    ConnectorOutcome,
+    ConnectorState,
+    Outcome,
+)
 from onceover.connectors.restore import restore
 from onceover.connectors.run import Run
 from onceover.connectors.watching import Course, Progress, unordered
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, Retriable
+
+# What a connector does until somebody changes it.
+_LASTING: Final = frozenset({RUNNING, PAUSED, STOPPED})
 
 
 class OnwardRun(Run):
@@ -31,7 +44,7 @@ class OnwardRun(Run):
         Raises:
             TaskFailed: it cannot run; it is stopped again.
             NeedsOperator: WENT_ON_ELSEWHERE, it went back and forth; it is stopped.
-            Retriable: the workers did not resume it in time.
+            Retriable: the workers did not resume it in time, or it does not run in the end.
         """
         # Of a killed run that was writing offsets back.
         self.end_own_transactions(self.landing)
@@ -42,15 +55,19 @@ class OnwardRun(Run):
             before = course.look()
             if before.back:
                 return restore(self, before)
+        states: list[ConnectorState] = []
         try:
             progress = self._resumed(course)
+            if progress is not None and not progress.back:
+                # An offset may be the last one before it failed, or before somebody paused it.
+                states = self.states()
         except TaskFailed:
             self.tell("it has failed: stopping it")
             self.stop()
             progress = course.look()
             if not progress.back:
                 raise
-        return self._judge(progress)
+        return self._judge(progress, states)
 
     def _course(self, *, stopped: bool) -> Course:
         site = self.landing
@@ -89,6 +106,28 @@ class OnwardRun(Run):
         self.manifest = self.manifest.with_landing(self.context.access.scan(self.landing).end_offsets)
         self.note(step, *kinds)
 
+    def states(self) -> list[ConnectorState]:
+        """Return the connector as every worker reports it, which has to be as it was resumed.
+
+        Raises:
+            TaskFailed: it has failed.
+            NeedsOperator: CONFIG_REVERTED, somebody has put another configuration.
+        """
+        found = super().states()
+        shared = self.context.access.global_topic
+        expected = None if self.landing.topic == shared else self.landing.topic
+        for state in found:
+            if state.own_topic(shared) != expected:
+                raise NeedsOperator(
+                    f"somebody has put another configuration of {self.name} since it was resumed",
+                    code="CONFIG_REVERTED",
+                    where=self.name,
+                    expected=f"{OFFSETS_TOPIC_KEY}={expected or shared}",
+                    seen=f"{OFFSETS_TOPIC_KEY}={state.own_topic(shared) or shared}",
+                    resolve="correct that line where its configuration is managed, then run again",
+                )
+        return found
+
     def _quiet(self) -> str:
         hint = quiet_hint(self.view.state.config)
         return "" if hint is None else f"; {hint}"
@@ -101,10 +140,10 @@ class OnwardRun(Run):
     def _is_stopped(self) -> bool:
         return self.context.access.rest.state(self.name).is_stopped
 
-    def _judge(self, progress: Progress | None) -> ConnectorOutcome:
+    def _judge(self, progress: Progress | None, states: Sequence[ConnectorState]) -> ConnectorOutcome:
         where = f"its offsets are in {self.landing.topic}"
         if progress is None:
-            return self.finish(
+            return self._settled(
                 Outcome.UNVERIFIABLE,
                 f"{where}; it is {self.manifest.initial_state}, as before, so nothing shows that it goes on "
                 "from them: resume it, then verify",
@@ -112,19 +151,43 @@ class OnwardRun(Run):
         if progress.back:
             self.tell(f"went back: {named(progress.back)}; stopping it")
             return restore(self, progress)
-        if not progress.went_on and progress.changed:
-            return self.finish(
+        if progress.went_on:
+            went = progress.describe()
+            told = f" ({went})" if went else ""
+            now = "" if _run(states) else f"; {_standing(states)}"
+            return self._settled(Outcome.DONE, f"{where}, and it goes on from them{told}{now}", progress)
+        if not {state.state for state in states} <= _LASTING:
+            raise Retriable(
+                f"{self.name} does not run yet",
+                code=CONNECTOR_STATE,
+                where=self.name,
+                expected="running, with tasks",
+                seen="; ".join(sorted({described(state) for state in states})),
+                resolve="look into the workers' logs, then run again",
+            )
+        if progress.changed:
+            return self._settled(
                 Outcome.UNVERIFIABLE,
-                f"{where}; it runs, and {unordered(progress.changed)}",
+                f"{where}; {_standing(states)}, and {unordered(progress.changed)}",
                 progress,
             )
-        if not progress.went_on:
-            return self.finish(
-                Outcome.UNVERIFIABLE,
-                f"{where}; it runs and has written none within {self.context.watch_s:g} s, so nothing shows "
-                f"that it goes on from them: verify later{self._quiet()}",
-                progress,
-            )
-        went = progress.describe()
-        told = f" ({went})" if went else ""
-        return self.finish(Outcome.DONE, f"{where}, and it goes on from them{told}", progress)
+        return self._settled(
+            Outcome.UNVERIFIABLE,
+            f"{where}; {_standing(states)} and has written none within {self.context.watch_s:g} s, so "
+            f"nothing shows that it goes on from them: verify later{self._quiet()}",
+            progress,
+        )
+
+    def _settled(self, outcome: Outcome, message: str, progress: Progress | None = None) -> ConnectorOutcome:
+        return self.finish(outcome, message, progress, step=SETTLED)
+
+
+def _run(states: Sequence[ConnectorState]) -> bool:
+    return all(state.state == RUNNING for state in states)
+
+
+def _standing(states: Sequence[ConnectorState]) -> str:
+    """Return what a connector does, in words for a verdict."""
+    if not _run(states):
+        return f"it is {', '.join(sorted({state.state for state in states}))} now"
+    return "it runs" if any(state.tasks for state in states) else "it runs, without a task,"

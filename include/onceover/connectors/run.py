@@ -411,18 +411,25 @@ class Run:
         """Follow the connector's offsets for some time."""
         seconds = self.context.watch_s
         self.tell(f"watching its offsets for at most {seconds:g} s")
-        return watch(course.look, self._states, seconds)
+        return watch(course.look, self.states, seconds)
 
-    def _states(self) -> list[ConnectorState]:
+    def states(self) -> list[ConnectorState]:
+        """Return the connector as every worker reports it.
+
+        Raises:
+            TaskFailed: it has failed.
+        """
         states = self.lifecycle.states(self.name)
         for state in states:
             check_not_failed(state)
         return states
 
-    def finish(self, outcome: Outcome, message: str, progress: Progress | None = None) -> ConnectorOutcome:
-        """Write down that nothing is left to do."""
+    def finish(
+        self, outcome: Outcome, message: str, progress: Progress | None = None, *, step: str = "finish"
+    ) -> ConnectorOutcome:
+        """Write down that nothing is left to do, as ``step``."""
         reached(StepName.FINISH)
-        self.note("finish", finished=True)
+        self.note(step, finished=True)
         return ConnectorOutcome(
             self.name, outcome, message, facts={} if progress is None else progress.facts()
         )

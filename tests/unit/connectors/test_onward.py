@@ -9,19 +9,20 @@ import pytest
 from onceover.config.clients import ClientConfig
 from onceover.connectors import run as runs
 from onceover.connectors.access import ConnectAccess, Site
-from onceover.connectors.manifest import WENT_ON, Manifest
-from onceover.connectors.model import STOPPED, Isolation
+from onceover.connectors.lifecycle import TaskFailed
+from onceover.connectors.manifest import SETTLED, WENT_ON, Manifest
+from onceover.connectors.model import STOPPED, ConnectorState, Isolation, Outcome
 from onceover.connectors.onward import OnwardRun
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.run import MIGRATE, Context
 from onceover.connectors.scan import Scan
 from onceover.connectors.settings import Wish
 from onceover.connectors.watching import Course, Progress
-from onceover.errors import NeedsOperator
+from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.cluster import Cluster
 from tests.unit.connectors.views import GLOBAL, KEY, OWN, connector, facts, placed, scan, view
 
-LOW, HIGH = b'{"position":1}', b'{"position":2}'
+LOW, HIGH, HIGHER = b'{"position":1}', b'{"position":2}', b'{"position":3}'
 
 
 def some_cluster() -> mock.Mock:
@@ -46,6 +47,7 @@ def access(monkeypatch: pytest.MonkeyPatch) -> mock.Mock:
     found.rest = mock.Mock(spec=ConnectRest)
     found.scan.return_value = scan(placed({KEY: LOW}), OWN)
     found.own_id.return_value = "onceover.connect.g.c"
+    found.global_topic = GLOBAL
     monkeypatch.setattr(runs, "records_since", mock.Mock(return_value=[]))
     monkeypatch.setattr(runs, "fence", mock.Mock())
     return found
@@ -75,7 +77,7 @@ def first_look(monkeypatch: pytest.MonkeyPatch, run: Landed) -> Progress:
 
     monkeypatch.setattr("onceover.connectors.onward.restore", judged)
     monkeypatch.setattr(run, "watch", watched)
-    monkeypatch.setattr(run, "finish", lambda *found: judged(None, found[-1]))
+    monkeypatch.setattr(run, "finish", lambda *found, **_: judged(None, found[-1]))
     with pytest.raises(NeedsOperator, match="judged"):
         run.go_on()
     return seen[0]
@@ -128,3 +130,71 @@ def test_readers_of_uncommitted_records_wait_for_nothing(
     committed = [Site(cluster, topic, Isolation.READ_COMMITTED) for topic in (OWN, GLOBAL)]
     run.end_own_transactions(*committed)
     assert fence.call_count == 1
+
+
+def verdict(
+    monkeypatch: pytest.MonkeyPatch, access: mock.Mock, after: bytes, state: ConnectorState
+) -> tuple[Outcome, str]:
+    """Return how it ends for a connector that ran, with ``after`` as its last offset, and is in ``state``."""
+    run, note = run_of(access, "RUNNING"), mock.Mock()
+    access.scan.return_value = scan(placed({KEY: after}), OWN)
+    access.rest.state.side_effect = lambda _name, url=None: state if url else connector(OWN)
+    monkeypatch.setattr(run, "note", note)
+    found = run.go_on()
+    assert note.call_args == mock.call(SETTLED, finished=True)
+    return found.outcome, found.message
+
+
+@pytest.mark.parametrize(
+    ("after", "state", "outcome", "words"),
+    [
+        (HIGHER, connector(OWN), Outcome.DONE, "goes on from them"),
+        (HIGHER, connector(OWN, "PAUSED"), Outcome.DONE, "it is PAUSED now"),
+        (HIGH, connector(OWN), Outcome.UNVERIFIABLE, "it runs and has written none"),
+        (HIGH, connector(OWN, tasks=()), Outcome.UNVERIFIABLE, "it runs, without a task,"),
+        (HIGH, connector(OWN, "PAUSED"), Outcome.UNVERIFIABLE, "it is PAUSED now"),
+        (HIGH, connector(OWN, STOPPED), Outcome.UNVERIFIABLE, "it is STOPPED now"),
+    ],
+)
+def test_verdict_says_what_the_connector_does_now(
+    monkeypatch: pytest.MonkeyPatch,
+    access: mock.Mock,
+    after: bytes,
+    state: ConnectorState,
+    outcome: Outcome,
+    words: str,
+) -> None:
+    """Asked of the workers: somebody may have paused it since."""
+    found, message = verdict(monkeypatch, access, after, state)
+    assert found is outcome
+    assert words in message
+    assert ("it runs" in message) is ("it runs" in words)
+
+
+def test_connector_that_has_failed_after_its_last_offset_is_not_done(
+    monkeypatch: pytest.MonkeyPatch, access: mock.Mock
+) -> None:
+    """Its only key has gone on, so there is nothing to watch: the workers know better."""
+    stopped = mock.Mock()
+    monkeypatch.setattr(Landed, "stop", stopped)
+    with pytest.raises(TaskFailed):
+        verdict(monkeypatch, access, HIGHER, connector(OWN, "FAILED"))
+    assert stopped.called
+
+
+def test_connector_that_does_not_run_yet_is_not_settled(
+    monkeypatch: pytest.MonkeyPatch, access: mock.Mock
+) -> None:
+    """A rebalance after a killed run: its next run looks again."""
+    with pytest.raises(Retriable, match="does not run yet"):
+        verdict(monkeypatch, access, HIGH, connector(OWN, "UNASSIGNED"))
+
+
+@pytest.mark.parametrize("topic", [None, GLOBAL, "another"])
+def test_configuration_that_somebody_puts_back_is_noticed(
+    monkeypatch: pytest.MonkeyPatch, access: mock.Mock, topic: str | None
+) -> None:
+    """An operator of the cluster that knows nothing of the line takes it out within minutes."""
+    with pytest.raises(NeedsOperator) as caught:
+        verdict(monkeypatch, access, HIGHER, connector(topic))
+    assert (caught.value.code, caught.value.expected) == ("CONFIG_REVERTED", f"offsets.storage.topic={OWN}")
