@@ -116,7 +116,7 @@ class Migration:
             try:
                 topic = self._has(context, name)
                 view = context.observer.look(name, topic or self._topic(wish, name), for_plan=False)
-                outcomes.append(judge(view, context.store.load(name, MIGRATE)))
+                outcomes.append(judge(view, _standing_migration(context.store, name)))
             except OnceoverError as error:
                 outcomes.append(outcome_of(name, error))
         return Report("connectors verify", self._settings.name, tuple(outcomes))
@@ -230,6 +230,11 @@ class Migration:
         store = ManifestStore(self._settings.home, self._access.records)
         return [name for name in names if store.owes(name, operation)]
 
+    def meant_to_be_migrated(self, names: Sequence[str]) -> list[str]:
+        """Return the connectors that were migrated and not taken back since, wherever their offsets are."""
+        store = ManifestStore(self._settings.home, self._access.records)
+        return [name for name in names if _is_migrated(store, name)]
+
     # ---- a run
 
     def _context(self, wish: Wish, tell: Tell) -> Context:
@@ -327,6 +332,21 @@ def _interrupted(context: Context, name: str) -> Manifest | None:
     runs = [context.store.load(name, operation) for operation in OPERATIONS]
     left = [run for run in runs if run is not None and not run.finished]
     return max(left, key=lambda run: run.begun_ms, default=None)
+
+
+def _is_migrated(store: ManifestStore, name: str) -> bool:
+    try:
+        run = _standing_migration(store, name)
+    except NeedsOperator:
+        # Its manifest is damaged: the verdict about it says so, and the others are not kept from theirs.
+        return True
+    return run is not None and run.is_settled
+
+
+def _standing_migration(store: ManifestStore, name: str) -> Manifest | None:
+    """Return the newest migration of a connector, unless it was taken back since, or is about to be."""
+    run, back = store.load(name, MIGRATE), store.load(name, HARD)
+    return None if run is not None and back is not None and back.begun_ms > run.begun_ms else run
 
 
 def _look(context: Context, name: str, topic: str, *, back: bool = False) -> ConnectorView:

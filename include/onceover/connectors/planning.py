@@ -31,6 +31,7 @@ from onceover.connectors.scan import Scan
 from onceover.connectors.view import ConnectorView, TopicView, is_topic_name
 from onceover.engine.plan import Change, Refusal
 
+_KIP: Final = "KIP-618; where something else manages its configuration, the line belongs there, too"
 COMPACT: Final = "compact"
 # Stopping, and reading offsets over REST, came with it (KIP-875).
 _OLDEST: Final = (3, 5)
@@ -336,7 +337,7 @@ def _migration_changes(view: ConnectorView, stale: list[bytes]) -> Iterator[Chan
             "destructive",
             len(stale),
         )
-    yield Change(f"set {OFFSETS_TOPIC_KEY}", view.name, view.state.offsets_topic, view.topic, "KIP-618")
+    yield Change(f"set {OFFSETS_TOPIC_KEY}", view.name, view.state.offsets_topic, view.topic, _KIP)
     yield from resume_changes(view.name, view.initial_state)
 
 

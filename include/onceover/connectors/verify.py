@@ -8,7 +8,7 @@ from onceover.connectors.foresight import quiet_hint
 from onceover.connectors.keys import holds_null, named
 from onceover.connectors.lifecycle import failure_of
 from onceover.connectors.manifest import Manifest
-from onceover.connectors.model import RUNNING, ConnectorOutcome, Outcome
+from onceover.connectors.model import OFFSETS_TOPIC_KEY, RUNNING, ConnectorOutcome, Outcome
 from onceover.connectors.planning import COMPACT, misplaced_keys
 from onceover.connectors.view import ConnectorView
 from onceover.connectors.watching import Progress, unordered
@@ -23,6 +23,14 @@ def judge(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
     if view.problems:
         first = view.problems[0]
         return ConnectorOutcome(view.name, Outcome.REFUSED, f"{first.message}; {first.resolve}")
+    if view.configured is None and manifest is not None and manifest.is_settled:
+        return ConnectorOutcome(
+            view.name,
+            Outcome.FAILED,
+            f"it was migrated, and since then {OFFSETS_TOPIC_KEY}={manifest.to_topic} was taken out of its "
+            f"configuration: it goes on from {view.facts.offsets_topic}, which may be behind or ahead; put "
+            "that line in where its configuration is managed, and `apply` again to carry the offsets along",
+        )
     if view.configured is None:
         return ConnectorOutcome(
             view.name,

@@ -39,8 +39,9 @@ _CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: A
 class All(Enum):
     """Which connectors ``--all`` means, in words for an error.
 
-    Those that go back are the migrated ones, and those whose way back was interrupted when they had lost
-    their own topic already: nobody else would resume them.
+    Those that were migrated may have lost their topic since, to whoever manages their configuration. Those
+    that go back are the migrated ones, and those whose way back was interrupted when they had lost their own
+    topic already: nobody else would resume them.
     """
 
     SOURCES = "source connector"
@@ -140,12 +141,13 @@ def meant_by_all(file: ConnectFile, listing: Listing, meant: All) -> tuple[str, 
 def _all(file: ConnectFile, listing: Listing, meant: All) -> list[str]:
     if meant is All.SOURCES:
         return listing.sources
-    if meant is All.MIGRATED:
-        return listing.migrated
     own = set() if meant is All.INTERRUPTED else set(listing.migrated)
+    others = [name for name in listing.sources if name not in own]
     operations = OPERATIONS if meant is All.INTERRUPTED else (HARD,)
     with Migration(connect_settings(file)) as migration:
-        others = [name for name in listing.sources if name not in own]
+        if meant is All.MIGRATED:
+            own.update(migration.meant_to_be_migrated(others))
+            return [name for name in listing.sources if name in own]
         owing = {name for operation in operations for name in migration.owing(others, operation)}
     return [name for name in listing.sources if name in own or name in owing]
 

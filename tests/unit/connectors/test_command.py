@@ -15,10 +15,11 @@ import yaml
 
 from onceover.cli.main import build_parser, main
 from onceover.config.connectfile import connect_home, load_connect
-from onceover.connectors.manifest import Manifest, ManifestStore
+from onceover.connectors.manifest import SETTLED, Manifest, ManifestStore
 from onceover.connectors.model import Report
 from onceover.connectors.records import RunRecords
 from onceover.connectors.rest import ConnectRest
+from onceover.connectors.run import MIGRATE
 from onceover.connectors.settings import RestSettings
 from onceover.wiring import connectors as runs
 from onceover.wiring.connectors import All
@@ -247,6 +248,27 @@ def test_all_go_back_with_those_that_were_interrupted_on_the_way(
     store.save(manifest.with_step("configure", finished=finished))
     assert runs.pick_connectors(file, [], All.RETURNING) == expected
     assert runs.pick_connectors(file, [], All.MIGRATED) == ("users",)
+
+
+def test_all_that_were_migrated_are_verified_also_without_their_topic(
+    workers: Workers, no_records: None
+) -> None:
+    """Whoever manages the configuration elsewhere has taken it out again."""
+    workers(workers_answer)
+    file = load_connect("flights")
+    manifest = Manifest.begin(
+        MIGRATE, "orders", ("connect-offsets", "own"), "RUNNING", {}, {}, exactly_once=True
+    )
+    store = ManifestStore(connect_home(file))
+    for step, finished, expected in [
+        ("configure", False, ("users",)),
+        (SETTLED, True, ("orders", "users")),
+        ("finish", True, ("users",)),
+    ]:
+        store.save(manifest.with_step(step, finished=finished))
+        assert runs.pick_connectors(file, [], All.MIGRATED) == expected
+    store.path("orders", MIGRATE).write_text("{")
+    assert runs.pick_connectors(file, [], All.MIGRATED) == ("orders", "users")
 
 
 def test_all_go_back_with_one_whose_manifest_is_damaged(workers: Workers, no_records: None) -> None:

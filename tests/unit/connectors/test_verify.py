@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from onceover.connectors.keys import partition_of, sentinel_key
-from onceover.connectors.manifest import Manifest
-from onceover.connectors.migration import outcome_of
+from onceover.connectors.manifest import SETTLED, Manifest, ManifestStore
+from onceover.connectors.migration import _standing_migration, outcome_of
 from onceover.connectors.model import ConnectorOutcome, Outcome, Report, TaskState
+from onceover.connectors.run import HARD
 from onceover.connectors.verify import judge
 from onceover.connectors.view import ConnectorView
 from onceover.engine.plan import Refusal
@@ -49,12 +51,29 @@ def manifest(to_topic: str = OWN) -> Manifest:
         (view([], [(WRONG, KEY, b"{}")], state=connector(OWN)), None, Outcome.FAILED),
         (view([], None, state=connector(OWN)), manifest(), Outcome.FAILED),
         (view(placed({**VALUES})), manifest(), Outcome.UNVERIFIABLE),
+        (view(placed({**VALUES})), manifest().with_step(SETTLED), Outcome.UNVERIFIABLE),
+        (view(placed({**VALUES})), manifest().with_step(SETTLED, finished=True), Outcome.FAILED),
+        (
+            view(placed({**VALUES})),
+            manifest().with_step(SETTLED, finished=True).with_step("as before", finished=True),
+            Outcome.UNVERIFIABLE,
+        ),
         (migrated({}, problems=(Refusal("c", "NOT_AUTHORIZED", "no", "do"),)), None, Outcome.REFUSED),
     ],
 )
 def test_verdict_says_what_is_known(seen: ConnectorView, found: Manifest | None, expected: Outcome) -> None:
     """A step back or a broken topic fails; what nothing shows is never called done."""
     assert judge(seen, found).outcome is expected
+
+
+@pytest.mark.parametrize("begun_ms", [1, 3])
+def test_what_was_taken_back_since_is_no_migration(tmp_path: Path, begun_ms: int) -> None:
+    """It lost its topic because somebody wanted that; one that was migrated again is one."""
+    store, run = ManifestStore(tmp_path), replace(manifest(), begun_ms=2)
+    store.save(run)
+    assert _standing_migration(store, "c") == run
+    store.save(replace(run, operation=HARD, begun_ms=begun_ms))
+    assert (_standing_migration(store, "c") == run) is (begun_ms == 1)
 
 
 @pytest.mark.parametrize("failed", ["FAILED", "RUNNING"])
