@@ -14,6 +14,8 @@ from onceover.connectors.view import ConnectorView
 # has to last for some seconds, the start.
 STANDSTILL_S: Final = 7.0
 _DEBEZIUM: Final = "io.debezium."
+_MIRROR: Final = "org.apache.kafka.connect.mirror."
+_UNMOVED: Final = ("CheckpointConnector", "HeartbeatConnector")
 _HEARTBEAT: Final = "heartbeat.interval.ms"
 _POSTGRES: Final = ("PostgresConnector", "PostgreSqlConnector")
 # What a database keeps for a reader that is away, by the last word of the plugin's name.
@@ -51,7 +53,12 @@ def foreseen(
 
 
 def quiet_hint(config: Mapping[str, str]) -> str | None:
-    """Return why a connector may write no offset although all is well; None where nothing is known."""
+    """Return why a connector may write no new offset although all is well; None where nothing is known."""
+    if _plugin(config).startswith(_MIRROR) and _plugin(config).endswith(_UNMOVED):
+        return (
+            "it writes the same offset for ever and does not go by it: nothing ever shows that it goes on "
+            "(unverifiable, exit code 3), and nothing can be lost by that"
+        )
     if not _plugin(config).startswith(_DEBEZIUM) or config.get(_HEARTBEAT, "0").strip() not in ("", "0"):
         return None
     return (

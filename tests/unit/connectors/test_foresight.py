@@ -88,6 +88,16 @@ def test_connector_without_a_heartbeat_is_told_of_one(config: dict[str, str], hi
     assert any("heartbeat" in text for text in told(seen(config)).warnings) is hinted
 
 
+@pytest.mark.parametrize("name", ["Checkpoint", "Heartbeat"])
+def test_connector_that_never_moves_its_offset_is_told_of(name: str) -> None:
+    """MirrorMaker's write the same one for ever: that nothing shows is no reason to wait for it."""
+    config = {"connector.class": f"org.apache.kafka.connect.mirror.Mirror{name}Connector"}
+    assert "same offset for ever" in (quiet_hint(config) or "")
+    assert any("same offset for ever" in text for text in told(seen(config)).warnings)
+    other = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}
+    assert quiet_hint(other) is None
+
+
 def test_plan_that_does_nothing_foresees_nothing() -> None:
     """A refused one as well."""
     plan = ConnectorPlan("c", None, None)
