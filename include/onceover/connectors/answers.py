@@ -155,6 +155,22 @@ def not_now(answer: httpx.Response, path: str) -> Retriable:
     )
 
 
+def check_login(answer: httpx.Response, path: str) -> None:
+    """Raise where the login is refused: whoever asks a worker what it is needs one, too.
+
+    Raises:
+        UsageError: REST_LOGIN.
+    """
+    if answer.status_code in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+        raise UsageError(
+            "the workers refuse the login of their REST API",
+            code="REST_LOGIN",
+            where=f"{answer.request.method} {path}",
+            seen=f"HTTP {answer.status_code}",
+            resolve="correct the name and password of the workers' REST API",
+        )
+
+
 def unknown_command(answer: httpx.Response, path: str) -> NeedsOperator:
     """Return what is raised when workers know a connector, and not what they are to do with it."""
     return NeedsOperator(
@@ -182,14 +198,7 @@ def check_answer(answer: httpx.Response, path: str) -> None:
     if answer.is_success:
         return
     where, seen = f"{answer.request.method} {path}", f"HTTP {status}: {words(answer)}"
-    if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-        raise UsageError(
-            "the workers refuse the login of their REST API",
-            code="REST_LOGIN",
-            where=where,
-            seen=f"HTTP {status}",
-            resolve="correct the name and password of the workers' REST API",
-        )
+    check_login(answer, path)
     if status == httpx.codes.NOT_FOUND:
         raise UsageError(
             "there is no such connector",

@@ -20,6 +20,7 @@ from onceover.connectors.answers import (
     LONGEST_TEXT,
     NO_CONNECTOR,
     check_answer,
+    check_login,
     check_started,
     document_of,
     is_to_wait,
@@ -93,10 +94,11 @@ class ConnectRest:
 
         Raises:
             Retriable: WORKER_UNREACHABLE, it does not answer; WORKER_STARTING, it is not ready.
-            UsageError: NO_WORKER, something else listens there.
+            UsageError: NO_WORKER, something else listens there; REST_LOGIN, it refuses our login.
         """
         answer = self._ask("GET", url, "/", timeout_s=PROBE_TIMEOUT_S)
         check_started(answer)
+        check_login(answer, "/")
         document = document_of(answer, url)
         return WorkerAnswer(url, str(document.get("version")), str(document.get("kafka_cluster_id")))
 

@@ -73,6 +73,14 @@ def test_errors_are_grouped_by_what_to_do(status: int, kind: type[OnceoverError]
     assert caught.value.code == code
 
 
+@pytest.mark.parametrize("status", [401, 403])
+def test_worker_that_refuses_a_login_is_a_worker(status: int) -> None:
+    """It refuses whoever asks what it is, too: the address is right."""
+    with pytest.raises(UsageError) as caught:
+        FakeWorkers(faults=[lambda _: Response(status, json={})]).rest().connectors()
+    assert caught.value.code == "REST_LOGIN"
+
+
 def test_connector_without_status_yet_is_unassigned() -> None:
     """It has just been created: 404 of its status is not 404 of the connector."""
     workers = FakeWorkers()
