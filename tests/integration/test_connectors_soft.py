@@ -8,8 +8,8 @@ import pytest
 
 from onceover.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
-from tests.support.connect import EXACTLY_ONCE, compile_plugin, last_counts
-from tests.support.connect_tool import Case
+from tests.support.connect import EXACTLY_ONCE, Workers, compile_plugin, last_counts
+from tests.support.connect_tool import Case, Tool
 from tests.support.rawkafka import RawRecord
 from tests.support.rawtxn import OpenTransaction
 
@@ -46,6 +46,31 @@ def test_workers_without_exactly_once_resume_at_the_committed_value(
         case.connect.resume(case.name)
         case.assert_goes_on()
         assert all(count < 1000 for count in last_counts(case.connect.offsets(case.name)).values())
+
+
+def test_workers_that_still_run_exactly_once_are_noticed(
+    workers: Workers, target_cluster: SharedCluster, unique_name: str, tmp_path: Path
+) -> None:
+    """The Connect file says what the workers are to be, their own file what they will be once restarted."""
+    with Case(tmp_path, unique_name, workers.exactly_once, target_cluster.client) as case:
+        case.begin()
+        assert case.tool.downgrade(case.name, mode="soft").outcome(case.name) == "done"
+        right = case.tool
+        folder = right.path.parent
+        case.tool = Tool(folder, case.cluster, keys={"worker": {"exactly.once.source.support": "disabled"}})
+
+        early = case.tool.downgrade(case.name, mode="soft")
+
+        assert (early.code, early.of(case.name)["error"]["code"]) == (3, "WORKER_MODE"), early
+        case.connect.await_stopped(case.name)
+        # What its tasks have written meanwhile is settled, too: the same again once the workers are right.
+        assert early.of(case.name)["state"] == "STOPPED"
+        case.tool = Tool(folder, case.cluster)
+        again = case.tool.downgrade(case.name, mode="soft")
+        assert (again.code, again.outcome(case.name)) == (0, "done"), again
+        case.connect.resume(case.name)
+        case.assert_goes_on()
+        case.assert_never_back()
 
 
 def abort_ahead(case: Case, bootstrap: str) -> None:

@@ -12,6 +12,7 @@ from onceover.connectors.model import ConnectorOutcome, Isolation, Outcome
 from onceover.connectors.onward import OnwardRun
 from onceover.connectors.planning import empty_refusals, unfinished, value_refusals
 from onceover.connectors.run import HARD
+from onceover.connectors.scan import Scan
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.view import ConnectorView
 from onceover.engine.plan import Refusal
@@ -86,7 +87,16 @@ class SoftRun(OnwardRun):
         reached(StepName.BEGIN)
         self.note("begin")
         self.stop_and_fence()
-        scan = self.settled_scan(self.context.access.base_site(self.view.state.config))
+        self._settle(self.settled_scan(self.context.access.base_site(self.view.state.config)))
+        return ConnectorOutcome(
+            self.name,
+            Outcome.DONE,
+            "stopped, and ready for workers without exactly-once: set exactly.once.source.support=disabled "
+            "on every worker and in the Connect file, restart them all, then run this again",
+            facts={"offsets": len(self.manifest.values)},
+        )
+
+    def _settle(self, scan: Scan) -> None:
         snapshot = scan.snapshot(self.name)
         check(*value_refusals(snapshot, scan.partitions))
         reached(StepName.MANIFEST)
@@ -95,13 +105,6 @@ class SoftRun(OnwardRun):
         reached(StepName.SETTLE)
         self.overwrite([self.landing], self.manifest.values)
         self.note_landing("settle", "settle offsets")
-        return ConnectorOutcome(
-            self.name,
-            Outcome.DONE,
-            "stopped, and ready for workers without exactly-once: set exactly.once.source.support=disabled "
-            "on every worker and in the Connect file, restart them all, then run this again",
-            facts={"offsets": len(self.manifest.values)},
-        )
 
     def complete(self) -> ConnectorOutcome:
         """Resume it under workers without exactly-once, and watch it.
@@ -111,6 +114,14 @@ class SoftRun(OnwardRun):
         """
         with self.alone():
             return self.go_on()
+
+    def stop_exactly_once(self, tasks: int) -> None:
+        """Stop it, and settle its offsets once more: its tasks may have left aborted ones behind."""
+        super().stop_exactly_once(tasks)
+        access, config = self.context.access, self.view.state.config
+        self.fence([access.task_id(self.name, number) for number in range(tasks)])
+        truth = Site(access.home(config), access.global_topic, Isolation.READ_COMMITTED)
+        self._settle(access.scan(truth))
 
 
 def downgrade_manifest(view: ConnectorView, found: Manifest | None, operation: str) -> Manifest:

@@ -133,9 +133,40 @@ class OnwardRun(Run):
         return "" if hint is None else f"; {hint}"
 
     def _resumed(self, course: Course) -> Progress | None:
-        if self._is_stopped() and not self.resume():
-            return None
+        if self._is_stopped():
+            if not self.resume():
+                return None
+            self._check_mode()
         return self.watch(course)
+
+    def _check_mode(self) -> None:
+        """See to it that workers that should be without exactly-once are so.
+
+        Those with it fence earlier tasks behind every commit of new ones, and write that down: it is known
+        once tasks have begun, and not before.
+
+        Raises:
+            NeedsOperator: WORKER_MODE; the connector is stopped.
+        """
+        if self.context.facts.exactly_once:
+            return
+        records = self.context.observer.config_records()
+        if not records.fenced_since_commit(self.name):
+            return
+        self.stop_exactly_once(records.fence_count(self.name, self.view.state.config))
+        raise NeedsOperator(
+            f"{self.name} runs exactly-once: its leader has fenced its tasks",
+            code="WORKER_MODE",
+            where=self.name,
+            expected="workers without exactly-once, as the Connect file says",
+            seen="workers that still have it",
+            resolve="restart every worker as the Connect file says, or correct the file; then run again",
+        )
+
+    def stop_exactly_once(self, tasks: int) -> None:
+        """Stop a connector whose workers should be without exactly-once; ``tasks``: how many may have run."""
+        self.tell(f"its workers run up to {tasks} tasks exactly-once: stopping it")
+        self.stop()
 
     def _is_stopped(self) -> bool:
         return self.context.access.rest.state(self.name).is_stopped

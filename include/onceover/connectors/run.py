@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -254,7 +254,7 @@ class Run:
         self.note("stop", "stop")
         self.check_orders()
         if self.view.fence_ids:
-            self._fence()
+            self.fence(self.view.fence_ids)
             self.note("fence", "fence")
         self.check_orders()
 
@@ -267,12 +267,17 @@ class Run:
         """Fence a connector that is slow to stop, but not the tasks of somebody who has resumed it."""
         self._learn(STOPPED)
         self.check_orders()
-        self._fence()
+        self.fence(self.view.fence_ids)
 
-    def _fence(self) -> None:
-        self.tell(f"fencing {len(self.view.fence_ids)} transactional ids of its tasks")
+    def fence(self, ids: Sequence[str]) -> None:
+        """Take over transactional ids of its tasks: one that only seems to be gone writes nothing any more.
+
+        Raises:
+            UsageError: a right is missing.
+        """
+        self.tell(f"fencing {len(ids)} transactional ids of its tasks")
         cluster = self.context.access.home(self.view.state.config)
-        for transactional_id in self.view.fence_ids:
+        for transactional_id in ids:
             reached(StepName.FENCE)
             with needing(cluster.config, "WRITE", f"transactional id {transactional_id}"):
                 fence(cluster, transactional_id)

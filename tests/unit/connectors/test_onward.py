@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from onceover.config.clients import ClientConfig
 from onceover.connectors import run as runs
 from onceover.connectors.access import ConnectAccess, Site
+from onceover.connectors.configtopic import ConfigRecords
 from onceover.connectors.lifecycle import TaskFailed
 from onceover.connectors.manifest import SETTLED, WENT_ON, Manifest
 from onceover.connectors.model import STOPPED, ConnectorState, Isolation, Outcome
@@ -17,6 +19,7 @@ from onceover.connectors.rest import ConnectRest
 from onceover.connectors.run import MIGRATE, Context
 from onceover.connectors.scan import Scan
 from onceover.connectors.settings import Wish
+from onceover.connectors.view import Observer
 from onceover.connectors.watching import Course, Progress
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.cluster import Cluster
@@ -198,3 +201,31 @@ def test_configuration_that_somebody_puts_back_is_noticed(
     with pytest.raises(NeedsOperator) as caught:
         verdict(monkeypatch, access, HIGHER, connector(topic))
     assert (caught.value.code, caught.value.expected) == ("CONFIG_REVERTED", f"offsets.storage.topic={OWN}")
+
+
+@pytest.mark.parametrize(
+    ("exactly_once", "fenced", "noticed"), [(False, 5, True), (False, 3, False), (True, 5, False)]
+)
+def test_workers_that_still_run_exactly_once_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, access: mock.Mock, *, exactly_once: bool, fenced: int, noticed: bool
+) -> None:
+    """They fence behind the commit of the tasks that were resumed; a fence before it is of former times."""
+    records = ConfigRecords(
+        {"commit-c": {"tasks": 2}, "tasks-fencing-c": {"task-count": 2}},
+        {"commit-c": 4, "tasks-fencing-c": fenced},
+    )
+    run, did = run_of(access, STOPPED), mock.Mock()
+    run.context = replace(run.context, facts=facts(exactly_once=exactly_once))
+    monkeypatch.setattr(Observer, "config_records", lambda _: records)
+    monkeypatch.setattr(run, "resume", did.resume)
+    monkeypatch.setattr(run, "watch", did.watch)
+    monkeypatch.setattr(run, "stop", did.stop)
+    did.watch.return_value = None
+    monkeypatch.setattr(run, "finish", did.finish)
+    access.scan.return_value = scan(placed({KEY: HIGH}), OWN)
+    if noticed:
+        with pytest.raises(NeedsOperator, match="its leader has fenced its tasks"):
+            run.go_on()
+    else:
+        run.go_on()
+    assert (did.stop.called, did.watch.called) == (noticed, not noticed)
