@@ -84,8 +84,17 @@ def _configured(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan
         offsets=len(own.offsets) if own else 0,
         changes=tuple(owed),
         refusals=(*view.problems, *common_refusals(view)),
-        warnings=() if unfinished(manifest, view.topic) else tuple(_settled_warnings(view)),
+        warnings=tuple(_settled_warnings(view))
+        if not unfinished(manifest, view.topic)
+        else owed_warnings(view),
     )
+
+
+def owed_warnings(view: ConnectorView) -> tuple[str, ...]:
+    """Return what an interrupted run still does to a connector that it has resumed."""
+    if view.state.is_stopped:
+        return ()
+    return ("an interrupted run has resumed it: it is watched, and stopped if an offset has gone back",)
 
 
 def _settled_warnings(view: ConnectorView) -> Iterator[str]:

@@ -12,6 +12,7 @@ from onceover.connectors.planning import (
     common_refusals,
     empty_refusals,
     failed_warnings,
+    owed_warnings,
     resume_changes,
     stop_changes,
     unfinished,
@@ -27,7 +28,7 @@ def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
     if view.configured is None:
         owed = unfinished(manifest, to_topic) and view.state.is_stopped and manifest is not None
         changes = tuple(resume_changes(view.name, manifest.initial_state)) if owed and manifest else ()
-        warnings = () if unfinished(manifest, to_topic) else ("it has no topic of its own",)
+        warnings = owed_warnings(view) if unfinished(manifest, to_topic) else ("it has no topic of its own",)
         return ConnectorPlan(view.name, None, to_topic, 0, 0, changes, view.problems, warnings)
     own, refusals = view.own_offsets(), [*view.problems, *common_refusals(view)]
     if own is None:

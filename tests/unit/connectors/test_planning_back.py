@@ -11,6 +11,7 @@ from onceover.connectors.configtopic import ConfigRecords
 from onceover.connectors.keys import partition_of, sentinel_key
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import STOPPED, ConnectorPlan
+from onceover.connectors.planning import plan_migration
 from onceover.connectors.planning_back import plan_hard, plan_rollback, plan_soft
 from onceover.connectors.view import ConnectorView
 from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, PARTITIONS, connector, facts, placed, view
@@ -164,3 +165,14 @@ def test_topic_of_all_connectors_has_one_name() -> None:
     texts = [change.reason for change in back.changes] + [r.resolve for r in missing.refusals]
     assert any("shared topic" in text for text in texts)
     assert not any("global" in text for text in texts)
+
+
+@pytest.mark.parametrize("back", [False, True])
+def test_what_an_interrupted_run_may_still_do_is_said(back: bool) -> None:
+    """It stops a connector that has gone back: nobody should learn of that afterwards."""
+    topic, planned = (None, plan_hard) if back else (OWN, plan_migration)
+    found = manifest(OWN if back else None)
+    running = planned(view(placed(VALUES), placed(VALUES), state=connector(topic)), found)
+    assert running.changes == () and "stopped if an offset has gone back" in running.warnings[0]
+    stopped = planned(view(placed(VALUES), placed(VALUES), state=connector(topic, STOPPED)), found)
+    assert kinds(stopped) == ["resume"] and stopped.warnings == ()
