@@ -68,16 +68,17 @@ def connector_rights(
 def may_by_acls(acls: frozenset[Acl], principal: str, operation: str, topic: str) -> bool | None:
     """Tell what a cluster's ACLs say of one operation; None where they do not settle it.
 
-    A principal without any ACL of its own may be a super user, who needs none.
+    A principal without any ACL of its own may be a super user, who needs none; and a topic that no ACL
+    speaks of may be everybody's (``allow.everyone.if.no.acl.found``).
     """
-    mine = [acl for acl in acls if acl.principal in (principal, "User:*")]
-    here = [acl for acl in mine if _covers(acl, topic)]
+    spoken_of = [acl for acl in acls if _covers(acl, topic)]
+    here = [acl for acl in spoken_of if acl.principal in (principal, "User:*")]
     granting = {operation, "ALL", *(_IMPLIES_DESCRIBE if operation == "DESCRIBE" else ())}
     if any(a.permission == DENY and a.host == "*" and a.operation in (operation, "ALL") for a in here):
         return False
     if any(acl.permission == ALLOW and acl.operation in granting for acl in here):
         return True
-    return False if any(acl.principal == principal for acl in mine) else None
+    return False if spoken_of and any(acl.principal == principal for acl in acls) else None
 
 
 def _covers(acl: Acl, topic: str) -> bool:
