@@ -3,29 +3,16 @@ the log that is gone (G4, G7)."""
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from onceover.config.home import HOME_VARIABLE
-from onceover.embed.kafka import KafkaCluster
 from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.disks import restart
 from tests.support.replica import Replica
 
 DONE = 0
-
-
-def restart(cluster: KafkaCluster, *, keep: Path | None = None, restore: Path | None = None) -> None:
-    """Stop and start the only broker; copy its disk, or put a copy back, in between."""
-    (node,) = cluster.nodes
-    node.stop()
-    if keep is not None:
-        shutil.copytree(node.data, keep)
-    if restore is not None:
-        shutil.rmtree(node.data)
-        shutil.copytree(restore, node.data)
-    node.start()
 
 
 @pytest.mark.soak

@@ -5,7 +5,6 @@ Both lives of such a log bear the same leader epochs, and every offset is there 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from onceover.embed.kafka import KafkaCluster
 from onceover.engine.aside import Pace
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Adversary
 from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.disks import restart
 from tests.support.groups import commit
 from tests.support.rawkafka import DELETE_HORIZON, RawRecord
 from tests.support.replica import Replica, alter_config, delete_before
@@ -42,18 +42,6 @@ def lonely(
     source = start_cluster("source")
     with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
         yield replica, source
-
-
-def restart(cluster: KafkaCluster, *, keep: Path | None = None, restore: Path | None = None) -> None:
-    """Stop and start the only broker; copy its disk, or put a copy back, in between."""
-    (node,) = cluster.nodes
-    node.stop()
-    if keep is not None:
-        shutil.copytree(node.data, keep)
-    if restore is not None:
-        shutil.rmtree(node.data)
-        shutil.copytree(restore, node.data)
-    node.start()
 
 
 def transact(writer: Adversary, topic: str, records: int) -> None:
