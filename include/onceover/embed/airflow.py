@@ -327,7 +327,9 @@ def sweep(mark: str | None) -> None:
         with suppress(psutil.NoSuchProcess):
             process.terminate()
     _, stubborn = psutil.wait_procs(left, KILL_TIMEOUT_S)
-    for process in [*stubborn, *marked(mark)]:
+    # Again: a process that is just starting another program bears no mark for a moment.
+    stubborn += [process for process in marked(mark) if process not in stubborn]
+    for process in stubborn:
         with suppress(psutil.NoSuchProcess):
             process.kill()
     psutil.wait_procs(stubborn, KILL_TIMEOUT_S)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ import pytest
 
 from onceover.demo import machine
 from onceover.demo.machine import MachineStatus
+from onceover.embed import airflow
 from onceover.embed.airflow import MARK, AirflowStandalone, State
 from onceover.embed.lock import alone
 from onceover.embed.ports import PortReservation
@@ -24,6 +24,7 @@ from onceover.embed.processes import ChildProcess
 from onceover.embed.up import ClusterStatus
 from onceover.embed.upconnect import ConnectStatus
 from onceover.errors import Retriable
+from tests.support.wait import wait_until
 
 TIMEOUT_S: Final = 30.0
 PROGRAM: Final = Path(sys.executable).with_name("onceover")
@@ -94,22 +95,33 @@ def test_lock_ends_with_its_process_and_not_with_what_that_started(tmp_path: Pat
             left.kill()
 
 
+def start_marked(home: Path, mark: str) -> ChildProcess:
+    """Start a process with the mark of an Airflow; it has come to its own program when this returns."""
+    program = [sys.executable, "-c", SLEEP]
+    env = {**os.environ, MARK: mark}
+    child = ChildProcess.start(program, name=mark, log_path=home / f"{mark}.log", env=env)
+    wait_until(lambda: psutil.Process(child.pid).cmdline() == program, TIMEOUT_S, f"{mark} runs")
+    return child
+
+
+def test_what_bore_no_mark_at_the_first_look_has_ended_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that is just starting another program has no environment for a moment."""
+    child = start_marked(tmp_path, "own")
+    looks = iter([[], [psutil.Process(child.pid)]])
+    monkeypatch.setattr(airflow, "marked", lambda _: next(looks))
+    try:
+        airflow.sweep("own")
+        assert not child.alive
+    finally:
+        child.kill()
+
+
 def test_failed_start_ends_its_own_processes_only(tmp_path: Path) -> None:
     """The home may have another Airflow on record by then."""
-    begun = time.monotonic()
-    children = {
-        mark: ChildProcess.start(
-            [sys.executable, "-c", SLEEP],
-            name=mark,
-            log_path=tmp_path / f"{mark}.log",
-            env={**os.environ, MARK: mark},
-        )
-        for mark in ("own", "other")
-    }
+    children = {mark: start_marked(tmp_path, mark) for mark in ("own", "other")}
     try:
-        for mark, child in children.items():
-            while psutil.Process(child.pid).environ().get(MARK) != mark:
-                assert time.monotonic() < begun + TIMEOUT_S
         State("other").write(tmp_path)
         AirflowStandalone(tmp_path, 1, "", "own", [], PortReservation()).stop()
         assert {mark: child.alive for mark, child in children.items()} == {"own": False, "other": True}
