@@ -296,13 +296,12 @@ class GroupReader:
 
         Beside them why it cannot be asked.
         """
-        topics = sorted({tp.topic for tp in pairs})
+        topics = {tp.topic for tp in pairs}
         giving = self.giving.cluster
         try:
-            answers = giving.retry(lambda: giving.each_topic(topics)).failed if topics else {}
+            return giving.retry(lambda: giving.hidden_topics(topics)), ()
         except Retriable as error:
             return {}, (error,)
-        return {topic: error for topic, error in answers.items() if isinstance(error, UsageError)}, ()
 
     def _sides(self, pair: Pair) -> tuple[TopicPartition, TopicPartition]:
         forward = self.direction is Direction.FAILOVER

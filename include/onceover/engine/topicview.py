@@ -30,7 +30,7 @@ from onceover.engine.ownership import Rival
 from onceover.engine.scope import Rules, Verdict
 from onceover.engine.topicplan import Loop, View
 from onceover.engine.topics import ONLY_WIDENED
-from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin, TopicConfigs
 from onceover.kafka.cluster import Cluster, TopicInfo
@@ -155,11 +155,7 @@ class TopicReader:
         source: Mapping[str, TopicInfo],
         target: Mapping[str, TopicInfo],
     ) -> dict[str, tuple[Side, OnceoverError]]:
-        """Return which of the topics that are enrolled may not be described.
-
-        A cluster leaves them out of the list of all topics, as if they were deleted; asked by name it
-        answers TOPIC_AUTHORIZATION_FAILED.
-        """
+        """Return which of the topics that are enrolled may not be described, instead of being gone."""
         found: dict[str, tuple[Side, OnceoverError]] = {}
         records = [record for record in enrolled if record.active]
         for side, cluster, shown, name in (
@@ -167,8 +163,7 @@ class TopicReader:
             (Side.SOURCE, self.source, source, attrgetter("source")),
         ):
             absent = {name(record): record.source for record in records if name(record) not in shown}
-            answers = cluster.each_topic(sorted(absent)).failed if absent else {}
-            found |= {absent[t]: (side, e) for t, e in answers.items() if isinstance(e, UsageError)}
+            found |= {absent[t]: (side, error) for t, error in cluster.hidden_topics(absent).items()}
         return found
 
     def _ends(self, view: View) -> dict[TopicPartition, int]:

@@ -256,6 +256,18 @@ class Cluster:
         """
         return self.each_topic(names).whole()
 
+    def hidden_topics(self, names: Collection[str]) -> dict[str, OnceoverError]:
+        """Return which of these topics may not be described, with the answer.
+
+        A cluster leaves them out of the list of all topics, as if they were deleted; asked by name it
+        answers TOPIC_AUTHORIZATION_FAILED.
+
+        Raises:
+            Retriable: the cluster is away.
+        """
+        answers = self.each_topic(sorted(names)).failed if names else {}
+        return {topic: error for topic, error in answers.items() if isinstance(error, UsageError)}
+
     def each_topic(self, names: Sequence[str] | None = None) -> Each[str, TopicInfo]:
         """Return the same, with what the cluster does not answer beside it."""
         answer = calls.metadata(self.control(), names)
