@@ -96,6 +96,9 @@ class PositionCluster(FakeCluster):
     def each_topic(self, names: Iterable[str]) -> Each[str, TopicInfo]:
         return Each(self.topics(names))
 
+    def hidden_topics(self, _: Iterable[str]) -> dict[str, OnceoverError]:
+        return {}
+
     def each_offset(
         self, tps: Iterable[TopicPartition], at: int, isolation: int = calls.READ_COMMITTED
     ) -> Each[TopicPartition, int]:
