@@ -229,7 +229,7 @@ class PartitionCopy:
             yield from self._reencoded(header, batch, None)
         else:
             runs = ((header.base_offset, header.count),)
-            yield Outgoing(self.target, header, batch, self.source, runs)
+            yield Outgoing(self.target, header, batch, self.source, runs, self.target_id)
 
     def _reencoded(
         self, header: BatchHeader, batch: memoryview, end: int | None
@@ -271,7 +271,8 @@ class PartitionCopy:
 
     def _outgoing(self, target: TopicPartition, encoded: EncodedBatch) -> Outgoing:
         header = parse_header(encoded.batch)
-        return Outgoing(target, header, encoded.batch, self.source, tuple(encoded.source_runs))
+        known = self.target_id if target.topic == self.target.topic else None
+        return Outgoing(target, header, encoded.batch, self.source, tuple(encoded.source_runs), known)
 
     # ---- with a handler, and what cannot be copied
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
+from uuid import UUID
 
 from onceover.kafka.calls import OffsetToCommit
 from onceover.model import TopicPartition
@@ -16,6 +17,9 @@ class Outgoing(NamedTuple):
     ``batch`` is writable and is stamped in place; ``source_runs`` says which source offsets its
     records are, in order, as (first offset, count), so that the answer's base offset gives the
     exact offset map. State and map records have no source.
+
+    ``target_id`` is the topic that is meant: a namesake, made anew since that was found out, takes nothing.
+    None where whoever has the name is meant.
     """
 
     target: TopicPartition
@@ -23,6 +27,7 @@ class Outgoing(NamedTuple):
     batch: memoryview | bytearray
     source: TopicPartition | None = None
     source_runs: tuple[tuple[int, int], ...] = ()
+    target_id: UUID | None = None
 
 
 class Acknowledged(NamedTuple):

@@ -86,9 +86,18 @@ class ProduceLink:
         return max(0.0, self._mute_until_s - time.monotonic())
 
     def write(self, batches: Iterable[Outgoing]) -> None:
-        """Send stamped batches, at most one of a partition (FACTS 3), without waiting for the answers."""
+        """Send stamped batches, at most one of a partition (FACTS 3), without waiting for the answers.
+
+        Raises:
+            NotNow: a topic is not there, or not the one that is meant.
+        """
         batches = list(batches)
-        self._look_up([b.target for b in batches if b.target.topic not in self._topics])
+        self._look_up([b.target for b in batches if not self._is_known(b)])
+        for batch in batches:
+            if not self._is_known(batch):
+                raise NotNow(
+                    f"target topic {batch.target.topic} was made anew before its records were sent"
+                ).about(batch.target)
         by_node: dict[int, list[Outgoing]] = {}
         for batch in batches:
             by_node.setdefault(self._leader(batch.target), []).append(batch)
@@ -211,6 +220,11 @@ class ProduceLink:
         return error.about(*(one.batch.target for one in refused if concerns_partition(one.code)))
 
     # ---- who leads what
+
+    def _is_known(self, batch: Outgoing) -> bool:
+        """Tell whether the topic of that name is known, and is the one that is meant."""
+        topic = self._topics.get(batch.target.topic)
+        return topic is not None and batch.target_id in (None, topic.topic_id)
 
     def _look_up(self, targets: Sequence[TopicPartition]) -> None:
         """Learn ids and leaders of their topics, with one request however many they are."""
