@@ -32,6 +32,7 @@ from onceover_airflow.approval import (
 )
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours, log_text
+from onceover_airflow.flows import by_name
 from onceover_airflow.markdown import code, plain
 from onceover_airflow.secrets import environment
 
@@ -214,7 +215,7 @@ def connect_at_hand(ref: str) -> Iterator[ConnectFile]:
 
     quiet_libraries()
     with errors_of_ours():
-        file = load_connect(ref)
+        file = load_connect(by_name(ref))
         with environment(connect_environment(file)), privately():
             yield file
 

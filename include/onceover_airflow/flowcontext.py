@@ -13,6 +13,7 @@ from onceover.errors import OnceoverError, Retriable
 from onceover.private import privately
 from onceover.shown import screen
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flows import by_name
 from onceover_airflow.secrets import environment
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def flow_at_hand(ref: str) -> Iterator[Flow]:
     from onceover_airflow.connections import connection_environment
 
     with errors_of_ours():
-        loaded = load_flow(ref)
+        loaded = load_flow(by_name(ref))
         with environment(connection_environment(loaded)), privately():
             yield loaded
 

@@ -16,6 +16,7 @@ from typing import Final
 from onceover.config import values
 from onceover.config.flowfile import SchedulesSpec
 from onceover.config.load import find_flow_files, read_keys
+from onceover.errors import UsageError
 
 log = logging.getLogger(__name__)
 
@@ -40,6 +41,27 @@ class ScheduledFlow:
 def flow_names() -> list[str]:
     """Return the names a person can pick from."""
     return sorted({path.stem for path in find_flow_files()})
+
+
+def by_name(ref: str) -> str:
+    """Return the name of a flow or a Connect file that a form gives.
+
+    On a command line it may be a path. Whoever fills in a form may only pick among the files that are in the
+    directory: another file would have the worker connect where it says, with what the worker's environment
+    holds, and messages about it would quote it.
+
+    Raises:
+        UsageError: NOT_A_NAME.
+    """
+    # Empty where there is nothing to pick from; what is missing is said where it is looked for.
+    if ref and not values.NAME.fullmatch(ref):
+        raise UsageError(
+            "a form takes names only, no paths",
+            code="NOT_A_NAME",
+            expected=values.NAME_RULE,
+            resolve="put the file into its directory and name it without its suffix",
+        )
+    return ref
 
 
 def scheduled_flows(key: str) -> list[ScheduledFlow]:

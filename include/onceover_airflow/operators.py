@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.flows import by_name
 from onceover_airflow.retrying import retry_interrupted
 from onceover_airflow.verdict import Next, Verdict, count_report, judge, judge_scope, read_report
 
@@ -80,7 +81,7 @@ class FlowJobOperator(SparkSubmitOperator):
         from onceover_airflow.hooks import SparkJobHook
 
         try:
-            loaded = load_flow(self.flow)
+            loaded = load_flow(by_name(self.flow))
             variables = connection_environment(loaded)
             job = self.job(loaded).with_own_report()
             reach(job.master)

@@ -2,7 +2,8 @@
 
 Invariant: positions are written only after a person has approved them: the same partitions with the same
 risks, while nobody else has changed their progress by hand, and one time. How many offsets a risk concerns
-may have changed by then where the flow, or the origin, goes on.
+may have changed by then where the flow, or the origin, goes on. A file that the form names is read from one
+folder only.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ APPROVE_TASK: Final = "approve_progress"
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
 _OTHER_FLOW: Final = "flow:"
+_FOLDER: Final = "`offset_files` below `ONCEOVER_HOME`"
 # Fields that one kind alone looks at.
 _OF_SEED: Final = ("origin", "replace", "missing")
 _OF_ADOPT: Final = ("mm2_source", "mm2_target", "decided")
@@ -60,7 +62,7 @@ def seed_params() -> dict[str, Param]:
             maxLength=forms.MAX_TEXT,
             examples=["map", "group:my-group", "earliest", "timestamp:2026-01-01T00:00:00Z", "flow:other"],
             title="Origin",
-            description_md="For `seed`: as `onceover seed --from`.",
+            description_md=f"For `seed`: as `onceover seed --from`. A `file:` is one in {_FOLDER}.",
         ),
         "topic": forms.topic_param(),
         "replace": forms.switch("Replace", "Write although there is progress already.", on=False),
@@ -78,7 +80,8 @@ def seed_params() -> dict[str, Param]:
             "MirrorMaker's alias of the target", "For `adopt`; empty: as in the flow file."
         ),
         "decided": forms.optional(
-            "Decided offsets", "For `adopt`: a file on the worker, for partitions that cannot be proven."
+            "Decided offsets",
+            f"For `adopt`: a file in {_FOLDER}, for partitions that cannot be proven.",
         ),
         "apply": forms.apply_param(),
     }
@@ -104,12 +107,15 @@ def plan_progress(flow: str) -> dict[str, Any]:
 def read_plan(flow: str, params: Mapping[str, Any]) -> SeedPlan:
     """Return the plan as of now."""
     from onceover.wiring import seeding as seed_runs
+    from onceover.wiring.offsetfiles import offset_files, within
 
     check_fields(params)
     with _flow(flow, params) as loaded:
+        read = within(offset_files())
         if params["kind"] == ADOPT:
-            return seed_runs.plan_adoption(loaded, _adoption(params))
-        return seed_runs.plan_seed(loaded, params["origin"], _choice(params), params["topic"] or None)
+            return seed_runs.plan_adoption(loaded, _adoption(params), read=read)
+        origin, topics = params["origin"], params["topic"] or None
+        return seed_runs.plan_seed(loaded, origin, _choice(params), topics, read=read)
 
 
 def check_fields(params: Mapping[str, Any]) -> None:
@@ -154,15 +160,17 @@ def apply_progress(flow: str) -> dict[str, Any]:
 
 def _apply(flow: str, params: Mapping[str, Any], approval: Approval) -> Seeded:
     from onceover.wiring import seeding as seed_runs
+    from onceover.wiring.offsetfiles import offset_files, within
 
     def show(planned: SeedPlan) -> None:
         log_text(log, planned.describe())
 
     with _flow(flow, params) as loaded:
+        read = within(offset_files())
         if params["kind"] == ADOPT:
-            return seed_runs.apply_adoption(loaded, _adoption(params), show, approval)
+            return seed_runs.apply_adoption(loaded, _adoption(params), show, approval, read=read)
         origin, topics = params["origin"], params["topic"] or None
-        return seed_runs.apply_seed(loaded, origin, _choice(params), show, topics, approval)
+        return seed_runs.apply_seed(loaded, origin, _choice(params), show, topics, approval, read=read)
 
 
 @contextmanager

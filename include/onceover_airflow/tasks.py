@@ -9,6 +9,7 @@ from airflow.sdk import Asset, AssetAlias, get_current_context
 from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError
+from onceover_airflow.flows import by_name
 from onceover_airflow.notify import check_notifier
 from onceover_airflow.report import asset_uri, count_run
 from onceover_airflow.standing import show_standing
@@ -30,7 +31,7 @@ def check_flow(flow: str) -> dict[str, str | int]:
 
     check_notifier()
     try:
-        loaded = load_flow(flow)
+        loaded = load_flow(by_name(flow))
         connection_environment(loaded)
     except OnceoverError as error:
         raise AirflowFailException(str(error)) from error

@@ -69,16 +69,21 @@ def seats_of(topics: Sequence[SeatedTopic]) -> Iterator[Seat]:
 def check_in_scope(offsets: Mapping[TopicPartition, int], topics: Sequence[SeatedTopic], where: str) -> None:
     """Refuse offsets for partitions that are not the flow's: somebody has mistyped.
 
+    Args:
+        offsets: in the order of the file that they were read from.
+        where: which file that is.
+
     Raises:
-        UsageError: there are such.
+        UsageError: there are such; it tells where they stand and not what is written there.
     """
-    strangers = sorted(offsets.keys() - {seat.source for seat in seats_of(topics)})
+    ours = {seat.source for seat in seats_of(topics)}
+    strangers = [number for number, tp in enumerate(offsets, 1) if tp not in ours]
     if strangers:
         raise UsageError(
             f"offsets are named for {len(strangers)} partitions that are not the flow's",
             where=where,
             expected="source partitions of topics in scope",
-            seen=", ".join(map(str, strangers[:5])),
+            seen=", ".join(f"entry {number}" for number in strangers[:5]),
         )
 
 

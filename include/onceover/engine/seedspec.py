@@ -1,6 +1,7 @@
 """What ``--from`` may say, and the file of offsets that it may name. Pure.
 
-Invariant: no message quotes a file that is none of offsets: a form may name any file that a worker can read.
+Invariant: no message quotes the file, whatever is in it: where a form names it, its reader may not be the one
+who may read it.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def parse_offsets(text: str, where: str) -> dict[TopicPartition, int]:
             raise UsageError("an entry of the offsets has other fields", where=place, expected=_NAMES)
         tp = TopicPartition(str(row["topic"]), _number(row["partition"], "partition", place))
         if tp in found:
-            raise UsageError(f"{tp} is named twice", where=place)
+            raise UsageError("a partition is named twice", where=place)
         found[tp] = _number(row["offset"], "offset", place)
     return found
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Final
 
 from onceover.config.flowfile import Flow
@@ -29,11 +28,10 @@ from onceover.engine.seedorigin import (
 )
 from onceover.errors import UsageError
 from onceover.wiring.flows import identity, open_clusters, rules
+from onceover.wiring.offsetfiles import ReadFile, read_file
 
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
-# Several times what the positions of a million partitions take.
-_LARGEST_FILE_BYTES: Final = 256 << 20
 Announce = Callable[[SeedPlan], None]
 
 
@@ -62,9 +60,14 @@ class Adoption:
     topics: str | None = None
 
 
-def plan_seed(flow: Flow, origin: str, choice: Choice, topics: str | None = None) -> SeedPlan:
-    """Return what seeding from ``origin`` (the value of ``--from``) would do. Changes nothing."""
-    with _seeder(flow, origin, choice, topics) as seeder:
+def plan_seed(
+    flow: Flow, origin: str, choice: Choice, topics: str | None = None, *, read: ReadFile = read_file
+) -> SeedPlan:
+    """Return what seeding from ``origin`` (the value of ``--from``) would do. Changes nothing.
+
+    ``read`` returns the text of the file that it may name.
+    """
+    with _seeder(flow, origin, choice, topics, read) as seeder:
         return seeder.plan()
 
 
@@ -75,6 +78,8 @@ def apply_seed(
     announce: Announce,
     topics: str | None = None,
     approval: Approval | None = None,
+    *,
+    read: ReadFile = read_file,
 ) -> Seeded:
     """Seed the flow's progress.
 
@@ -83,31 +88,41 @@ def apply_seed(
         announce: shown the plan before anything is done.
         topics: regular expression over source topics, None for all in scope.
         approval: what somebody has said yes to; None for what ``announce`` is shown first.
+        read: returns the text of the file that the origin may name.
     """
-    with _seeder(flow, origin, choice, topics) as seeder, _journal(flow, SEED) as journal:
+    with _seeder(flow, origin, choice, topics, read) as seeder, _journal(flow, SEED) as journal:
         return seeder.apply(journal, announce, approval)
 
 
-def plan_adoption(flow: Flow, wish: Adoption) -> SeedPlan:
-    """Return what taking over a MirrorMaker 2 flow would do. Changes nothing."""
-    with _adopter(flow, wish) as seeder:
+def plan_adoption(flow: Flow, wish: Adoption, *, read: ReadFile = read_file) -> SeedPlan:
+    """Return what taking over a MirrorMaker 2 flow would do. Changes nothing.
+
+    ``read`` returns the text of the file of decided offsets.
+    """
+    with _adopter(flow, wish, read) as seeder:
         return seeder.plan()
 
 
 def apply_adoption(
-    flow: Flow, wish: Adoption, announce: Announce, approval: Approval | None = None
+    flow: Flow,
+    wish: Adoption,
+    announce: Announce,
+    approval: Approval | None = None,
+    *,
+    read: ReadFile = read_file,
 ) -> Seeded:
     """Take over a MirrorMaker 2 flow that was stopped.
 
     Args:
         announce: shown the plan before anything is done.
         approval: what somebody has said yes to; None for what ``announce`` is shown first.
+        read: returns the text of the file of decided offsets.
     """
-    with _adopter(flow, wish) as seeder, _journal(flow, ADOPT) as journal:
+    with _adopter(flow, wish, read) as seeder, _journal(flow, ADOPT) as journal:
         return seeder.apply(journal, announce, approval)
 
 
-def _adopter(flow: Flow, wish: Adoption) -> AbstractContextManager[Seeder]:
+def _adopter(flow: Flow, wish: Adoption, read: ReadFile) -> AbstractContextManager[Seeder]:
     mirror = MirrorMaker.dedicated(wish.source or flow.source.alias, wish.target or flow.target.alias)
     if wish.offsets_topic and wish.offsets_topic != mirror.offsets_topic:
         mirror = mirror.elsewhere(wish.offsets_topic, wish.configs_topic, wish.group)
@@ -117,7 +132,7 @@ def _adopter(flow: Flow, wish: Adoption) -> AbstractContextManager[Seeder]:
         group=wish.group or mirror.group,
         workers_stay=wish.workers_stay,
     )
-    decided = seedspec.parse_offsets(read_file(wish.decided), wish.decided) if wish.decided else {}
+    decided = seedspec.parse_offsets(read(wish.decided), wish.decided) if wish.decided else {}
     origin = MirrorMakerOrigin(mirror, decided, wish.window)
     return open_seeder(flow, ADOPT, origin, Choice(), wish.topics)
 
@@ -127,10 +142,10 @@ def _journal(flow: Flow, operation: str) -> Journal:
 
 
 @contextmanager
-def _seeder(flow: Flow, origin: str, choice: Choice, topics: str | None) -> Iterator[Seeder]:
+def _seeder(flow: Flow, origin: str, choice: Choice, topics: str | None, read: ReadFile) -> Iterator[Seeder]:
     spec = seedspec.parse_origin(origin)
     with ExitStack() as stack:
-        named = _origin(flow, spec, stack)
+        named = _origin(flow, spec, stack, read)
         yield stack.enter_context(open_seeder(flow, SEED, named, choice, topics))
 
 
@@ -152,14 +167,14 @@ def open_seeder(
         yield Seeder(identity(flow), wish, origin, source, target)
 
 
-def _origin(flow: Flow, spec: seedspec.OriginSpec, stack: ExitStack) -> Origin:
+def _origin(flow: Flow, spec: seedspec.OriginSpec, stack: ExitStack, read: ReadFile) -> Origin:
     match spec.kind:
         case seedspec.GROUP:
             return GroupOrigin(spec.value)
         case seedspec.TIMESTAMP:
             return LogOrigin(seedspec.parse_timestamp_ms(spec.value))
         case seedspec.FILE:
-            return FileOrigin(seedspec.parse_offsets(read_file(spec.value), spec.value), spec.value)
+            return FileOrigin(seedspec.parse_offsets(read(spec.value), spec.value), spec.value)
         case seedspec.MAP:
             return MapOrigin(flow.handler is not None)
         case seedspec.LAG_GROUP:
@@ -177,20 +192,3 @@ def _other_flow(flow: Flow, ref: str, stack: ExitStack) -> FlowOrigin:
     source, target = open_clusters(other)
     stack.enter_context(source)
     return FlowOrigin(other.flow, stack.enter_context(target))
-
-
-def read_file(path: str) -> str:
-    """Return the text of a file that was named on the command line.
-
-    Raises:
-        UsageError: it cannot be read, or does not end, such as a device.
-    """
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_LARGEST_FILE_BYTES + 1)
-        if len(content) > _LARGEST_FILE_BYTES:
-            raise UsageError(f"{path} is too large", expected=f"up to {_LARGEST_FILE_BYTES >> 20} MiB")
-        return content.decode()
-    # A path with a NUL character is a ValueError, as text that is not UTF-8 is.
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path!r} cannot be read: {error}") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from onceover.engine.approval import Approval, Standing
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.seed import Choice, Position, Seat, SeedPlan
 from onceover.engine.seedapply import Seeded
-from onceover.errors import Fenced, Retriable
+from onceover.errors import Fenced, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.wiring import seeding as seed_runs
+from onceover.wiring.offsetfiles import ReadFile, offset_files
 from onceover_airflow import seeding
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours
@@ -46,14 +48,18 @@ class Clusters:
         self._plans = list(plans)
         self.asked: list[Any] = []
         self.problem: Exception | None = None
+        self.read: ReadFile | None = None
 
     def next(self) -> SeedPlan:
         if self.problem is not None:
             raise self.problem
         return self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]
 
-    def plan_seed(self, _: object, origin: str, choice: Choice, topics: str | None) -> SeedPlan:
+    def plan_seed(
+        self, _: object, origin: str, choice: Choice, topics: str | None, *, read: ReadFile
+    ) -> SeedPlan:
         self.asked.append((origin, choice, topics))
+        self.read = read
         return self.next()
 
     def apply_seed(
@@ -64,15 +70,19 @@ class Clusters:
         announce: Callable[[SeedPlan], None],
         topics: str | None,
         approval: Approval,
+        *,
+        read: ReadFile,
     ) -> Seeded:
+        self.read = read
         planned = self.next()
         announce(planned)
         with errors_of_ours():
             approval.check(planned.items, planned.title)
         return Seeded(planned, 3, len(planned.positions))
 
-    def plan_adoption(self, _: object, wish: seed_runs.Adoption) -> SeedPlan:
+    def plan_adoption(self, _: object, wish: seed_runs.Adoption, *, read: ReadFile) -> SeedPlan:
         self.asked.append(wish)
+        self.read = read
         return self.next()
 
 
@@ -235,3 +245,40 @@ def test_fields_of_the_other_kind_are_refused(live: Live, given: dict[str, Any],
 def test_fields_of_the_other_kind_may_stay_as_they_are(live: Live, kind: str) -> None:
     """An empty text is an empty field."""
     planned_by(live, EMPTY, kind=kind, origin="map", mm2_source="", mm2_target=None, decided="")
+
+
+@pytest.mark.parametrize("params", [{"origin": "file:x"}, {"kind": "adopt", "origin": "map", "decided": "x"}])
+def test_a_form_names_files_of_one_folder_only(
+    live: Live, params: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever may trigger is not to read what the worker may: neither planning nor applying."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "var"))
+    offset_files().mkdir(parents=True)
+    (offset_files() / "x").write_text("offsets")
+    context, clusters, _ = planned_by(live, plan_of(), **params)
+    only_there(clusters, tmp_path / "flights.yaml")
+    if params.get("kind") != "adopt":
+        clusters.read = None
+        ask(context)
+        seeding.apply_progress(FLOW)
+        only_there(clusters, tmp_path / "flights.yaml")
+
+
+def only_there(clusters: Clusters, elsewhere: Path) -> None:
+    assert clusters.read is not None
+    assert clusters.read("x") == "offsets"
+    assert elsewhere.is_file()
+    with pytest.raises(UsageError):
+        clusters.read(str(elsewhere))
+
+
+@pytest.mark.parametrize("ref", ["/etc/passwd", "../flights.yaml", "flights.yaml", "./flights"])
+def test_no_form_names_a_flow_by_its_path(live: Live, ref: str) -> None:
+    """A file of somebody's own would have the worker connect anywhere with what its environment holds."""
+    live(Context(), plan_of())
+    with pytest.raises(AirflowFailException, match="names only"):
+        seeding.plan_progress(ref)
+    context = Context(origin=f"flow:{ref}")
+    live(context, plan_of())
+    with pytest.raises(AirflowFailException, match="names only"):
+        seeding.plan_progress(FLOW)

@@ -11,7 +11,7 @@ import pytest
 
 from onceover.engine.seed import SeatedTopic
 from onceover.engine.seedmap import LagOrigin, Newest
-from onceover.engine.seedorigin import GroupOrigin, Place
+from onceover.engine.seedorigin import FileOrigin, GroupOrigin, Place
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
@@ -73,3 +73,13 @@ def test_the_lag_group_is_not_believed_where_an_older_release_has_put_the_partit
     for refusal in found.refused.values():
         assert refusal.code == "LAG_GROUP_STALE"
         assert [c.arguments[2:] for c in commands(refusal.resolve)] == [["f", "a:0", "2"], ["f", "a:0", "4"]]
+
+
+def test_a_file_that_names_other_partitions_is_refused_and_not_quoted() -> None:
+    """Which of its entries they are is enough to correct it."""
+    place = Place("f", cast(Any, FakeSource()), cast(Any, SimpleNamespace()))
+    origin = FileOrigin({OTHER: 1, ONE: 2, TopicPartition("SECRET", 0): 3}, "july.csv")
+    with pytest.raises(UsageError, match="2 partitions") as caught:
+        origin.read(place, [topic(seat(0), seat(1))])
+    said = caught.value.as_dict()
+    assert (said["where"], said["seen"]) == ("july.csv", "entry 1, entry 3")

@@ -92,6 +92,8 @@ def test_a_file_that_says_something_else_is_refused(text: str) -> None:
         "topic,partition,offset\na,SECRET,1\n",
         "topic,partition,offset\na,0,SECRET\n",
         "topic,partition,offset\na,0,1,SECRET\n",
+        "topic,partition,offset\nSECRET,0,1\nSECRET,0,1\n",
+        '[{"topic": "SECRET", "partition": 0, "offset": 1},{"topic": "SECRET", "partition": 0, "offset": 2}]',
     ],
 )
 def test_no_message_quotes_the_file(text: str) -> None:
