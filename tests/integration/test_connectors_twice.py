@@ -76,7 +76,16 @@ def test_another_machine_goes_on_with_a_downgrade_of_all(case: Case) -> None:
     case.assert_goes_on()
 
 
-@pytest.mark.parametrize("step", [StepName.VERIFY, pytest.param(StepName.STOPPED, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "step",
+    [
+        StepName.VERIFY,
+        # It is told by the commit itself, and closes its producer with that error.
+        StepName.COPY_COMMIT,
+        pytest.param(StepName.STOPPED, marks=pytest.mark.soak),
+    ],
+    ids=lambda step: step.name,
+)
 def test_of_two_runs_the_older_is_fenced(case: Case, step: StepName) -> None:
     """Whatever it stumbles over is of the newer one's making, and it leaves that alone."""
     inner: list[Result] = []

@@ -21,6 +21,7 @@ from onceover.engine.statelog import StateLog
 from onceover.engine.verdicts import Verdicts, read_verdicts
 from onceover.errors import Retriable
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.deliveries import let_go
 from onceover.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -133,8 +134,7 @@ def write_outcome(
             resolve="run the audit again; what was compared is in its report",
         ) from error
     finally:
-        producer.purge()
-        producer.flush(1)
+        let_go(producer)
 
 
 def _state(target: Cluster, flow: str) -> Mapping[str, Any]:

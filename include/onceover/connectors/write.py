@@ -18,6 +18,7 @@ from onceover.connectors.steps import StepName, reached
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.admin import is_temporary
 from onceover.kafka.cluster import ClientSettings
+from onceover.kafka.deliveries import await_delivered, let_go
 
 _TIMEOUT_S: Final = 60.0
 # As Kafka's default. A run that was killed inside its transaction holds readers up for so long, unless it is
@@ -150,9 +151,8 @@ def _producer(settings: ClientSettings, extra: Mapping[str, Any]) -> Iterator[Pr
     try:
         yield producer
     finally:
-        # Nothing is left when all went well; otherwise what is left must not be sent behind our back.
-        producer.purge()
-        producer.flush(1)
+        # Nothing is left when all went well.
+        let_go(producer)
 
 
 def _send(producer: Producer, settings: ClientSettings, topic: str, entries: Iterable[Entry]) -> None:
@@ -171,7 +171,7 @@ def _send(producer: Producer, settings: ClientSettings, topic: str, entries: Ite
                 break
             except BufferError:
                 producer.poll(0.1)
-    left = producer.flush(_TIMEOUT_S)
+    left = await_delivered(producer, _TIMEOUT_S)
     if problems:
         raise KafkaException(problems[0])
     if left:
