@@ -127,6 +127,23 @@ def test_nothing_is_copied_from_under_a_connector_that_was_resumed(case: Case, s
     case.assert_never_back()
 
 
+def test_a_connector_that_the_run_has_stopped_is_never_said_to_do_what_it_did(case: Case) -> None:
+    """A person puts the configuration of before: its status flips for a second, and it stays stopped."""
+    case.begin()
+
+    def put_back() -> None:
+        case.connect.update(case.name, "offsets.storage.topic")
+
+    late = case.tool.heard(once(StepName.RESUME, put_back), "apply", case.name)
+
+    found = late.of(case.name)
+    assert (late.code, found["outcome"], found["state"]) == (3, "unfinished", "STOPPED"), found
+    assert f"onceover connectors apply trial --connector {case.name}`" in found["message"]
+    back = case.tool.rollback(case.name)
+    assert (back.code, back.outcome(case.name)) == (0, "done"), back
+    case.assert_goes_on()
+
+
 def test_a_run_is_over_once_a_person_has_resumed_the_connector(case: Case) -> None:
     """Whatever became of its offsets since is not this run's to judge by stopping it."""
     case.begin()

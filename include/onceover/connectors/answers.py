@@ -22,10 +22,12 @@ NO_CONNECTOR: Final = "NO_CONNECTOR"
 CONFIG_REFUSED: Final = "CONFIG_REFUSED"
 REQUEST_REFUSED: Final = "REQUEST_REFUSED"
 NAME_UNSERVED: Final = "NAME_UNSERVED"
+_NO_WORKER: Final = "NO_WORKER"
 UNREACHABLE: Final = "WORKER_UNREACHABLE"
 STARTING: Final = "WORKER_STARTING"
 _TITLE: Final = re.compile(r"<title>(.*?)</title>", re.DOTALL)
 # What the HTTP server of a worker refuses in an address, as it is written there: '/', '%' and '\\'.
+_FOLDERS: Final = (".", "..")
 _UNSERVED: Final = re.compile(r"^/connectors/[^/?]*%(2F|25|5C)", re.IGNORECASE)
 # Said of this moment, by a worker or a proxy before it, not of the request.
 _BUSY: Final = (
@@ -93,6 +95,9 @@ def quoted(name: str) -> str:
     if ";" in name:
         # A worker cuts it off when it passes a command on to the leader (4.3.0).
         raise _unserved(name, "what follows a ';' is lost between workers")
+    if name in _FOLDERS:
+        # Not sent by any client of HTTP: what would be asked for is another resource.
+        raise _unserved(name, f"{name!r} in an address is a folder, and taken out of it")
     return quote(name, safe="")
 
 
@@ -101,7 +106,7 @@ def _unserved(where: str, seen: str) -> NeedsOperator:
         "the workers' REST API cannot be asked about a connector of this name",
         code=NAME_UNSERVED,
         where=where,
-        expected="a name without '/', '\\', '%' and ';', which workers refuse in an address",
+        expected="a name without '/', '\\', '%' and ';', which workers refuse in an address, nor '.' or '..'",
         seen=seen,
         resolve="nobody can stop or change it under this name: leave it out, or create it anew under another "
         "one, where it has no offsets",
@@ -120,18 +125,36 @@ def is_rebalance(answer: httpx.Response) -> bool:
     return own or bool(answer.status_code == httpx.codes.CONFLICT)
 
 
-def check_started(answer: httpx.Response) -> None:
+def check_started(answer: httpx.Response, url: str) -> None:
     """Raise where a worker that was asked who it is has not begun yet: it answers 404 before it is ready.
+
+    That is the answer of the HTTP server in it. One in Connect's own words is of a worker that is ready, and
+    has nothing there: nobody has to wait for that to change.
 
     Raises:
         Retriable: WORKER_STARTING.
+        UsageError: NO_WORKER, the address leads to another path of a worker.
     """
+    if answer.status_code == httpx.codes.NOT_FOUND and _is_connects(answer):
+        raise UsageError(
+            f"a Connect worker answers at {url}, and has nothing there",
+            code=_NO_WORKER,
+            where=url,
+            expected="the address at which it says its version; most have no path after the port",
+            seen=f"HTTP {answer.status_code}: {words(answer)}",
+            resolve="correct the address under `rest`",
+        )
     if answer.status_code in (httpx.codes.NOT_FOUND, *_AWAY):
-        raise _starting(answer)
+        raise _starting(answer, url)
 
 
-def _starting(answer: httpx.Response) -> Retriable:
-    url = str(answer.request.url.join("/")).rstrip("/")
+def _is_connects(answer: httpx.Response) -> bool:
+    """Tell whether an error is told as Connect tells its own."""
+    found = _parsed(answer)
+    return isinstance(found, dict) and type(found.get("error_code")) is int and "message" in found
+
+
+def _starting(answer: httpx.Response, url: str) -> Retriable:
     return Retriable(
         f"what answers at {url} is no Connect worker yet",
         code=STARTING,
@@ -144,7 +167,7 @@ def _starting(answer: httpx.Response) -> Retriable:
 def not_now(answer: httpx.Response, path: str) -> Retriable:
     """Return what is raised when the workers cannot do it for the moment, however often asked."""
     if answer.status_code in _AWAY:
-        return _starting(answer)
+        return _starting(answer, str(answer.request.url).removesuffix(path))
     rebalance = is_rebalance(answer)
     return Retriable(
         "the workers rebalance and take no request" if rebalance else "the workers cannot do that now",
@@ -224,9 +247,10 @@ def check_answer(answer: httpx.Response, path: str) -> None:
 
 def words(answer: httpx.Response) -> str:
     """Return the worker's own words, cut short; of a page its title."""
-    try:
-        text = str(answer.json().get("message", ""))
-    except (ValueError, AttributeError):
+    found = _parsed(answer)
+    if isinstance(found, dict):
+        text = str(found.get("message", ""))
+    else:
         page = _TITLE.search(answer.text)
         text = page[1] if page else answer.text
     return text.strip()[:LONGEST_TEXT]
@@ -253,16 +277,21 @@ def listed_in(answer: httpx.Response, url: str) -> list[str]:
 
 
 def _json(answer: httpx.Response) -> Any:
+    return _parsed(answer) if answer.is_success else None
+
+
+def _parsed(answer: httpx.Response) -> Any:
+    """Return the JSON of an answer, None where it is none; brackets in brackets without end are none."""
     try:
-        return answer.json() if answer.is_success else None
-    except ValueError:
+        return answer.json()
+    except (ValueError, RecursionError):
         return None
 
 
 def _no_worker(answer: httpx.Response, url: str) -> UsageError:
     return UsageError(
         f"what answers at {url} is no Connect worker",
-        code="NO_WORKER",
+        code=_NO_WORKER,
         where=url,
         seen=f"HTTP {answer.status_code}",
         resolve="correct the address under `rest`",

@@ -15,14 +15,12 @@ from types import TracebackType
 from typing import Final, Self
 
 from onceover.connectors.access import ConnectAccess
-from onceover.connectors.commands import rollback_command
 from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
+from onceover.connectors.ending import MIGRATION, ROLLBACK, ended, outcome_of, own_error
 from onceover.connectors.foresight import foreseen
-from onceover.connectors.lifecycle import described
 from onceover.connectors.manifest import Manifest, ManifestStore
 from onceover.connectors.migrate import MigrationRun, migration_manifest
 from onceover.connectors.model import (
-    STOPPED,
     ConnectorOutcome,
     ConnectorPlan,
     MigrationPlan,
@@ -41,14 +39,12 @@ from onceover.connectors.view import ConnectorView, refusal_of
 from onceover.engine.approval import Approval, items_of
 from onceover.engine.journal import Journal
 from onceover.engine.plan import Change
-from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, UsageError
 
 log = logging.getLogger(__name__)
 
 Announce = Callable[[MigrationPlan], None]
 Planned = tuple[ConnectorView, Manifest | None, ConnectorPlan]
-MIGRATION: Final = "connectors"
-ROLLBACK: Final = "connectors rollback"
 _DOWNGRADES: Final = {DowngradeMode.HARD: HARD, DowngradeMode.SOFT: SOFT}
 
 
@@ -117,7 +113,7 @@ class Migration:
                 topic = self._has(context, name)
                 view = context.observer.look(name, topic or self._topic(wish, name), for_plan=False)
                 outcomes.append(judge(view, _standing_migration(context.store, name)))
-            except OnceoverError as error:
+            except Exception as error:  # noqa: BLE001 - the others' verdicts count
                 outcomes.append(outcome_of(name, error))
         return Report("connectors verify", self._settings.name, tuple(outcomes))
 
@@ -243,16 +239,16 @@ class Migration:
     def _plan_of(
         self, context: Context, operation: str, planner: Callable[[Context, str], Planned]
     ) -> MigrationPlan:
-        plans, away = [], []
+        plans, failed = [], []
         for name in context.wish.connectors:
             try:
                 plans.append(_planned(context, name, planner)[1])
-            except Retriable as error:
-                # Of a cluster that this connector's overrides name: the others can be moved.
-                away.append(error)
-                plans.append(ConnectorPlan(name, None, None, refusals=(refusal_of(name, error),)))
-        if away and len(away) == len(plans):
-            raise away[0]
+            except Exception as error:  # noqa: BLE001 - the others can be moved
+                # A cluster that this connector's overrides name is away; or nobody foresaw it.
+                failed.append(error)
+                plans.append(ConnectorPlan(name, None, None, refusals=(refusal_of(name, own_error(error)),)))
+        if failed and len(failed) == len(plans):
+            raise failed[0]
         return MigrationPlan.of(operation, self._settings.name, context.facts, tuple(plans))
 
     def _apply(
@@ -284,47 +280,38 @@ class Migration:
         go: Callable[[Context, Planned, Done], ConnectorOutcome],
         approved: Approval,
     ) -> ConnectorOutcome:
-        """Do one connector; whatever ends it leaves the others alone."""
-        # Looked at again: it may have been minutes since the plan, while others were moved.
+        """Do one connector; whatever ends it leaves the others alone, and their report."""
         try:
+            # Looked at again: it may have been minutes since the plan, while others were moved.
             planned, plan = _planned(context, name, planner)
-        except Retriable as error:
-            return outcome_of(name, error)
-        if planned is None or plan.blocked:
-            return _refused(plan)
-        try:
+            if planned is None or plan.blocked:
+                return _refused(plan)
             approved.check(items_of(plan.changes), f"{operation} of {name}")
-        except NeedsOperator as error:
+            return self._begun(operation, context, planned, go)
+        except Exception as error:  # noqa: BLE001 - as just said
             return outcome_of(name, error)
-        with Journal(context.journal_path(name)) as journal:
+
+    def _begun(
+        self,
+        operation: str,
+        context: Context,
+        planned: Planned,
+        go: Callable[[Context, Planned, Done], ConnectorOutcome],
+    ) -> ConnectorOutcome:
+        view, _, plan = planned
+        with Journal(context.journal_path(view.name)) as journal:
             try:
                 journal.planned(MigrationPlan.of(operation, self._settings.name, context.facts, (plan,)))
                 return go(context, planned, _done(journal, plan.changes))
-            except OnceoverError as error:
-                log.warning("%s: %s", name, error)
+            except Exception as error:  # noqa: BLE001 - the connector may have been stopped
+                ours = own_error(error)
+                log.warning("%s: %s", view.name, ours)
                 try:
-                    journal.failed(error)
+                    journal.failed(ours)
                 except UsageError as unwritten:
                     # On a full disk. What became of the connector, and of others, is told all the same.
-                    log.warning("%s: %s", name, unwritten)
-                return self._ended(planned[0], error)
-
-    def _ended(self, view: ConnectorView, error: OnceoverError) -> ConnectorOutcome:
-        """Return what became of a connector that was left on the way, and how it was left."""
-        ended = outcome_of(view.name, error)
-        try:
-            now = self._access.rest.state(view.name)
-        except OnceoverError as silent:
-            return ended.left(f"its state is not known now ({silent.message})", None)
-        if ended.outcome is Outcome.FENCED:
-            return ended.left(f"another run has it now; it is {described(now)}", now.state)
-        stopped = now.state == STOPPED and view.initial_state != STOPPED
-        text = f"it is {described(now)}"
-        if stopped:
-            back = rollback_command(self._settings.name, view.name)
-            text += f": run again, or take it back with `{back}`"
-        moved = stopped or now.offsets_topic != view.state.offsets_topic
-        return ended.left(text, now.state, unfinished=moved)
+                    log.warning("%s: %s", view.name, unwritten)
+                return ended(context, operation, view, ours)
 
 
 def _interrupted(context: Context, name: str) -> Manifest | None:
@@ -381,19 +368,6 @@ def _refused(plan: ConnectorPlan) -> ConnectorOutcome:
     error = NeedsOperator(first.message, code=first.code, where=first.object, resolve=first.resolve)
     text = "; ".join(f"{refusal.message}; {refusal.resolve}" for refusal in blocking)
     return ConnectorOutcome(plan.name, Outcome.REFUSED, text, error.as_dict())
-
-
-def outcome_of(name: str, error: OnceoverError) -> ConnectorOutcome:
-    """Return what an error means for one connector of several."""
-    if isinstance(error, Retriable):
-        outcome = Outcome.RETRIABLE
-    elif isinstance(error, Fenced):
-        outcome = Outcome.FENCED
-    elif isinstance(error, NeedsOperator | UsageError):
-        outcome = Outcome.REFUSED
-    else:
-        outcome = Outcome.FAILED
-    return ConnectorOutcome(name, outcome, str(error), error.as_dict())
 
 
 def _planned(

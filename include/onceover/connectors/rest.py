@@ -18,6 +18,7 @@ import httpx
 
 from onceover.connectors.answers import (
     LONGEST_TEXT,
+    NAME_UNSERVED,
     NO_CONNECTOR,
     check_answer,
     check_login,
@@ -31,10 +32,10 @@ from onceover.connectors.answers import (
     unknown_command,
     wrong_name,
 )
-from onceover.connectors.model import UNKNOWN_TYPE, ConnectorState, TaskState
+from onceover.connectors.model import UNASSIGNED, UNKNOWN_TYPE, ConnectorState, TaskState
 from onceover.connectors.reaching import NAME_UNKNOWN
 from onceover.connectors.settings import RestSettings
-from onceover.errors import Retriable, UsageError
+from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.backoff import Backoff, Deadline
 
 _CONNECT_TIMEOUT_S: Final = 5.0
@@ -94,10 +95,11 @@ class ConnectRest:
 
         Raises:
             Retriable: WORKER_UNREACHABLE, it does not answer; WORKER_STARTING, it is not ready.
-            UsageError: NO_WORKER, something else listens there; REST_LOGIN, it refuses our login.
+            UsageError: NO_WORKER, something else listens there, or the path is wrong; REST_LOGIN, it refuses
+                our login.
         """
         answer = self._ask("GET", url, "/", timeout_s=PROBE_TIMEOUT_S)
-        check_started(answer)
+        check_started(answer, url)
         check_login(answer, "/")
         document = document_of(answer, url)
         return WorkerAnswer(url, str(document.get("version")), str(document.get("kafka_cluster_id")))
@@ -139,7 +141,13 @@ class ConnectRest:
 
     def _stated(self, name: str, told: Mapping[str, Any] | None) -> ConnectorState:
         if told is None:
-            return self.state(name)
+            try:
+                return self.state(name)
+            except NeedsOperator as error:
+                if error.code != NAME_UNSERVED:
+                    raise
+                # Nobody can be asked about it, and the others are there all the same.
+                return ConnectorState(name, UNKNOWN_TYPE, UNASSIGNED)
         return self._typed(_connector_state(name, told.get("info", {}), told.get("status", {})))
 
     def _typed(self, state: ConnectorState) -> ConnectorState:
@@ -149,7 +157,7 @@ class ConnectRest:
         for url in self.urls:
             try:
                 found = self._get(f"/connectors/{quoted(state.name)}", url)
-            except (Retriable, UsageError):
+            except (Retriable, UsageError, NeedsOperator):
                 continue
             kind = str(found.get("type") or UNKNOWN_TYPE).lower()
             if kind != UNKNOWN_TYPE:

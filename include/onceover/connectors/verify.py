@@ -29,8 +29,11 @@ def judge(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
             Outcome.FAILED,
             f"it was migrated, and since then {OFFSETS_TOPIC_KEY}={manifest.to_topic} was taken out of its "
             f"configuration: it goes on from {view.facts.offsets_topic}, which may be behind or ahead; put "
-            "that line in where its configuration is managed, and `apply` again to carry the offsets along",
+            "that line in where its configuration is managed, and `apply` again to carry the offsets along"
+            + "".join(f"; {failure}" for failure in _failures(view)),
         )
+    if view.configured is None and view.state.has_failed:
+        return ConnectorOutcome(view.name, Outcome.FAILED, "; ".join(_failures(view)))
     if view.configured is None:
         return ConnectorOutcome(
             view.name,

@@ -9,9 +9,11 @@ from typing import Any, cast
 import pytest
 
 from onceover.connectors import migration
+from onceover.connectors.configtopic import ConfigRecords
 from onceover.connectors.migration import Migration
 from onceover.connectors.model import ConnectorOutcome, ConnectorPlan, MigrationPlan, Outcome
 from onceover.connectors.settings import Wish
+from onceover.connectors.view import Observer
 from onceover.engine.approval import Approval
 from onceover.engine.journal import Journal
 from onceover.engine.plan import Change
@@ -191,8 +193,81 @@ def test_full_disk_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     view = SimpleNamespace(configured="global", topic="own", initial_state="RUNNING", state=connector())
     monkeypatch.setattr(migration, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
     monkeypatch.setattr(migration, "MigrationRun", Run)
+    monkeypatch.setattr(Observer, "config_records", lambda _: ConfigRecords())
     monkeypatch.setattr(Journal, words, write)
     report = migrating.apply(Wish(connectors=("a", "b")), lambda _: None, lambda _: None)
     assert [each.outcome for each in report.outcomes] == [Outcome.DONE, Outcome.UNFINISHED]
     assert "it is STOPPED" in report.outcomes[1].message
     assert report.exit_code == 3
+
+
+@pytest.mark.parametrize("at", ["plan", "go", "look"])
+def test_what_nobody_foresaw_about_one_connector_keeps_the_report_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: str
+) -> None:
+    """A client library, or a bug of ours: each connector has its outcome, in one document."""
+
+    class Broken(Workers):
+        def plan(self, name: str) -> ConnectorPlan:
+            if name == "a" and at == "plan":
+                raise SystemError("returned a result with an exception set")
+            return super().plan(name)
+
+    def state(name: str) -> Any:
+        if at == "look":
+            raise SystemError("once more")
+        return connector(state="STOPPED", name=name)
+
+    class Run:
+        def __init__(self, _: Any, view: Any, *__: object) -> None:
+            self.view = view
+
+        def go(self) -> ConnectorOutcome:
+            if self.view.name == "a":
+                raise SystemError("returned a result with an exception set")
+            return ConnectorOutcome(self.view.name, Outcome.DONE, "done")
+
+    workers = Broken(tmp_path, (COPY,))
+    migrating = tool(monkeypatch, workers)
+    view = SimpleNamespace(configured="global", topic="own", initial_state="RUNNING", state=connector())
+    monkeypatch.setattr(migration, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
+    monkeypatch.setattr(migration, "MigrationRun", Run)
+    monkeypatch.setattr(Observer, "config_records", lambda _: ConfigRecords())
+    monkeypatch.setattr(Migration, "_meant_topic", lambda *_: "own")
+    workers.rest.state = state
+    report = migrating.apply(Wish(connectors=("a", "b")), lambda _: None, lambda _: None)
+    assert [each.outcome for each in report.outcomes] == [Outcome.FAILED, Outcome.DONE]
+    first = report.outcomes[0]
+    assert (first.error or {})["code"] == "UNEXPECTED" and report.exit_code == 1
+    assert "returned a result with an exception set" in first.message
+    assert ("it is STOPPED" in first.message) is (at == "go")
+
+
+def test_what_nobody_foresaw_about_all_of_them_is_an_error_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no other whose plan could be shown."""
+
+    class Broken(Workers):
+        def plan(self, name: str) -> ConnectorPlan:
+            raise SystemError(name)
+
+    with pytest.raises(SystemError, match="a"):
+        tool(monkeypatch, Broken(tmp_path, (COPY,))).plan(Wish(connectors=("a", "b")))
+
+
+def test_verdict_that_nobody_foresaw_is_one_connectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others have theirs."""
+    migrating = tool(monkeypatch, Workers(tmp_path, (COPY,)))
+
+    def look(_: Any, name: str, *__: Any, **___: Any) -> Any:
+        if name == "a":
+            raise KeyError("trace")
+
+    monkeypatch.setattr(Observer, "look", look)
+    monkeypatch.setattr(migration, "_standing_migration", lambda *_: None)
+    monkeypatch.setattr(migration, "judge", lambda *_: ConnectorOutcome("b", Outcome.DONE, "on"))
+    report = migrating.verify(Wish(connectors=("a", "b")))
+    assert [each.outcome for each in report.outcomes] == [Outcome.FAILED, Outcome.DONE]

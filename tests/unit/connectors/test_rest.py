@@ -114,6 +114,42 @@ def test_command_that_workers_do_not_know_is_no_missing_connector() -> None:
         FakeWorkers(faults=[times(1, 404)]).rest().stop("x")
 
 
+def test_path_that_a_worker_does_not_have_is_no_worker_that_is_starting() -> None:
+    """It answers in Connect's own words, and will do so for ever."""
+    words = {"error_code": 404, "message": "HTTP 404 Not Found"}
+    workers = FakeWorkers(faults=[lambda _: Response(404, json=words)])
+    with pytest.raises(UsageError) as caught:
+        workers.rest().worker(f"{URLS[0]}/foo")
+    assert (caught.value.code, caught.value.where) == ("NO_WORKER", f"{URLS[0]}/foo")
+
+
+@pytest.mark.parametrize("status", [404, 503])
+def test_worker_behind_a_path_is_named_with_it(status: int) -> None:
+    """Of a proxy's paths one may be wrong."""
+    workers = FakeWorkers(faults=[lambda _: Response(status, text="")])
+    with pytest.raises(Retriable) as caught:
+        workers.rest().worker(f"{URLS[0]}/foo")
+    assert (caught.value.code, caught.value.where) == ("WORKER_STARTING", f"{URLS[0]}/foo")
+
+
+@pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a":' * 100_000, b"\xff\xfe\x00"])
+def test_answer_that_nobody_can_parse_is_no_workers(content: bytes) -> None:
+    """A program that answers anything to anybody."""
+    workers = FakeWorkers(faults=[lambda _: Response(200, content=content)])
+    with pytest.raises(UsageError) as caught:
+        workers.rest().worker(URLS[0])
+    assert caught.value.code == "NO_WORKER"
+    workers = FakeWorkers(faults=[times_of(400, content)])
+    with pytest.raises(NeedsOperator) as refused:
+        workers.rest().state("c")
+    assert refused.value.code == "REQUEST_REFUSED"
+
+
+def times_of(status: int, content: bytes) -> Answer:
+    """Return a fault that answers everything but who a worker is."""
+    return lambda request: None if request.url.path == "/" else Response(status, content=content)
+
+
 @pytest.mark.parametrize("status", [404, 502, 503, 504])
 def test_worker_that_is_just_starting_is_passed_over(status: int) -> None:
     """It answers before it has anything to say, or a proxy answers for it: the others are asked."""
@@ -429,13 +465,33 @@ def test_question_that_is_refused_is_no_refused_configuration() -> None:
     assert (caught.value.code, workers.config.get("offsets.storage.topic")) == ("REQUEST_REFUSED", "own")
 
 
-def test_name_that_workers_would_cut_is_never_sent() -> None:
-    """A leader takes ``orders;x`` for ``orders``, and would stop that one."""
+@pytest.mark.parametrize("name", ["c;x", ".", ".."])
+def test_name_that_would_become_another_is_never_sent(name: str) -> None:
+    """A leader takes ``orders;x`` for ``orders``, and would stop that one; a dot is a folder."""
     workers = FakeWorkers()
     for command in (ConnectRest.state, ConnectRest.stop, ConnectRest.resume):
-        with pytest.raises(NeedsOperator, match="of this name"):
-            command(workers.rest(), "c;x")
+        with pytest.raises(NeedsOperator, match="of this name") as caught:
+            command(workers.rest(), name)
+        assert (caught.value.code, caught.value.where) == ("NAME_UNSERVED", name)
     assert workers.requests == []
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["status", "no status"])
+def test_name_that_cannot_be_asked_about_hides_no_other_connector(told: bool) -> None:
+    """Workers create it, and tell of it in lists only."""
+    named = {"info": {"name": "..", "config": {}, "type": "unknown"}, "status": {}}
+
+    def lists(request: httpx.Request) -> httpx.Response | None:
+        if request.url.path != "/connectors":
+            return None
+        return (
+            Response(200, json={"..": named} if told else {})
+            if request.url.query
+            else Response(200, json=["c", ".."])
+        )
+
+    found = FakeWorkers(faults=[lists]).rest().connectors()
+    assert [(state.name, state.type) for state in found] == [("..", "unknown"), ("c", "source")]
 
 
 def test_objections_are_the_workers_words_and_no_values() -> None:

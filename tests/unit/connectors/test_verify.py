@@ -11,13 +11,12 @@ import pytest
 
 from onceover.connectors.keys import partition_of, sentinel_key
 from onceover.connectors.manifest import SETTLED, Manifest, ManifestStore
-from onceover.connectors.migration import _standing_migration, outcome_of
+from onceover.connectors.migration import _standing_migration
 from onceover.connectors.model import ConnectorOutcome, Outcome, Report, TaskState
 from onceover.connectors.run import HARD
 from onceover.connectors.verify import judge
 from onceover.connectors.view import ConnectorView
 from onceover.engine.plan import Refusal
-from onceover.errors import Fatal, Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, PARTITIONS, connector, placed, view
 
 VALUES = {KEY: b'{"position":5}', OTHER: b'{"position":5}'}
@@ -76,6 +75,16 @@ def test_what_was_taken_back_since_is_no_migration(tmp_path: Path, begun_ms: int
     assert (_standing_migration(store, "c") == run) is (begun_ms == 1)
 
 
+@pytest.mark.parametrize("run", [None, manifest().with_step(SETTLED, finished=True)], ids=["never", "once"])
+def test_failure_is_told_also_without_a_topic_of_its_own(run: Manifest | None) -> None:
+    """Whoever asks about a connector is told that it does nothing."""
+    task = TaskState(0, "FAILED", "w1:8083", "org.X: no\n\tat y\nCaused by: org.Denied: topic")
+    state = replace(connector(), tasks=(task,))
+    found = judge(view(placed({**VALUES}), state=state), run)
+    assert found.outcome is Outcome.FAILED
+    assert "Denied: topic" in found.message
+
+
 @pytest.mark.parametrize("failed", ["FAILED", "RUNNING"])
 def test_connector_that_has_failed_is_never_called_good(failed: str) -> None:
     """It, or one of its tasks; however far it had come."""
@@ -110,21 +119,6 @@ def test_offset_of_several_fields_counts_where_its_order_is_known(
     before = b'{"lsn":1904121544,"txId":5}' if "lsn" in now else b'{"page":"a","cursor":"y"}'
     seen = migrated({KEY: json.dumps(now).encode()})
     assert judge(seen, replace(manifest(), offsets={KEY: before})).outcome is expected
-
-
-@pytest.mark.parametrize(
-    ("error", "expected"),
-    [
-        (Retriable("x"), 5),
-        (Fenced("x"), 4),
-        (NeedsOperator("x"), 3),
-        (UsageError("x"), 3),
-        (Fatal("x"), 1),
-    ],
-)
-def test_error_of_one_connector_has_its_exit_code(error: OnceoverError, expected: int) -> None:
-    """A refusal of one of several is for a person to decide about."""
-    assert outcome_of("c", error).outcome.exit_code == expected
 
 
 @pytest.mark.parametrize(
