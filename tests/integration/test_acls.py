@@ -27,6 +27,7 @@ from tests.support.clusters import SharedCluster
 from tests.support.grants import GROUP, TRANSACTIONAL_ID, adoption_rights, grant, mirror_rights
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
+from tests.support.rawacls import DENIED, DESCRIBE, TWO_PHASE_COMMIT, WRITE, RawAcl, create_raw
 from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, read_records
 from tests.support.wait import wait_until
@@ -67,6 +68,11 @@ def acl(
 def others(acls: frozenset[Acl]) -> set[tuple[str, str, str]]:
     """Return who may or may not do what, without the flow's own user, who has rights on the source, too."""
     return {(a.principal, a.operation, a.permission) for a in acls if a.principal != OWN}
+
+
+def raw_names(acls: frozenset[Acl]) -> list[Acl]:
+    """Return those that only a client of the raw protocol can create."""
+    return [each for each in acls if each.is_cut or each.is_unknown]
 
 
 def state_of(replica: Replica) -> dict[str, Any]:
@@ -182,6 +188,36 @@ def test_what_the_source_forbids_is_not_allowed_on_the_target(
         follows(both)
         replica.flow.finish(lead, layout)
     replica.assert_same()
+
+
+def test_names_with_a_nul_and_operations_of_a_later_kafka_give_nobody_a_right(
+    replica: Replica, superusers: tuple[AclAdmin, AclAdmin], guarded: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Brokers take both, also on topics that no flow has; the rest of the ACLs is followed as ever."""
+    source, target = superusers
+    topic = replica.topic()
+    source.create([acl(topic, "READ")])
+    strange = [
+        RawAcl(topic, "User:*\0x"),
+        RawAcl(topic, "User:ann", host="*\0x", operation=DESCRIBE),
+        RawAcl(topic, f"{OWN}\0", operation=WRITE, permission=DENIED),
+        RawAcl(topic, "User:ann", operation=TWO_PHASE_COMMIT, permission=DENIED),
+        RawAcl("elsewhere", "User:ann", operation=TWO_PHASE_COMMIT),
+    ]
+    with Cluster(ClientConfig("source", guarded[0].admin_client)) as cluster:
+        create_raw(cluster, strange)
+        wait_until(lambda: len(raw_names(source.topic_acls())) >= len(strange), 30.0, "the source lists them")
+    told = {"ACL_NUL", "ACL_UNKNOWN"}
+
+    def copied() -> set[tuple[str, str, str]]:
+        code, document = replica.command(capsys, "topics", "apply", str(replica.flow.path))
+        assert (code, {refusal["code"] for refusal in document["refused"]}) == (3, told), document
+        return others(frozenset(a for a in target.topic_acls() if a.name == topic))
+
+    assert copied() == {("User:ann", "READ", "ALLOW")}
+    source.create([acl(topic, "READ", deny=True)])
+    wait_until(lambda: acl(topic, "READ", deny=True) in source.topic_acls(), 30.0, "the source forbids it")
+    assert copied() == {("User:ann", "READ", "ALLOW"), ("User:ann", "READ", "DENY")}
 
 
 def test_the_authorizer_that_the_unit_tests_go_by_answers_as_the_brokers_own(

@@ -2,7 +2,8 @@
 
 Invariants: everything granted or denied on the target names one of the flow's own target topics,
 literally; nothing that is created allows changing the copy; nobody is granted what the source forbids,
-also where its DENY cannot be carried over; nothing is deleted that this flow did not create.
+also where its DENY cannot be carried over; nothing is deleted that this flow did not create; whatever is
+created or deleted is what the plan names, to the letter.
 docs/topics.md explains the rules to the people who rely on them.
 """
 
@@ -19,6 +20,8 @@ from onceover.errors import NeedsOperator
 from onceover.kafka.acladmin import ALLOW, DENY, LITERAL, Acl
 
 KEY_PREFIX: Final = "acl/"
+# Code of a remark that is a need in ``status``: somebody may read on the target what the source forbids.
+ACLS_STAY: Final = "ACLS_STAY"
 VERSION: Final = 1
 _DIGEST_CHARACTERS: Final = 16
 
@@ -91,14 +94,19 @@ def plan_acls(view: AclView) -> AclPlan:
     standing = denials(foreign)
     for source, target in view.topics.items():
         here = {copy for acl in view.source if applies(acl, source) for copy in copies(acl, target)}
-        missing = {acl for acl in here if _cuts_off(acl, view.own_principal) and not _stands(acl, standing)}
-        refused |= {acl: _refusal(acl, view.own_principal) for acl in missing}
-        withheld = {acl: deny for acl in here if (deny := _limit(acl, missing)) is not None}
+        left_out = {acl: why for acl in here if (why := _left_out(acl, view.own_principal)) is not None}
+        missing = {acl: why for acl, why in left_out.items() if not _stands(acl, standing)}
+        refused |= missing
+        withheld = {acl: deny for acl in here - left_out.keys() if (deny := _limit(acl, denials(missing)))}
         refused |= {acl: _withheld(acl, deny, there=acl in foreign) for acl, deny in withheld.items()}
-        wanted |= {acl for acl in here - withheld.keys() if not _cuts_off(acl, view.own_principal)}
+        wanted |= here - left_out.keys() - withheld.keys()
     # A topic that has left the flow keeps its ACLs: its readers go on reading what is there.
     in_flow = set(view.topics.values())
     outdated = {acl for acl in view.owned if acl.name in in_flow} - wanted
+    # Deleted as the library would read it, it would be somebody else's.
+    gone = {acl for acl in outdated if not acl.is_cut} & view.target
+    cut = {acl for acl in outdated if acl.is_cut and acl.as_cut in foreign - wanted}
+    refused |= {acl: _made_instead(acl) for acl in cut}
     create = wanted - view.target
     denies: dict[str, list[Acl]] = {}
     for acl in denials(create):
@@ -106,8 +114,8 @@ def plan_acls(view: AclView) -> AclPlan:
     ours = wanted & view.target & view.owned
     return AclPlan(
         create=tuple(sorted(create, key=_deny_first)),
-        delete=tuple(sorted(outdated & view.target, key=_deny_first, reverse=True)),
-        forget=tuple(sorted(outdated - view.target)),
+        delete=tuple(sorted(gone, key=_deny_first, reverse=True)),
+        forget=tuple(sorted(outdated - gone - cut)),
         refused=tuple(refused[acl] for acl in sorted(refused)),
         at_risk=tuple(sorted(acl for acl in ours if _limit(acl, denies.get(acl.name, ())))),
     )
@@ -122,8 +130,8 @@ def _deny_first(acl: Acl) -> tuple[bool, Acl]:
     return acl.permission != DENY, acl
 
 
-def _stands(deny: Acl, standing: Iterable[Acl]) -> bool:
-    return any(stands_for(acl, deny) for acl in standing)
+def _stands(acl: Acl, standing: Iterable[Acl]) -> bool:
+    return acl.permission == DENY and any(stands_for(deny, acl) for deny in standing)
 
 
 def _limit(acl: Acl, denies: Iterable[Acl]) -> Acl | None:
@@ -148,6 +156,15 @@ def copies(acl: Acl, target_topic: str) -> list[Acl]:
     ]
 
 
+def _left_out(acl: Acl, own_principal: str | None) -> Refusal | None:
+    """Return why an ACL is not created on the target although the source has it; None: it may be."""
+    if acl.is_cut:
+        return _named_with_nul(acl)
+    if acl.is_unknown:
+        return _not_known(acl)
+    return _refusal(acl, own_principal) if _cuts_off(acl, own_principal) else None
+
+
 def _cuts_off(acl: Acl, own_principal: str | None) -> bool:
     if acl.permission != DENY or acl.operation not in NEEDED:
         return False
@@ -161,6 +178,40 @@ def _refusal(acl: Acl, own_principal: str | None) -> Refusal:
         f"the source has an ACL that would become {acl} on the target; it would cut off "
         f"{own_principal or 'the principal that Onceover uses there'} and stop the copy",
         "on the source, deny the principals that are meant by name, or exclude the topic from the flow",
+        blocks=False,
+    )
+
+
+def _named_with_nul(acl: Acl) -> Refusal:
+    return Refusal(
+        acl.name,
+        "ACL_NUL",
+        f"the source has {acl.rule}, whose principal or host holds a NUL; Kafka's client library ends a name "
+        f"there and would create {acl.as_cut.rule} instead",
+        "on the source, remove it: no client that should have rights is called so",
+        blocks=False,
+    )
+
+
+def _made_instead(acl: Acl) -> Refusal:
+    """Return what is told of an ACL with a NUL that a release which did not look has created."""
+    return Refusal(
+        acl.name,
+        "ACL_NUL",
+        f"the target has {acl.as_cut.rule}: an earlier release created it in the place of {acl.rule}, or "
+        "somebody else did",
+        "delete it on the target by hand, unless somebody is meant to have it",
+        blocks=False,
+    )
+
+
+def _not_known(acl: Acl) -> Refusal:
+    return Refusal(
+        acl.name,
+        "ACL_UNKNOWN",
+        f"the source has {acl.rule}, an operation that this release does not know and cannot forbid on the "
+        "target; reading and describing are operations of their own, and not concerned",
+        "forbid the same on the target by hand, where its brokers know that operation",
         blocks=False,
     )
 
@@ -216,6 +267,11 @@ def owned_acls(state: Mapping[str, Any]) -> frozenset[Acl]:
         NeedsOperator: a record was written by another version.
     """
     return frozenset(_owned(value) for key, value in state.items() if key.startswith(KEY_PREFIX))
+
+
+def standing_allowances(state: Mapping[str, Any]) -> int:
+    """Return how many ALLOWs this flow has put on the target, by the records of any version."""
+    return sum(key.startswith(KEY_PREFIX) and value.get("permission") != DENY for key, value in state.items())
 
 
 def _owned(value: Mapping[str, Any]) -> Acl:

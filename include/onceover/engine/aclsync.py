@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 from onceover.engine.acls import (
+    ACLS_STAY,
     AclPlan,
     AclView,
     acl_key,
@@ -24,20 +25,20 @@ from onceover.engine.acls import (
     denials,
     owned_acls,
     plan_acls,
+    standing_allowances,
     withdrawal,
 )
 from onceover.engine.leader import now_ms
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.statelog import StateLog
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.acladmin import DENY, Acl, AclAdmin
+from onceover.kafka.acladmin import DENY, Acl, AclAdmin, NoAuthorizer
 from onceover.kafka.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
 # Two requests that name every ACL of a cluster: cheap, but not something to ask for every second.
 INTERVAL_S: Final = 60.0
-
 
 Done = Callable[[Change], None]
 
@@ -193,12 +194,13 @@ class AclSync:
 
     def _sync(self, state: StateLog, notes: Notes) -> list[Refusal]:
         source, target = self._admins
-        principal = own_principal(self._target.config.properties)
-        plan = plan_acls(read_view(self._topics, state.catch_up(), source, target, principal))
+        principal, values = own_principal(self._target.config.properties), state.catch_up()
+        plan = AclPlan()
         try:
+            plan = plan_acls(read_view(self._topics, values, source, target, principal))
             apply_acls(plan, target, notes, _log)
         except (UsageError, NeedsOperator) as error:
-            return [*plan.refused, unavailable(error)]
+            return [*plan.refused, *not_followed(error, values)]
         return list(plan.refused)
 
     def _report(self, refused: list[Refusal]) -> None:
@@ -214,5 +216,22 @@ def _log(change: Change) -> None:
 
 def unavailable(error: OnceoverError) -> Refusal:
     """Return what a plan says when the ACLs cannot be synced at all."""
+    seen = f" ({error.seen})" if error.seen else ""
     resolve = error.resolve or "see docs/topics.md"
-    return Refusal("acls", error.code, error.message, resolve, blocks=False)
+    return Refusal("acls", error.code, f"{error.message}{seen}", resolve, blocks=False)
+
+
+def not_followed(error: OnceoverError, state: Mapping[str, Any]) -> list[Refusal]:
+    """Return the same, and what it leaves on the target: rights that the source may have taken back.
+
+    Args:
+        error: why ACLs cannot be synced.
+        state: the values of the state's second partition.
+    """
+    told = [unavailable(error)]
+    allowed = 0 if isinstance(error, NoAuthorizer) else standing_allowances(state)
+    if allowed:
+        text = f"{allowed} ALLOWs of this flow stay on the target, whatever the source has forbidden since"
+        resolve = f"{told[0].resolve}; until then forbid by hand on the target what has to be"
+        told.append(Refusal("acls", ACLS_STAY, text, resolve, blocks=False))
+    return told

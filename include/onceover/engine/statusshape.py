@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from onceover.engine.acls import ACLS_STAY
 from onceover.engine.enrolment import Enrolment
 from onceover.engine.progress import beside
 from onceover.engine.runstate import Run, RunState, driver_entry, run_need, run_of
@@ -128,7 +129,7 @@ def shape(facts: Facts) -> dict[str, Any]:
         "driver": driver_entry(state.layout, state.heartbeat, facts.now_ms),
         "partitions": partitions,
         "topics": _topics(facts, state),
-        "notes": [*(note for note in state.refused if not note["blocks"]), *_waits(state)],
+        "notes": [*_remarks(state), *_waits(state)],
     }
     needs = _needs(facts, state, run, entry)
     return {**entry, "needs": needs, "exit": worst(need["exit"] for need in needs)}
@@ -297,6 +298,11 @@ def _missing(
 # ---- the flow
 
 
+def _remarks(state: FlowFacts) -> list[dict[str, Any]]:
+    """Return what keeps no records from being copied, and waits for nobody."""
+    return [dict(note) for note in state.refused if not note["blocks"] and note["code"] != ACLS_STAY]
+
+
 def _waits(state: FlowFacts) -> list[dict[str, Any]]:
     """Return what the lanes of this generation say about partitions that they cannot copy for now, and about
     themselves."""
@@ -383,6 +389,11 @@ def _needs(facts: Facts, state: FlowFacts, run: Run, entry: Mapping[str, Any]) -
         found.append({**problem, "exit": PERSON})
     found += [{**problem, "exit": PERSON} for problem in state.problems]
     found += [{**_stop_need(p), "exit": PERSON} for p in entry["partitions"] if p["stop"]]
+    found += [
+        {**{name: each[name] for name in ("code", "message", "resolve")}, "exit": PERSON}
+        for each in state.refused
+        if each["code"] == ACLS_STAY
+    ]
     for side in (facts.source, facts.target):
         if side.error is not None:
             name = "SOURCE" if side is facts.source else "TARGET"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from onceover.engine import names
 from onceover.engine.acls import AclPlan, plan_acls
-from onceover.engine.aclsync import apply_acls, own_principal, read_view, unavailable
+from onceover.engine.aclsync import apply_acls, not_followed, own_principal, read_view, unavailable
 from onceover.engine.approval import Approval, Item, Standing, items_of
 from onceover.engine.enrolment import read_enrolments
 from onceover.engine.flowtopics import StateSettings, create_flow_topics
@@ -222,7 +222,7 @@ class TopicSync:
             return SyncPlan(topics, self._plan_acls(view, topics, state))
         except (UsageError, NeedsOperator) as error:
             # The rest of the plan is as good without them.
-            return SyncPlan(topics, AclPlan(), (unavailable(error),))
+            return SyncPlan(topics, AclPlan(), tuple(not_followed(error, state.others)))
 
     def _plan_acls(self, view: View, topics: TopicPlan, state: _State) -> AclPlan:
         principal = own_principal(self._target.config.properties)

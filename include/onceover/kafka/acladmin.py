@@ -36,6 +36,10 @@ ALLOW = "ALLOW"
 DENY = "DENY"
 # A topic named "*" cannot exist: this literal name stands for every topic.
 EVERY_TOPIC = "*"
+# Begins the name of an operation that this release has no name for, such as UNKNOWN_15.
+UNKNOWN = "UNKNOWN"
+# Ends a string of the library: whatever follows is cut off without an error, and another ACL is meant.
+_NUL = "\0"
 
 _TIMEOUT_S = 30.0
 # The first with tagged fields; every broker from 2.5 on serves it.
@@ -48,7 +52,10 @@ E = TypeVar("E", bound=Enum)
 
 
 class Acl(NamedTuple):
-    """One ACL on topics; ``operation`` and ``permission`` by Kafka's names, such as READ and ALLOW."""
+    """One ACL on topics; ``operation`` and ``permission`` by Kafka's names, such as READ and ALLOW.
+
+    An operation of a later Kafka is ``UNKNOWN_`` and its number: such an ACL can be told, not created.
+    """
 
     pattern: str
     name: str
@@ -61,6 +68,22 @@ class Acl(NamedTuple):
     def rule(self) -> str:
         """Who may or may not do what, without saying where."""
         return f"{self.permission} {self.operation} to {self.principal} from {self.host}"
+
+    @property
+    def is_cut(self) -> bool:
+        """True where the library would create or delete another ACL: somebody's name holds a NUL."""
+        return _NUL in self.principal or _NUL in self.host
+
+    @property
+    def as_cut(self) -> Acl:
+        """The ACL that the library would make of this one; itself where no name holds a NUL."""
+        principal, host = (name.split(_NUL)[0] for name in (self.principal, self.host))
+        return self._replace(principal=principal, host=host)
+
+    @property
+    def is_unknown(self) -> bool:
+        """True where this release does not know the operation."""
+        return self.operation.startswith(UNKNOWN)
 
     def __str__(self) -> str:
         kind = "topics beginning with" if self.pattern == PREFIXED else "topic"
@@ -113,6 +136,8 @@ class AclAdmin:
 
         Raises:
             NoAuthorizer: the cluster has none.
+            NeedsOperator: one names topics, or allows, in a way that this release does not know: nobody can
+                tell what it is about.
             UsageError: the principal may not ask.
             Retriable: no answer.
         """
@@ -138,10 +163,12 @@ class AclAdmin:
         """Create ACLs; one that exists already is left as it is.
 
         Raises:
+            NeedsOperator: one ``is_cut``; nothing of its request is done.
             As :meth:`topic_acls`; the ones created before the error stay.
         """
         for some in _portions(acls):
-            self._all(self._open().create_acls([_binding(acl) for acl in some], **_WITHIN), "create ACLs")
+            bindings = [_exactly(AclBinding, acl) for acl in some]
+            self._all(self._open().create_acls(bindings, **_WITHIN), "create ACLs")
 
     def delete(self, acls: Iterable[Acl]) -> None:
         """Delete exactly these ACLs; one that is gone already is no error.
@@ -150,7 +177,9 @@ class AclAdmin:
             As :meth:`topic_acls`; the ones deleted before the error stay deleted.
         """
         for some in _portions(acls):
-            self._all(self._open().delete_acls([_filter(acl) for acl in some], **_WITHIN), "delete ACLs")
+            # Each of these filters matches one ACL only.
+            filters = [_exactly(AclBindingFilter, acl) for acl in some]
+            self._all(self._open().delete_acls(filters, **_WITHIN), "delete ACLs")
 
     def _open(self) -> AdminClient:
         if self._client is None:
@@ -163,7 +192,7 @@ class AclAdmin:
             listed.topic,
             listed.principal,
             listed.host,
-            self._known(AclOperation, listed.operation).name,
+            _operation(listed.operation),
             self._known(AclPermissionType, listed.permission).name,
         )
 
@@ -213,16 +242,22 @@ def _portions(acls: Iterable[Acl]) -> Iterable[list[Acl]]:
     return (ordered[start : start + _PER_REQUEST] for start in range(0, len(ordered), _PER_REQUEST))
 
 
-def _binding(acl: Acl) -> AclBinding:
-    return _exactly(AclBinding, acl)
-
-
-def _filter(acl: Acl) -> AclBindingFilter:
-    """Return the filter that matches this one ACL only."""
-    return _exactly(AclBindingFilter, acl)
+def _operation(number: int) -> str:
+    """Return the operation's name; one that is not known must not keep the other ACLs from being read."""
+    try:
+        return str(AclOperation(number).name)
+    except ValueError:
+        return f"{UNKNOWN}_{number}"
 
 
 def _exactly(kind: Callable[..., Any], acl: Acl) -> Any:
+    if acl.is_cut:
+        raise NeedsOperator(
+            "an ACL whose principal or host holds a NUL can neither be created nor deleted from here",
+            code="ACL_NUL",
+            seen=str(acl),
+            resolve="see to it by hand",
+        )
     return kind(
         ResourceType.TOPIC,
         acl.name,

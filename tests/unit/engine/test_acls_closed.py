@@ -110,6 +110,32 @@ def test_an_allow_is_not_copied_without_the_deny_that_limits_it(
         assert not refusal.blocks
 
 
+@pytest.mark.parametrize(
+    ("denied", "allowed", "stays"),
+    [
+        (acl("READ", "User:ann\0", deny=True), acl("READ", ALL_USERS), False),
+        (acl("READ", ANN, deny=True, host="*\0"), acl("READ"), False),
+        (acl("READ", "User:*\0", deny=True), acl("READ"), True),
+        (acl("READ", "User:ann\0", deny=True), acl("READ"), True),
+        (acl("DESCRIBE_CONFIGS", "User:ann\0", deny=True), acl("READ", ALL_USERS), True),
+    ],
+)
+def test_a_deny_with_a_nul_takes_along_what_it_limits(denied: Acl, allowed: Acl, stays: bool) -> None:
+    """It cannot be carried over: whom it means is allowed nothing through another ACL either."""
+    plan = plan_acls(view({denied, allowed}, FakeAcls(set()), FakeNotes()))
+    assert plan.create == ((copied(allowed),) if stays else ())
+    codes = sorted(refusal.code for refusal in plan.refused)
+    assert codes == (["ACL_NUL"] if stays else ["ACL_NUL", "ACL_WITHHELD"])
+
+
+def test_a_deny_with_a_nul_that_stands_on_the_target_withholds_nothing() -> None:
+    """Somebody has put it there by a client that can."""
+    denied, allowed = acl("READ", "User:ann\0", deny=True), acl("READ", ALL_USERS)
+    target, notes = FakeAcls({copied(denied)}), FakeNotes()
+    assert sync({denied, allowed}, target, notes) == []
+    assert copied(allowed) in target.acls
+
+
 def test_what_an_earlier_sync_copied_goes_when_the_source_forbids_it() -> None:
     """The ALLOW was right, then came a DENY that is not carried over; it comes back when that has gone."""
     target, notes, one = FakeAcls(set()), FakeNotes(), acl()
@@ -208,10 +234,10 @@ def test_a_target_that_is_away_in_the_middle_is_tried_again() -> None:
 # ---- whatever there is
 
 rules: dict[str, Any] = {
-    "principal": st.sampled_from((ANN, BOB, ALL_USERS, OWN)),
-    "host": st.sampled_from(("*", "*", HERE)),
+    "principal": st.sampled_from((ANN, BOB, ALL_USERS, OWN, f"{ANN}\0", "User:*\0")),
+    "host": st.sampled_from(("*", "*", HERE, f"{HERE}\0")),
     "operation": st.sampled_from(
-        ("READ", "READ", "ALL", "DESCRIBE", "DESCRIBE_CONFIGS", "WRITE", "ALTER_CONFIGS")
+        ("READ", "READ", "ALL", "DESCRIBE", "DESCRIBE_CONFIGS", "WRITE", "ALTER_CONFIGS", "UNKNOWN_15")
     ),
     "permission": st.sampled_from(("ALLOW", "DENY")),
 }
@@ -236,7 +262,7 @@ foreign_sets = st.frozensets(
 QUESTIONS = [
     (Question(who, host, operation, source), Question(who, host, operation, target))
     for who, host, operation, (source, target) in product(
-        (ANN, BOB, OWN, "User:eve"), (HERE, THERE), TOPIC_OPERATIONS, TARGETS.items()
+        (ANN, BOB, OWN, "User:eve", f"{ANN}\0"), (HERE, THERE), TOPIC_OPERATIONS, TARGETS.items()
     )
 ]
 
@@ -289,9 +315,13 @@ def test_readers_keep_what_the_source_allows_them_where_every_deny_is_carried_ov
     source: frozenset[Acl],
 ) -> None:
     """The near-miss: nothing is withheld because of a DENY that is there, too."""
-    carried = frozenset(one for one in source if one.permission == "ALLOW" or one.principal in (ANN, BOB))
+    carried = frozenset(
+        one
+        for one in source
+        if one.permission == "ALLOW" or (one.principal in (ANN, BOB) and one.host in ("*", HERE))
+    )
     target, notes = FakeAcls(set()), FakeNotes()
     apply_acls(plan_acls(AclView(TARGETS, carried, frozenset(), frozenset(), OWN)), target, notes)
     for here, there in QUESTIONS:
-        if here.operation == "READ":
+        if here.operation == "READ" and here.principal in (ANN, BOB, OWN, "User:eve"):
             assert allows(target.acls, there) == allows(carried, here)

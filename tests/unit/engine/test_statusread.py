@@ -159,6 +159,18 @@ def entry_of(state: Mapping[str, Any]) -> dict[str, Any]:
     return entry
 
 
+def test_rights_that_stay_on_the_target_although_the_source_may_forbid_them_are_a_need() -> None:
+    """Told once, and with exit code 3; another remark about ACLs waits for nobody."""
+    texts = {"object": "acls", "message": "m", "resolve": "r", "blocks": False}
+    refused = [{**texts, "code": "NOT_AUTHORIZED"}, {**texts, "code": "ACLS_STAY"}]
+    entry = entry_of({**_STATE, names.REFUSED: {"refused": refused}})
+    assert [note["code"] for note in entry["notes"]] == ["NOT_AUTHORIZED"]
+    assert {"code": "ACLS_STAY", "message": "m", "resolve": "r", "exit": 3} in entry["needs"]
+    alone = {names.LAYOUT: _LAYOUT.to_json()}
+    assert entry_of({**alone, names.REFUSED: {"refused": refused[:1]}})["exit"] == 0
+    assert entry_of({**alone, names.REFUSED: {"refused": refused}})["exit"] == 3
+
+
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path of every value in a JSON document, its own first."""
     yield path
