@@ -9,13 +9,27 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
+from onceover.config.clients import ClientConfig
+from onceover.engine import names
 from onceover.errors import UsageError
+from onceover.kafka.acladmin import Acl, AclAdmin
+from onceover.kafka.cluster import Cluster
 from tests.support.contentaudit import audit
-from tests.support.grants import GROUP, TOPIC, TRANSACTIONAL_ID, Right, granted, source_rights, target_rights
+from tests.support.grants import (
+    CLUSTER,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Right,
+    granted,
+    source_rights,
+    target_rights,
+)
 from tests.support.groups import commit
 from tests.support.guarded import Pair, guarded_clusters
-from tests.support.replica import Replica
+from tests.support.replica import Replica, delete_topics
 from tests.support.rightstable import command_rights
 
 Capture = pytest.CaptureFixture[str]
@@ -31,6 +45,10 @@ COMMANDS: Final[dict[str, Callable[[str, str], list[str]]]] = {
     "topics apply": lambda flow, _: ["topics", "apply", flow],
     "seed plan": lambda flow, _: ["seed", "plan", flow, "--from", "earliest", "--replace"],
     "seed plan --from map": lambda flow, _: ["seed", "plan", flow, "--from", "map", "--replace"],
+    "seed plan --from lag-group": lambda flow, _: ["seed", "plan", flow, "--from", "lag-group", "--replace"],
+    "seed plan --from group": lambda flow, topic: (
+        ["seed", "plan", flow, "--from", f"group:{group_of(topic)}", "--replace"]
+    ),
     # To and fro, so that there is always something to write.
     "seed apply": lambda flow, _: ["seed", "apply", flow, "--from", next(ORIGINS), "--replace"],
     "groups plan": lambda flow, _: ["groups", "plan", flow],
@@ -41,10 +59,10 @@ COMMANDS: Final[dict[str, Callable[[str, str], list[str]]]] = {
 # All is there that would be made, and as it should be.
 SPARE: Final = {"CREATE", "ALTER", "ALTER_CONFIGS", "DESCRIBE_CONFIGS"}
 UNNOTICED: Final = {
+    # Both lie in rows that are for another occasion: the target topic is gone, or other flows are there.
+    ("partition reseed", TOPIC, "READ"),
     # Brokers do not list groups that may not be described.
     ("groups plan", GROUP, "DESCRIBE"),
-    # `translate` takes a topic that it may not see for one that was made anew.
-    ("translate", TOPIC, "DESCRIBE"),
     # READ brings it along.
     ("seed plan --from map", TOPIC, "DESCRIBE"),
     # There is nothing to write here: nothing runs, is stopped, or is yet to be proven.
@@ -61,6 +79,11 @@ UNNOTICED: Final = {
 }
 
 
+def group_of(topic: str) -> str:
+    """Return the group that reads a topic; its name begins with the flow's."""
+    return f"{topic}-group"
+
+
 @dataclass(frozen=True)
 class Copied:
     """A flow that has copied five records with all rights, and may do nothing any more."""
@@ -75,6 +98,12 @@ class Copied:
         with granted(source, rights[0]), granted(target, rights[1]):
             arguments = COMMANDS[command](str(self.replica.flow.path), self.topic)
             return self.replica.command(capsys, *arguments)
+
+    def lose_copy(self) -> None:
+        """Delete the target topic, if it is there."""
+        client = self.pair[1].admin_client
+        if self.topic in AdminClient(client).list_topics(timeout=30.0).topics:
+            delete_topics(client, [self.topic])
 
     def audit(self, rights: Rights) -> None:
         """Audit the flow with these rights, without Spark."""
@@ -103,18 +132,67 @@ def copied(
         replica.source.plain(topic, 0, replica.source.records(5))
         with granted(source, source_rights(replica.name)), granted(target, target_rights(replica.name)):
             assert replica.copy().records == 5
-        commit(source.admin_client, f"{replica.name}-group", topic, {0: 3})
+        commit(source.admin_client, group_of(topic), topic, {0: 3})
+        # As the driver's own process does it, which is not here.
+        commit(source.admin_client, names.lag_group(replica.name), topic, {0: 5})
         yield Copied(replica, topic, guarded)
 
 
 def test_every_command_works_with_the_rights_of_its_rows(copied: Copied, capsys: Capture) -> None:
     for command in COMMANDS:
         code, document = copied.run(capsys, command, command_rights(command, copied.replica.name))
-        assert (code, document.get("refused", [])) == (0, []), command
+        assert (code, document.get("refused", [])) == (0, []), (command, document)
         assert all(answer["covered"] for answer in document.get("answers", [])), command
         for flow in document.get("flows", []):
             assert (flow["source"]["error"], flow["target"]["error"], flow["needs"]) == (None, None, [])
     copied.audit(command_rights("audit", copied.replica.name))
+
+
+def test_a_copy_that_is_gone_is_made_again_with_the_rights_of_its_rows(
+    copied: Copied, capsys: Capture
+) -> None:
+    """With the source's configuration, and although there is another flow."""
+    copied.replica.target.create_topic(f"__onceover.o{copied.replica.name}.state", 2)
+    copied.lose_copy()
+    rights = command_rights("partition reseed", copied.replica.name)
+    code, document = copied.run(capsys, "partition reseed", rights)
+    assert (code, document["refused"]) == (0, []), document
+
+
+def test_acls_are_synced_with_the_rights_of_their_rows(copied: Copied, capsys: Capture) -> None:
+    """Without each of them, the one that is missing is named, with its cluster."""
+    replica, (source, _) = copied.replica, copied.pair
+    replica.configure(topics={"sync_acls": True})
+    replica.write_flow()
+    with Cluster(ClientConfig("east", source.admin_client)) as cluster:
+        AclAdmin(cluster).create([Acl("LITERAL", copied.topic, "User:ann", "*", "READ", "ALLOW")])
+    for command in ("topics plan", "topics apply"):
+        rights = command_rights(command, replica.name, acls=True)
+        for side, kind, name, is_prefix, operation in _singles(rights):
+            if kind is CLUSTER:
+                fewer = _without(rights, side, (kind, name, is_prefix, operation))
+                if operation == "ALTER":  # it brings the other one along
+                    fewer[side].append((kind, name, is_prefix, "DESCRIBE"))
+                code, document = copied.run(capsys, command, fewer)
+                wanted = f"{operation} on the cluster {['east', 'west'][side]}"
+                assert (code, wanted in str(document["refused"])) == (3, True), document
+        code, document = copied.run(capsys, command, rights)
+        assert (code, document["refused"]) == (0, []), document
+
+
+@pytest.mark.soak
+def test_a_right_that_is_missing_is_named_where_the_copy_is_gone(copied: Copied, capsys: Capture) -> None:
+    """And no other right is in its rows than those that are asked for."""
+    copied.replica.target.create_topic(f"__onceover.o{copied.replica.name}.state", 2)
+    rights = command_rights("partition reseed", copied.replica.name)
+    silent = set()
+    for side, kind, name, is_prefix, operation in _singles(rights):
+        copied.lose_copy()
+        fewer = _without(rights, side, (kind, name, is_prefix, operation))
+        code, document = copied.run(capsys, "partition reseed", fewer)
+        if code == 0 or "grant" not in str(document):
+            silent.add((["source", "target"][side], name, operation))
+    assert silent == set()
 
 
 @pytest.mark.soak

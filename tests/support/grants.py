@@ -25,7 +25,7 @@ TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (
     ResourceType.BROKER,
     ResourceType.TRANSACTIONAL_ID,
 )
-_CLUSTER_NAME: Final = "kafka-cluster"
+CLUSTER_NAME: Final = "kafka-cluster"
 _TIMEOUT_S = 30.0
 
 Right = tuple[ResourceType, str, bool, str]
@@ -36,7 +36,7 @@ def source_rights(flow: str) -> list[Right]:
     return [
         (TOPIC, flow, True, "READ DESCRIBE DESCRIBE_CONFIGS"),
         (GROUP, f"onceover-lag.{flow}", False, "READ"),
-        (CLUSTER, _CLUSTER_NAME, False, "DESCRIBE"),
+        (CLUSTER, CLUSTER_NAME, False, "DESCRIBE"),
     ]
 
 
@@ -48,7 +48,7 @@ def target_rights(flow: str) -> list[Right]:
         (TOPIC, f"__onceover.{flow}.", True, "WRITE CREATE DESCRIBE_CONFIGS ALTER_CONFIGS"),
         (GROUP, f"onceover.{flow}", False, "READ"),
         (TRANSACTIONAL_ID, f"onceover.{flow}.", True, "WRITE DESCRIBE"),
-        (CLUSTER, _CLUSTER_NAME, False, "DESCRIBE ALTER"),
+        (CLUSTER, CLUSTER_NAME, False, "DESCRIBE ALTER"),
     ]
 
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from tests.support.grants import GROUP, TOPIC, TRANSACTIONAL_ID, Right
+from tests.support.grants import CLUSTER, CLUSTER_NAME, GROUP, TOPIC, TRANSACTIONAL_ID, Right
 
 _DOCS: Final = Path(__file__).parents[2] / "docs" / "operations.md"
 _HEAD: Final = "| command | cluster | resource | operations |"
@@ -18,17 +18,23 @@ _NAMED: Final = {
     "group": (GROUP, False),
     "transactional ids with prefix": (TRANSACTIONAL_ID, True),
 }
-_OF_THE_FLOW: Final = {"topics of the flow": TOPIC, "groups of the flow": GROUP}
+_OF_THE_FLOW: Final = {"topics of the flow": TOPIC, "groups of the flow": GROUP, "the group named": GROUP}
+_WITH_ACLS: Final = "sync_acls"
 
 
-def command_rights(command: str, flow: str) -> tuple[list[Right], list[Right]]:
+def command_rights(command: str, flow: str, *, acls: bool = False) -> tuple[list[Right], list[Right]]:
     """Return the rights on source and target that ``command`` takes: `seed plan --from map` takes what
     `seed plan` takes, and more.
 
     Topics and groups of the flow begin with its name here.
+
+    Args:
+        acls: the flow syncs ACLs.
     """
     sides: dict[str, list[Right]] = {"source": [], "target": []}
     for commands, cluster, resource, operations in _rows():
+        if _WITH_ACLS in resource and not acls:
+            continue
         if any(f"{command} ".startswith(f"{named} ") for named in _CODE.findall(commands)):
             sides[cluster].append(_right(resource, operations, flow))
     if not any(sides.values()):
@@ -45,6 +51,8 @@ def _right(resource: str, operations: str, flow: str) -> Right:
     wanted = " ".join(_OPERATION.findall(operations))
     if resource in _OF_THE_FLOW:
         return _OF_THE_FLOW[resource], flow, True, wanted
+    if resource.startswith("cluster"):
+        return CLUSTER, CLUSTER_NAME, False, wanted
     words, name, _ = resource.split("`")
     kind, is_prefix = _NAMED[words.strip()]
     return kind, name.replace("<flow>", flow), is_prefix, wanted

@@ -30,6 +30,7 @@ from onceover.engine.progress import beside, copied_between
 from onceover.engine.statelog import StateLog
 from onceover.engine.translate import NOT_ENROLLED
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.admin import NOT_AUTHORIZED
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.groupadmin import GroupAdmin, Listing
@@ -376,6 +377,8 @@ class GroupReader:
             text = f"what the offset map tells of {pair.source} cannot be read now: {error.message}"
             return replace(facts, problem=(UNREADABLE, text))
         except UsageError as error:
+            if error.code == NOT_AUTHORIZED:
+                return replace(facts, problem=_unseen(error, f"{pair.target} cannot be asked about"))
             # Taken out by a reseed of its shrunk topic since this look began; the next one knows.
             if error.code != NOT_ENROLLED:
                 raise

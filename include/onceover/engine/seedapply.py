@@ -29,7 +29,7 @@ from onceover.engine.plan import Refusal
 from onceover.engine.progress import beside
 from onceover.engine.repair import standing_of, stops_of
 from onceover.engine.scope import Rules
-from onceover.engine.seed import Choice, Position, Seat, SeatedTopic, SeedPlan, plan_seed
+from onceover.engine.seed import Choice, Offers, Position, Seat, SeatedTopic, SeedPlan, plan_seed
 from onceover.engine.seedorigin import Origin, Place
 from onceover.engine.topicapply import TopicApply
 from onceover.engine.topicplan import View, plan_topics
@@ -152,8 +152,9 @@ class Seeder:
         check_clusters(state.layout, *ids)
         view = self._view(state)
         topic_plan = plan_topics(view)
-        topics = self._seated(view)
-        offers = self.origin.read(self._place, topics)
+        topics, unseen = self._seated(view), self._hidden(view)
+        # Nothing but what may not be described: that is what there is to say, not what the origin lacks.
+        offers = self.origin.read(self._place, topics) if topics or not unseen else Offers()
         planned = plan_seed(
             self.wish.operation,
             self._place.flow,
@@ -163,7 +164,7 @@ class Seeder:
             self.wish.choice,
             extra=self.origin.changes(),
         )
-        refused = (*planned.refused, *self._hidden(view))
+        refused = (*planned.refused, *unseen)
         return replace(planned, refused=refused, standing=_standing(state, topics))
 
     def _hidden(self, view: View) -> list[Refusal]:

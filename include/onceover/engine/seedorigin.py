@@ -97,17 +97,19 @@ class GroupOrigin(Passive):
         """Offer what the group has committed.
 
         Raises:
-            UsageError: GROUP_UNKNOWN, it has committed nothing at all.
+            UsageError: GROUP_UNKNOWN, it has committed nothing at all that we may see.
             Retriable: a commit is pending in a transaction.
         """
         # By name: of all partitions, those with nothing but a pending commit would be left out.
         committed = place.source.committed(self.group, [seat.source for seat in seats_of(topics)])
         if not committed and not place.source.committed(self.group, None):
             raise UsageError(
-                f"group {self.group} has committed nothing on {place.source.alias}",
+                f"group {self.group} has committed nothing on {place.source.alias}, in topics that may be "
+                "described",
                 code="GROUP_UNKNOWN",
                 expected="a group on the source with committed offsets",
-                resolve="check the name, and on which cluster the group is",
+                resolve="check the name, and on which cluster the group is; grant DESCRIBE on its topics: "
+                "without it brokers leave them out",
             )
         reason = f"committed by group {self.group} on {place.source.alias}"
         return Offers({tp: Offer(offset.offset, reason) for tp, offset in committed.items()})
@@ -176,18 +178,18 @@ class FlowOrigin(Passive):
 
         Raises:
             NeedsOperator: it was never started, or copies from another cluster.
+            UsageError: its progress, or a topic of it, may not be described.
         """
         state = read_flow_state(self.target, self.name)
         self._check(state, place)
-        committed = self.target.committed(names.progress_group(self.name), None)
-        offers: dict[TopicPartition, Offer] = {}
+        wanted = {seat.source for seat in seats_of(topics)}
+        copies = {tp: e.target_of(tp) for e in state.enrolled.values() for tp in e.sources() if tp in wanted}
+        # By name: of all partitions, those of topics that may not be described would be left out.
+        committed = self.target.committed(names.progress_group(self.name), list(copies.values()))
         reason = f"copied by flow {self.name} to {self.target.alias}"
-        for enrolment in state.enrolled.values():
-            for tp in enrolment.sources():
-                progress = committed.get(enrolment.target_of(tp))
-                if progress is not None:
-                    offers[tp] = Offer(progress.offset, reason)
-        return Offers(offers)
+        return Offers(
+            {tp: Offer(committed[copy].offset, reason) for tp, copy in copies.items() if copy in committed}
+        )
 
     def _check(self, state: FlowState, place: Place) -> None:
         if state.layout is None:

@@ -45,6 +45,7 @@ NO_MAP: Final = "the offset map holds nothing about this partition"
 SOURCE_RECREATED: Final = "the source topic was deleted and created anew since it was copied"
 UNREAD: Final = "the record of the offset map that tells about it cannot be read"
 RECREATED: Final = "the target topic was deleted and created anew since it was copied"
+DELETED: Final = "the target topic was deleted since it was copied"
 # Code of a question about a partition that the flow does not copy.
 NOT_ENROLLED: Final = "NOT_ENROLLED"
 # A partition without a leader must not keep those waiting who ask about others.
@@ -89,6 +90,8 @@ class Translator:
         self._by_source: dict[str, Enrolment] = {}
         self._progress: dict[TopicPartition, CommittedOffset] = {}
         self._topics: Mapping[str, TopicInfo] = {}
+        # Topics that the target does not tell about: mostly those that may not be described.
+        self._unseen: Mapping[str, OnceoverError] = {}
         self._layout: Layout | None = None
         # Partitions of the map that were read to their ends after the progress that is known here.
         self._shown: set[int] = set()
@@ -136,7 +139,8 @@ class Translator:
                 records that went there.
 
         Raises:
-            UsageError: the partition is not part of the flow, or ``offset`` is negative.
+            UsageError: the partition is not part of the flow, ``offset`` is negative, or the target topic may
+                not be described (NOT_AUTHORIZED).
             Retriable: the target is away.
         """
         enrolment = self.enrolment(source=source)
@@ -172,7 +176,8 @@ class Translator:
             source: another source partition than that of the same number (handlers).
 
         Raises:
-            UsageError: the partition is not part of the flow, or ``offset`` is negative.
+            UsageError: the partition is not part of the flow, ``offset`` is negative, or the target topic may
+                not be described (NOT_AUTHORIZED).
             Retriable: the target is away, or a transaction does not end.
         """
         enrolment = self.enrolment(target=target)
@@ -337,7 +342,10 @@ class Translator:
         return Each(each.found, dict(self._silent))
 
     def _refused(self, enrolment: Enrolment, target: TopicPartition) -> NotCovered | None:
-        """Tell whether what the map says is about another topic of the same name."""
+        """Tell whether what the map says is about another topic of the same name, or one that is gone.
+
+        A topic that is not seen is neither: its answer is raised.
+        """
         info = self._topics.get(target.topic)
         committed = self._progress.get(
             enrolment.target_of(TopicPartition(enrolment.source, target.partition))
@@ -345,9 +353,11 @@ class Translator:
         copied = copied_between(enrolment, target.partition, beside(committed).meta)
         if copied[0] != str(enrolment.source_id):
             return NotCovered(None, None, SOURCE_RECREATED)
-        if info is not None and str(info.topic_id) == copied[1]:
-            return None
-        return NotCovered(None, None, RECREATED)
+        if info is None:
+            if (unseen := self._unseen.get(target.topic)) is not None:
+                raise unseen
+            return NotCovered(None, None, DELETED)
+        return None if str(info.topic_id) == copied[1] else NotCovered(None, None, RECREATED)
 
     # ---- reading
 
@@ -370,7 +380,8 @@ class Translator:
         self._progress = target.retry(lambda: target.committed(group, None, stable=False))
         wanted = sorted(self._by_target)
         # One that may not be described is unknown; the others are answered about.
-        self._topics = target.retry(lambda: target.each_topic(wanted)).found if wanted else {}
+        each: Each[str, TopicInfo] = target.retry(lambda: target.each_topic(wanted)) if wanted else Each()
+        self._topics, self._unseen = each.found, each.failed
 
     def _never_started(self) -> UsageError:
         return UsageError(

@@ -156,7 +156,7 @@ class AclAdmin:
             _listed,
         )
         if error_code:
-            raise self._translated(KafkaError(error_code), "list its ACLs")
+            raise self._translated(KafkaError(error_code), "list its ACLs", "DESCRIBE")
         return frozenset(map(self._read, listed))
 
     def create(self, acls: Iterable[Acl]) -> None:
@@ -168,7 +168,7 @@ class AclAdmin:
         """
         for some in _portions(acls):
             bindings = [_exactly(AclBinding, acl) for acl in some]
-            self._all(self._open().create_acls(bindings, **_WITHIN), "create ACLs")
+            self._changed(self._open().create_acls(bindings, **_WITHIN), "create ACLs")
 
     def delete(self, acls: Iterable[Acl]) -> None:
         """Delete exactly these ACLs; one that is gone already is no error.
@@ -179,7 +179,7 @@ class AclAdmin:
         for some in _portions(acls):
             # Each of these filters matches one ACL only.
             filters = [_exactly(AclBindingFilter, acl) for acl in some]
-            self._all(self._open().delete_acls(filters, **_WITHIN), "delete ACLs")
+            self._changed(self._open().delete_acls(filters, **_WITHIN), "delete ACLs")
 
     def _open(self) -> AdminClient:
         if self._client is None:
@@ -207,14 +207,14 @@ class AclAdmin:
                 resolve="set topics.sync_acls: false and sync the ACLs by hand",
             ) from error
 
-    def _all(self, futures: Mapping[Any, Future[Any]], what: str) -> None:
+    def _changed(self, futures: Mapping[Any, Future[Any]], what: str) -> None:
         for future in futures.values():
             try:
                 future.result()
             except KafkaException as error:
-                raise self._translated(error.args[0], what) from error
+                raise self._translated(error.args[0], what, "ALTER") from error
 
-    def _translated(self, cause: Any, what: str) -> OnceoverError:
+    def _translated(self, cause: Any, what: str, right: str) -> OnceoverError:
         text = f"{self._cluster.alias} did not {what}: {cause.str()}"
         if cause.code() == KafkaError.SECURITY_DISABLED:
             return NoAuthorizer(
@@ -227,7 +227,8 @@ class AclAdmin:
             return UsageError(
                 text,
                 code="NOT_AUTHORIZED",
-                resolve="grant the principal the cluster rights for ACLs listed in docs/operations.md",
+                resolve=f"grant the principal {right} on the cluster {self._cluster.alias}, as listed in "
+                "docs/operations.md; or set topics.sync_acls: false",
             )
         if is_temporary(cause):
             return Retriable(text, resolve=f"check that {self._cluster.alias} is up, then run again")

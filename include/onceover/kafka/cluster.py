@@ -22,6 +22,7 @@ from onceover.kafka.connection import Address, Connection, ConnectionLost
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
+from onceover.txn.rights import lacking
 from onceover.wire.metadata import Metadata
 
 log = logging.getLogger(__name__)
@@ -520,7 +521,7 @@ def failure(alias: str, api: Api, action: Action, code: int, subject: str) -> On
         return NotNow(text, where=subject)
     if action is Action.UNAUTHORIZED:
         return UsageError(
-            f"{alias} refuses {name} (error {code}, not authorized)",
+            f"{alias} refuses {name} (error {code}, {lacking(api, code)})",
             code="NOT_AUTHORIZED",
             where=subject,
             resolve="grant the flow's principal the rights listed in docs/operations.md",

@@ -23,6 +23,7 @@ from onceover.kafka.connection import Connection
 from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify, concerns_partition, lacks_replicas
+from onceover.txn.rights import lacking
 from onceover.wire.hotpath import ProduceData, encode_produce
 
 # Produce by topic id: a topic recreated meanwhile is refused instead of written (FACTS 4).
@@ -303,7 +304,7 @@ def _failure(cluster: Cluster, producer: str, api: Api, code: int, subject: str)
     match action:
         case Action.UNAUTHORIZED:
             return UsageError(
-                f"{text}: not authorized",
+                f"{text}: {lacking(api, code)}",
                 code="NOT_AUTHORIZED",
                 where=subject,
                 expected="WRITE on topics and transactional ids onceover.<flow>.*, READ on groups",

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 
 from onceover.engine import mapindex, names, translate
-from onceover.engine.groups import Allowed, Direction, decide
+from onceover.engine.groups import FORBIDDEN, Allowed, Direction, decide
 from onceover.engine.mapindex import MapIndex
 from onceover.engine.mapreader import Chunk, MapChanged, MapTopic, Point
 from onceover.engine.translate import Translator
@@ -24,6 +24,7 @@ from tests.support.positionworld import PositionWorld
 
 LED_BY_NOBODY = Retriable("nobody leads it")
 OPEN = Retriable("a transaction is open")
+HIDDEN = UsageError("west refuses metadata", code="NOT_AUTHORIZED")
 HERE = [TopicPartition(SOURCE, 0), TopicPartition(SOURCE, 1)]
 MAPPED = [lane_of(tp, names.MAP_PARTITIONS) for tp in HERE]
 
@@ -118,6 +119,21 @@ def codes(made: PositionWorld, direction: Direction, patch: pytest.MonkeyPatch) 
     found = {number: decision for number, decision in decided.items() if decision is not None}
     assert all(bool(decision.code) != (decision.to is not None) for decision in found.values())
     return {number: decision.code for number, decision in found.items() if decision.code}
+
+
+def test_a_right_that_goes_while_groups_are_looked_at_leaves_them_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The topics were there to see a moment ago; the others' groups are not held up."""
+    made = world()
+    for partition in range(2):
+        made.read_to(partition, 2, target=False)
+
+    def refuse(*_: object) -> None:
+        raise HIDDEN
+
+    monkeypatch.setattr(Translator, "_refused", refuse)
+    assert set(codes(made, Direction.FAILOVER, monkeypatch).values()) == {FORBIDDEN}
 
 
 @pytest.mark.parametrize("direction", Direction)
@@ -231,6 +247,33 @@ def test_a_question_is_answered_whatever_other_partitions_are_like(monkeypatch: 
         translator.to_source(there[1], end)
     beyond = translator.to_source(there[0], end + 5)
     assert isinstance(beyond, NotCovered) and beyond.why == translate.BEYOND
+
+
+@pytest.mark.parametrize("error", [HIDDEN, LED_BY_NOBODY], ids=str)
+def test_a_target_topic_that_is_not_seen_is_not_told_as_deleted(
+    monkeypatch: pytest.MonkeyPatch, error: OnceoverError
+) -> None:
+    """The cluster's own answer is raised; who asks in time gets the answer. Near misses: gone, made anew."""
+    made = world()
+    target: Any = made.target
+    topic, seen = made.kind.target, target.each_topic
+    there = TopicPartition(topic, 0)
+    monkeypatch.setattr(made.target, "each_topic", lambda _: Each({}, {topic: error}))
+    translator = made.translator(monkeypatch)
+    with pytest.raises(type(error), match=error.message):
+        translator.to_target(HERE[0], 1)
+    with pytest.raises(type(error), match=error.message):
+        translator.to_source(there, 1)
+    monkeypatch.setattr(made.target, "each_topic", lambda _: Each())
+    translator.refresh()
+    assert translator.to_target(HERE[0], 1) == NotCovered(None, None, translate.DELETED)
+    anew = replace(seen([topic]).found[topic], topic_id=uuid4())
+    monkeypatch.setattr(made.target, "each_topic", lambda _: Each({topic: anew}))
+    translator.refresh()
+    assert translator.to_target(HERE[0], 1) == NotCovered(None, None, translate.RECREATED)
+    monkeypatch.setattr(made.target, "each_topic", seen)
+    translator.refresh()
+    assert isinstance(translator.to_target(HERE[0], 1), Translated)
 
 
 def test_with_a_handler_everything_has_to_be_known(monkeypatch: pytest.MonkeyPatch) -> None:

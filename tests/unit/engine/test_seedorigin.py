@@ -6,12 +6,14 @@ from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
-from onceover.engine.seed import SeatedTopic
+from onceover.engine.enrolment import Enrolment
+from onceover.engine.seed import Offer, SeatedTopic
 from onceover.engine.seedmap import LagOrigin, Newest
-from onceover.engine.seedorigin import FileOrigin, GroupOrigin, Place
+from onceover.engine.seedorigin import FileOrigin, FlowOrigin, GroupOrigin, Place
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
@@ -54,8 +56,24 @@ def test_a_groups_first_commit_that_is_pending_is_waited_for() -> None:
 
 def test_a_group_that_has_committed_nothing_at_all_is_unknown() -> None:
     assert offered(FakeSource(OTHER)) == set()
-    with pytest.raises(UsageError, match="has committed nothing"):
+    with pytest.raises(UsageError, match="has committed nothing") as caught:
         offered(FakeSource())
+    # Brokers leave out topics that may not be described: nobody can tell here which it is.
+    assert "grant DESCRIBE on its topics" in str(caught.value.resolve)
+
+
+def test_another_flows_progress_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all partitions a topic that may not be described would be left out, as if nothing were copied."""
+    enrolled = Enrolment("a", "east.a", UUID(int=1), UUID(int=2), {0: 0, 1: 0, 2: 0}, 5)
+    state = SimpleNamespace(layout=SimpleNamespace(source_cluster_id="s"), enrolled={"east.a": enrolled})
+    monkeypatch.setattr("onceover.engine.seedorigin.read_flow_state", lambda *_: state)
+    copies = [TopicPartition("east.a", 0), TopicPartition("east.a", 1)]
+    target = FakeSource(copies[0], pending=copies[1])
+    place = Place("f", cast(Any, SimpleNamespace(cluster_id=lambda: "s")), cast(Any, SimpleNamespace()))
+    origin = FlowOrigin("other", cast(Any, target))
+    assert origin.read(place, [topic(seat(0))]).offers == {ONE: Offer(4, "copied by flow other to east")}
+    with pytest.raises(Retriable):
+        origin.read(place, [topic(seat(0), seat(1))])
 
 
 @pytest.mark.parametrize("by_hand", [False, True])
