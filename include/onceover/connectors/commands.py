@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+from onceover.connectors.configtopic import STARTED
+from onceover.connectors.model import PAUSED, STOPPED
+
+_WORDS: Final = {STARTED: "resume", PAUSED: "pause", STOPPED: "stop"}
 
 
 def connector_words(names: Sequence[str]) -> list[str]:
@@ -17,3 +24,9 @@ def rollback_command(connect: str, connector: str) -> str:
     """Return the command that takes back an interrupted run."""
     words = ["onceover", "connectors", "rollback", connect, *connector_words([connector]), "--apply"]
     return shlex.join(words)
+
+
+def asking_command(url: str, connector: str, state: str) -> str:
+    """Return the command that asks a worker for a state, in the word of the configuration topic."""
+    path = f"/connectors/{quote(connector, safe='')}/{_WORDS[state]}"
+    return shlex.join(["curl", "-X", "PUT", url + path])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from onceover.connectors.scan import topic_in
 from onceover.engine.peek import PartitionReader
@@ -24,6 +24,21 @@ _TARGET: Final = "target-state-"
 _FENCING: Final = "tasks-fencing-"
 _COMMIT: Final = "commit-"
 _TASKS_MAX: Final = "tasks.max"
+_CONFIG: Final = "connector-"
+
+
+class Order(NamedTuple):
+    """A record that only a command writes.
+
+    Args:
+        offset: in the configuration topic.
+        at_ms: when, by the clock of the worker that wrote it.
+        asked: the state that is asked for, or the configuration; None where the connector was deleted.
+    """
+
+    offset: int
+    at_ms: int
+    asked: Any
 
 
 @dataclass(frozen=True)
@@ -33,10 +48,12 @@ class ConfigRecords:
     Args:
         values: parsed, None where nothing could be made of it.
         offsets: where each stands: the epochs of a configuration.
+        given: every order that is still in the topic, by key, in the order in which they were written.
     """
 
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
     offsets: Mapping[str, int] = field(default_factory=dict)
+    given: Mapping[str, tuple[Order, ...]] = field(default_factory=dict, repr=False)
 
     def fence_count(self, connector: str, config: Mapping[str, str]) -> int:
         """Return how many transactional ids tasks of the connector may hold.
@@ -56,22 +73,26 @@ class ConfigRecords:
 
         ``state`` is for workers before 3.5, which know of no STOPPED.
         """
-        match self.values.get(_TARGET + connector):
-            case {"state.v2": str(state)} | {"state": str(state)}:
-                return state
-            case _:
-                return None
+        return _state(self.values.get(_TARGET + connector))
 
     def epochs(self, connector: str) -> dict[str, int]:
         """Return the offsets of the records that a change of the connector's configuration renews."""
-        names = [f"connector-{connector}", _TARGET + connector, _COMMIT + connector]
+        names = [_CONFIG + connector, _TARGET + connector, _COMMIT + connector]
         return {name: self.offsets[name] for name in [*names, _FENCING + connector] if name in self.offsets}
 
     def orders(self, connector: str) -> dict[str, int]:
         """Return the offsets of the records that only a command writes: of its configuration, and of the
         state that is asked for. Another offset means that somebody commanded it."""
-        names = {CONFIG: f"connector-{connector}", TARGET: _TARGET + connector}
+        names = {what: _key(connector, what) for what in (CONFIG, TARGET)}
         return {what: self.offsets[name] for what, name in names.items() if name in self.offsets}
+
+    def since(self, connector: str, what: str, offset: int | None) -> tuple[Order, ...]:
+        """Return the orders of one kind behind an offset, None for the first one on.
+
+        Limit: those that compaction has taken away are not among them. It spares the active segment.
+        """
+        given = self.given.get(_key(connector, what), ())
+        return tuple(order for order in given if offset is None or order.offset > offset)
 
     def fenced_since_commit(self, connector: str) -> bool | None:
         """Tell whether the leader fenced tasks after it committed them last, as exactly-once demands.
@@ -97,12 +118,34 @@ def read_config_topic(cluster: Cluster, topic: str) -> ConfigRecords:
     ends = cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST, calls.READ_UNCOMMITTED))
     values: dict[str, Any] = {}
     offsets: dict[str, int] = {}
+    given: dict[str, list[Order]] = {}
     for tp in partitions:
         with PartitionReader(cluster, tp, calls.READ_UNCOMMITTED) as reader:
             for record in reader.records(starts[tp], ends[tp]):
                 name = (record.key or b"").decode("utf-8", "replace")
                 values[name], offsets[name] = _parsed(record.value), record.offset
-    return ConfigRecords(values, offsets)
+                if name.startswith((_CONFIG, _TARGET)):
+                    order = Order(record.offset, record.timestamp, _asked(name, values[name]))
+                    given.setdefault(name, []).append(order)
+    return ConfigRecords(values, offsets, {name: tuple(orders) for name, orders in given.items()})
+
+
+def _key(connector: str, what: str) -> str:
+    return (_CONFIG if what == CONFIG else _TARGET) + connector
+
+
+def _asked(name: str, value: Any) -> Any:
+    if name.startswith(_TARGET):
+        return _state(value)
+    return value.get("properties") if isinstance(value, dict) else None
+
+
+def _state(value: Any) -> str | None:
+    match value:
+        case {"state.v2": str(state)} | {"state": str(state)}:
+            return state
+        case _:
+            return None
 
 
 def _count(value: Any, name: str) -> int:

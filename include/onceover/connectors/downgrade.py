@@ -7,11 +7,11 @@ before the transaction ends, or behind: it is overwritten either way, before the
 from __future__ import annotations
 
 from onceover.connectors.access import Site
+from onceover.connectors.context import HARD
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import ConnectorOutcome, Isolation, Outcome
 from onceover.connectors.onward import OnwardRun
 from onceover.connectors.planning import empty_refusals, unfinished, value_refusals
-from onceover.connectors.run import HARD
 from onceover.connectors.scan import Scan
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.view import ConnectorView

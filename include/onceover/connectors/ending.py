@@ -14,6 +14,7 @@ from typing import Final
 from onceover.connectors.answers import NO_CONNECTOR
 from onceover.connectors.commands import connector_words, rollback_command
 from onceover.connectors.configtopic import STARTED
+from onceover.connectors.context import HARD, SOFT, Context
 from onceover.connectors.lifecycle import described
 from onceover.connectors.model import (
     FAILED_STATE,
@@ -25,7 +26,6 @@ from onceover.connectors.model import (
     ConnectorState,
     Outcome,
 )
-from onceover.connectors.run import HARD, SOFT, Context
 from onceover.connectors.view import ConnectorView
 from onceover.errors import (
     Fenced,

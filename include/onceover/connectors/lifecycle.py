@@ -42,6 +42,11 @@ TASK_FAILED: Final = "TASK_FAILED"
 CONNECTOR_STATE: Final = "CONNECTOR_STATE"
 # What every worker has to report, and for how many seconds on end.
 Way: TypeAlias = tuple[Callable[[ConnectorState], bool], float]
+Taken: TypeAlias = Callable[[], None]
+
+
+def _unheard() -> None:
+    pass
 
 
 class TaskFailed(NeedsOperator):
@@ -50,6 +55,8 @@ class TaskFailed(NeedsOperator):
 
 class Lifecycle:
     """One Connect cluster's connectors, commanded.
+
+    Every command takes ``taken``: called once the workers have said yes, before anything is waited for.
 
     Args:
         rest: belongs to the caller.
@@ -142,7 +149,7 @@ class Lifecycle:
             return True
         return False
 
-    def stop(self, name: str, fence: Callable[[], None] | None = None) -> None:
+    def stop(self, name: str, fence: Callable[[], None] | None = None, taken: Taken = _unheard) -> None:
         """Stop a connector; return when it has no task left.
 
         Args:
@@ -152,8 +159,9 @@ class Lifecycle:
         Raises:
             Retriable: it did not stop in time.
         """
-        reached(StepName.STOP)
+        reached(StepName.ORDER)
         self._rest.stop(name)
+        taken()
         # It takes no other state by itself.
         if any(state.state == FAILED_STATE for state in self.states(name)):
             self._rest.restart_failed(name)
@@ -167,14 +175,16 @@ class Lifecycle:
             self._await(name, _is_stopped, what)
         reached(StepName.STOPPED)
 
-    def configure(self, name: str, config: Mapping[str, str]) -> None:
+    def configure(self, name: str, config: Mapping[str, str], taken: Taken = _unheard) -> None:
         """Put the configuration of a stopped connector; return when every worker has it.
 
         Raises:
             NeedsOperator: CONFIG_REFUSED; nothing was changed.
             Retriable: the workers did not take it in time; they may have it or not.
         """
+        reached(StepName.ORDER)
         self._rest.put_config(name, config)
+        taken()
         topic = config.get(OFFSETS_TOPIC_KEY)
         self._await(
             name,
@@ -182,18 +192,21 @@ class Lifecycle:
             f"stopped, with {OFFSETS_TOPIC_KEY}={topic}",
         )
 
-    def resume(self, name: str, initial_state: str) -> None:
+    def resume(self, name: str, initial_state: str, taken: Taken = _unheard) -> None:
         """Bring a stopped connector back to what it did; return when it does, with tasks or without any work.
 
         Raises:
             TaskFailed: it has failed.
             Retriable: it did not begin in time.
         """
+        reached(StepName.ORDER)
         if initial_state == PAUSED:
             self._rest.pause(name)
+            taken()
             self._await(name, lambda state: state.state == PAUSED, "paused")
             return
         self._rest.resume(name)
+        taken()
         self._begin_anew(name)
         self._await_one(name, "running, with tasks", (runs, 0.0), (_idles, self._idle_s))
 

@@ -55,6 +55,7 @@ class Manifest:
             there: what it writes itself comes after it. Empty before.
         left: the connector's orders (``ConfigRecords.orders``) as this run left them; None: not known.
         asking: the state that it was about to ask for; empty when it knows what became of that.
+        given: offsets of the orders that were its own, as far as it knows them.
         steps: what was done, with the time of each.
         finished: nothing is left to do.
     """
@@ -76,6 +77,7 @@ class Manifest:
     landed: Mapping[int, int] = field(default_factory=dict)
     left: Mapping[str, int] | None = None
     asking: str = ""
+    given: tuple[int, ...] = ()
     steps: tuple[tuple[str, int], ...] = ()
     finished: bool = False
 
@@ -143,16 +145,19 @@ class Manifest:
         """Return it with the connector's orders as they are, and the state that it will be asked for."""
         return replace(self, left=dict(left), asking=asking)
 
-    def overtaken(self, records: ConfigRecords) -> bool:
-        """Tell whether somebody else has asked for a state of the connector since this run did.
+    def with_given(self, offset: int) -> Manifest:
+        """Return it with one more order that was its own."""
+        return replace(self, given=(*self.given, offset))
 
-        What it was brought to then is what is meant, and the run is over. A command that this run was killed
-        in counts as its own; so does the one that it has asked a person for.
+    def overtaken(self, records: ConfigRecords) -> bool:
+        """Tell whether a state of the connector was asked for that this run is not known to have asked for.
+
+        What it was brought to then is what is meant, and the run is over. That goes for a command, too, that
+        this run was killed in: the record may be a person's. The one that it has asked a person for is not.
         """
-        orders = records.orders(self.connector)
-        if self.left is None or self.has_step(WENT_ON) or orders.get(TARGET) == self.left.get(TARGET):
+        if self.left is None or self.has_step(WENT_ON):
             return False
-        return not self.asking or records.target(self.connector) != self.asking
+        return records.orders(self.connector).get(TARGET) != self.left.get(TARGET)
 
     def has_step(self, step: str) -> bool:
         """Tell whether a step was done."""
@@ -213,6 +218,7 @@ class Manifest:
                 raise ValueError(f"version {version} is not known")
             for name in ("end_offsets", "landed"):
                 fields[name] = {int(k): v for k, v in fields.get(name, {}).items()}
+            fields["given"] = tuple(fields.get("given", ()))
             fields["steps"] = tuple((name, at_ms) for name, at_ms in fields["steps"])
             found = cls(**fields, offsets=None if pairs is None else dict(map(_unpair, pairs)))
         except (KeyError, TypeError, AttributeError) as error:

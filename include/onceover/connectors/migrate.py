@@ -10,13 +10,13 @@ the truth.
 from __future__ import annotations
 
 from onceover.connectors.access import Site
+from onceover.connectors.context import MIGRATE
 from onceover.connectors.copying import check_copy, copy_entries
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import ConnectorOutcome
 from onceover.connectors.onward import OnwardRun
 from onceover.connectors.planning import unfinished, value_refusals
 from onceover.connectors.rights import check_topic
-from onceover.connectors.run import MIGRATE
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.view import COPY_RIGHTS, OWN_PATIENCE_S, ConnectorView
 from onceover.errors import NeedsOperator, Retriable

@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from onceover.connectors.access import ConnectAccess
+from onceover.connectors.context import HARD, MIGRATE, OPERATIONS, SOFT, Context, Done, Tell
 from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
 from onceover.connectors.ending import MIGRATION, ROLLBACK, ended, outcome_of, own_error
 from onceover.connectors.foresight import foreseen
@@ -27,11 +28,11 @@ from onceover.connectors.model import (
     Outcome,
     Report,
 )
+from onceover.connectors.orders import standing
 from onceover.connectors.planning import default_topic, plan_migration, unfinished
 from onceover.connectors.planning_back import plan_hard, plan_rollback, plan_soft
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.rollback import RollbackRun
-from onceover.connectors.run import HARD, MIGRATE, OPERATIONS, SOFT, Context, Done, Tell
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, Wish
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.verify import judge
@@ -112,6 +113,7 @@ class Migration:
             try:
                 topic = self._has(context, name)
                 view = context.observer.look(name, topic or self._topic(wish, name), for_plan=False)
+                view = _with_standing(context, view)
                 outcomes.append(judge(view, _standing_migration(context.store, name)))
             except Exception as error:  # noqa: BLE001 - the others' verdicts count
                 outcomes.append(outcome_of(name, error))
@@ -316,9 +318,18 @@ class Migration:
 
 def _interrupted(context: Context, name: str) -> Manifest | None:
     """Return the newest run for a connector that did not come to its end."""
-    runs = [context.store.load(name, operation) for operation in OPERATIONS]
-    left = [run for run in runs if run is not None and not run.finished]
+    left = [run for run in _runs(context, name) if not run.finished]
     return max(left, key=lambda run: run.begun_ms, default=None)
+
+
+def _runs(context: Context, name: str) -> list[Manifest]:
+    runs = [context.store.load(name, operation) for operation in OPERATIONS]
+    return [run for run in runs if run is not None]
+
+
+def _with_standing(context: Context, view: ConnectorView) -> ConnectorView:
+    newest = max(_runs(context, view.name), key=lambda run: run.begun_ms, default=None)
+    return replace(view, standing=standing(view.records, newest, view.facts.workers[0]))
 
 
 def _is_migrated(store: ManifestStore, name: str) -> bool:
@@ -338,6 +349,7 @@ def _standing_migration(store: ManifestStore, name: str) -> Manifest | None:
 
 def _look(context: Context, name: str, topic: str, *, back: bool = False) -> ConnectorView:
     view, interrupted = context.observer.look(name, topic, back=back), _interrupted(context, name)
+    view = _with_standing(context, view)
     if interrupted is None or interrupted.overtaken(view.records):
         return view
     return replace(view, interrupted=interrupted.initial_state)

@@ -174,10 +174,11 @@ class OnwardRun(Run):
     def _judge(self, progress: Progress | None, states: Sequence[ConnectorState]) -> ConnectorOutcome:
         where = f"its offsets are in {self.landing.topic}"
         if progress is None:
+            why = f" ({self.view.standing})" if self.view.standing else ""
             return self._settled(
                 Outcome.UNVERIFIABLE,
-                f"{where}; it is {self.manifest.initial_state}, as before, so nothing shows that it goes on "
-                "from them: resume it, then verify",
+                f"{where}; it is {self.manifest.initial_state}, as before{why}, so nothing shows that it "
+                "goes on from them: resume it, then verify",
             )
         if progress.back:
             self.tell(f"went back: {named(progress.back)}; stopping it")

@@ -99,7 +99,9 @@ def owed_warnings(view: ConnectorView) -> tuple[str, ...]:
 
 def _settled_warnings(view: ConnectorView) -> Iterator[str]:
     yield "it has its own topic already"
-    if view.state.state == STOPPED:
+    if view.standing:
+        yield view.standing
+    elif view.state.state == STOPPED:
         yield "it is STOPPED, and no run that would resume it is known"
 
 
@@ -279,6 +281,7 @@ def failed_warnings(view: ConnectorView) -> Iterator[str]:
 def migration_warnings(view: ConnectorView) -> Iterator[str]:
     """Yield what deserves a look and stands in nobody's way."""
     yield from view.doubts
+    yield from filter(None, [view.standing])
     base = view.base_offsets()
     if base is None or view.base is None:
         return

@@ -51,7 +51,7 @@ def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
         stale=len(_gone(view)),
         changes=() if blocked else tuple(_hard_changes(view)),
         refusals=tuple(refusals),
-        warnings=(*view.doubts, *failed_warnings(view)),
+        warnings=(*view.doubts, *filter(None, [view.standing]), *failed_warnings(view)),
     )
 
 
@@ -157,6 +157,7 @@ def plan_rollback(view: ConnectorView, manifest: Manifest | None) -> ConnectorPl
         manifest.former,
         changes=() if blocked else tuple(changes),
         refusals=tuple(refusals),
+        warnings=tuple(filter(None, [view.standing])),
     )
 
 

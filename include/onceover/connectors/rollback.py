@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from onceover.connectors.access import ConnectAccess, Site
+from onceover.connectors.context import MIGRATE
 from onceover.connectors.lifecycle import described
 from onceover.connectors.model import ConnectorOutcome, Outcome
-from onceover.connectors.run import MIGRATE, Run
+from onceover.connectors.run import Run
 from onceover.connectors.steps import StepName, reached
 
 

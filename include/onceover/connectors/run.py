@@ -4,238 +4,40 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Final
+from collections.abc import Callable, Mapping, Sequence
 
-from onceover.connectors.access import ConnectAccess, Site
-from onceover.connectors.configtopic import CONFIG, STARTED, TARGET
+from onceover.connectors.access import Site
+from onceover.connectors.configtopic import CONFIG, TARGET
 from onceover.connectors.copying import check_overwritten, overwrite_entries
-from onceover.connectors.lifecycle import Lifecycle, check_not_failed
-from onceover.connectors.manifest import CHANGED, CONFIGURED, Manifest, ManifestStore, file_name
+from onceover.connectors.holding import HeldRun
+from onceover.connectors.lifecycle import check_not_failed
+from onceover.connectors.manifest import CONFIGURED
 from onceover.connectors.model import (
     OFFSETS_TOPIC_KEY,
-    PAUSED,
     RUNNING,
     STOPPED,
     ConnectorOutcome,
     ConnectorState,
     Isolation,
     Outcome,
-    WorkerFacts,
 )
-from onceover.connectors.records import Claim
+from onceover.connectors.orders import asked_for
 from onceover.connectors.rights import needing
 from onceover.connectors.scan import Scan, records_since
-from onceover.connectors.settings import Wish
 from onceover.connectors.steps import StepName, reached
-from onceover.connectors.view import ConnectorView, Observer
 from onceover.connectors.watching import Course, Progress, watch
 from onceover.connectors.write import Entry, write_in_transaction, write_plainly
 from onceover.engine.leader import fence
-from onceover.errors import Fenced, NeedsOperator, OnceoverError
+from onceover.errors import NeedsOperator
 
 log = logging.getLogger(__name__)
 
-Tell = Callable[[str], None]
-# Told the kinds of the plan's changes that were made.
-Done = Callable[..., None]
-MIGRATE: Final = "migrate"
-HARD: Final = "downgrade-hard"
-SOFT: Final = "downgrade-soft"
-OPERATIONS: Final = (MIGRATE, HARD, SOFT)
-_LEAST_WATCH_S: Final = 30.0
 
+class Run(HeldRun):
+    """One operation on one connector, in steps that each operation puts together.
 
-@dataclass(frozen=True)
-class Context:
-    """What the operations of one run share.
-
-    Args:
-        access: the Connect cluster.
-        facts: its workers, as just asked.
-        wish: what was asked for.
-        tell: hears of progress, a line at a time.
+    Invariant and arguments as of ``HeldRun``.
     """
-
-    access: ConnectAccess
-    facts: WorkerFacts
-    wish: Wish
-    tell: Tell
-
-    @property
-    def store(self) -> ManifestStore:
-        """Where manifests are."""
-        return ManifestStore(self.access.settings.home, self.access.records)
-
-    @property
-    def observer(self) -> Observer:
-        """What looks at connectors."""
-        return Observer(self.access, self.facts)
-
-    def journal_path(self, connector: str) -> Path:
-        """Return the journal of a connector."""
-        return self.access.settings.home / "journal" / f"{file_name(connector)}.jsonl"
-
-    def lifecycle(self) -> Lifecycle:
-        """Return what commands connectors."""
-        return Lifecycle(self.access.rest, self.facts.workers, exactly_once=self.facts.exactly_once)
-
-    @property
-    def watch_s(self) -> float:
-        """How long a resumed connector is watched."""
-        given = self.wish.watch_s
-        return max(_LEAST_WATCH_S, 2 * self.access.flush_interval_s) if given is None else given
-
-    @property
-    def settle_s(self) -> float:
-        """Between the two looks that must be equal where no fence holds."""
-        given = self.wish.settle_s
-        return self.access.flush_interval_s if given is None else given
-
-
-class Run:
-    """One operation on one connector.
-
-    Invariant: it writes offsets, and commands the connector, only while nobody else has commanded it since
-    this run looked.
-
-    Args:
-        context: of the run.
-        view: the connector as it was planned with.
-        manifest: what this run writes down.
-        done: told each change that was made.
-    """
-
-    def __init__(self, context: Context, view: ConnectorView, manifest: Manifest, done: Done) -> None:
-        self.context = context
-        self.view = view
-        self.manifest = manifest
-        self.lifecycle = context.lifecycle()
-        self._done = done
-        self._claim: Claim | None = None
-        self._orders = view.records.orders(view.name)
-
-    @property
-    def name(self) -> str:
-        return self.view.name
-
-    def tell(self, text: str) -> None:
-        """Say what happens."""
-        self.context.tell(f"{self.name}: {text}")
-
-    # ---- alone
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Take the connector over from every other run, and notice when another one does so.
-
-        Raises:
-            Fenced: another run has begun: whatever this one stumbled over is of that one's making.
-            OnceoverError: as raised inside, and as ``RunRecords.claim``.
-        """
-        self._claim = self.context.access.records.claim(self.name)
-        try:
-            yield
-        except Fenced:
-            raise
-        except OnceoverError as error:
-            self._blame_another(error)
-            raise
-        finally:
-            self._claim.close()
-            self._claim = None
-
-    def hold(self) -> None:
-        """See to it that no other run has taken over.
-
-        Raises:
-            Fenced: one has.
-        """
-        if self._claim is not None:
-            self._claim.write(self.manifest)
-
-    def _blame_another(self, error: OnceoverError) -> None:
-        try:
-            self.hold()
-        except Fenced as fenced:
-            raise fenced from error
-        except OnceoverError as silent:
-            log.info("%s: whether another run has begun is not known: %s", self.name, silent)
-
-    def note(self, step: str, *kinds: str, finished: bool = False) -> None:
-        """Write a step down as done; ``kinds`` are those of the plan's changes that it made."""
-        self.manifest = self.manifest.with_step(step, finished=finished)
-        # First where a run that was taken over learns of it: the file may be the other's by now.
-        self.hold()
-        self.context.store.save(self.manifest)
-        self._done(*kinds)
-
-    # ---- not beside others
-
-    def check_orders(self) -> None:
-        """See to it that nobody has commanded the connector since this run looked.
-
-        Raises:
-            NeedsOperator: CHANGED_SINCE.
-        """
-        records = self.context.observer.config_records()
-        now = records.orders(self.name)
-        if now.get(CONFIG) != self._orders.get(CONFIG):
-            raise self._changed("its configuration", self.name, "another configuration")
-        if now.get(TARGET) != self._orders.get(TARGET):
-            asked = records.target(self.name) or "nothing"
-            raise self._changed("what is asked of it", self.name, f"{asked}, by somebody else")
-
-    def _changed(self, what: str, where: str, seen: str) -> NeedsOperator:
-        """Write down that this run is over, unless it is past the point; return the error."""
-        if self.manifest.steps and not self.manifest.has_step(CONFIGURED):
-            self.note(CHANGED)
-        return NeedsOperator(
-            f"{what} changed since this run looked at {self.name}",
-            code="CHANGED_SINCE",
-            where=where,
-            expected="as it was, or as this run left it",
-            seen=seen,
-            resolve="find out who did it, then run again: it begins anew with what is there then",
-        )
-
-    @contextmanager
-    def commanding(self, target: str | None = None) -> Iterator[None]:
-        """Command the connector; what is this run's own doing is known afterwards, also to the next one.
-
-        Args:
-            target: the state that is asked for, in the word of the configuration topic; None for none.
-
-        Raises:
-            Fenced: another run has begun; as ``check_orders``. It was not commanded.
-        """
-        self.check_orders()
-        self._note_orders(target or "")
-        try:
-            yield
-        except OnceoverError:
-            with suppress(OnceoverError):
-                self._learn(target)
-            raise
-        self._learn(target)
-
-    def _learn(self, target: str | None) -> None:
-        """Take over what the command has written; what somebody else wrote, the next look sees."""
-        records = self.context.observer.config_records()
-        now = records.orders(self.name)
-        if target is None:
-            self._orders = {**self._orders, **_only(now, CONFIG)}
-        elif records.target(self.name) == target:
-            self._orders = {**self._orders, **_only(now, TARGET)}
-        self._note_orders()
-
-    def _note_orders(self, asking: str = "") -> None:
-        self.manifest = self.manifest.with_orders(self._orders, asking)
-        self.hold()
-        self.context.store.save(self.manifest)
 
     # ---- standing still
 
@@ -259,13 +61,13 @@ class Run:
         self.check_orders()
 
     def stop(self, fence: Callable[[], None] | None = None) -> None:
-        """Stop the connector; as ``commanding`` and ``Lifecycle.stop``."""
-        with self.commanding(STOPPED):
-            self.lifecycle.stop(self.name, fence)
+        """Stop the connector; as ``ordering`` and ``Lifecycle.stop``."""
+        reached(StepName.STOP)
+        with self.ordering(TARGET, STOPPED) as taken:
+            self.lifecycle.stop(self.name, fence, taken)
 
     def _fence_stopped(self) -> None:
         """Fence a connector that is slow to stop, but not the tasks of somebody who has resumed it."""
-        self._learn(STOPPED)
         self.check_orders()
         self.fence(self.view.fence_ids)
 
@@ -383,8 +185,9 @@ class Run:
         """Give the stopped connector another offsets topic, None for the shared one; keep the rest."""
         state = self.context.access.rest.state(self.name)
         reached(StepName.CONFIGURE)
-        with self.commanding():
-            self.lifecycle.configure(self.name, state.config_with(topic))
+        config = state.config_with(topic)
+        with self.ordering(CONFIG, config) as taken:
+            self.lifecycle.configure(self.name, config, taken)
         reached(StepName.CONFIGURED)
         self.note(CONFIGURED, f"set {OFFSETS_TOPIC_KEY}")
 
@@ -397,8 +200,8 @@ class Run:
             return False
         self.tell("resuming")
         reached(StepName.RESUME)
-        with self.commanding(PAUSED if initial == PAUSED else STARTED):
-            self.lifecycle.resume(self.name, initial)
+        with self.ordering(TARGET, asked_for(initial)) as taken:
+            self.lifecycle.resume(self.name, initial, taken)
         self.note("resume", "resume")
         return initial == RUNNING
 
@@ -438,7 +241,3 @@ class Run:
         return ConnectorOutcome(
             self.name, outcome, message, facts={} if progress is None else progress.facts()
         )
-
-
-def _only(orders: Mapping[str, int], what: str) -> dict[str, int]:
-    return {what: orders[what]} if what in orders else {}

@@ -17,6 +17,7 @@ class StepName(Enum):
     PRECHECK = "precheck: look at the workers, the connector and the topics"
     BEGIN = "precheck: write down that the run begins"
     RECORD = "any: write down on the cluster how far it is: commit"
+    ORDER = "stop, configure, resume: send the command to the workers"
     CREATE_TOPIC = "precheck: create the connector's topic"
     STOP = "stop: ask for it"
     STOPPED = "stop: the connector is stopped"

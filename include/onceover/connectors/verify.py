@@ -91,4 +91,8 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
         message += f"; {hint}" if hint else ""
     if view.state.state != RUNNING:
         message += f"; it is {view.state.state} now"
+    if view.standing:
+        # It went on once; that it still does, nobody can say.
+        outcome = Outcome.UNVERIFIABLE if outcome is Outcome.DONE else outcome
+        message += f": {view.standing}"
     return ConnectorOutcome(view.name, outcome, message, facts=progress.facts())

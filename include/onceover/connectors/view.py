@@ -79,6 +79,7 @@ class ConnectorView:
         shown: what GET offsets says, None where it says nothing.
         problems: what stands in the way of looking, or a right that is missing.
         doubts: rights of the connector's own clients that nobody can tell here.
+        standing: who made it stand still since a run had it run, or would have, and how to let it run.
     """
 
     state: ConnectorState
@@ -94,6 +95,7 @@ class ConnectorView:
     shown: list[tuple[Any, Any]] | None = None
     problems: tuple[Refusal, ...] = ()
     doubts: tuple[str, ...] = ()
+    standing: str = ""
 
     @property
     def name(self) -> str:

@@ -21,13 +21,13 @@ from onceover.config.connectclients import (
 from onceover.config.connectfile import ConnectFile, connect_home
 from onceover.config.workerfile import client_of, principal_of, role_properties
 from onceover.connectors.acltable import WORKERS_CLUSTER, AclWish, Grant, OwnTopic, Role, grants
+from onceover.connectors.context import HARD, OPERATIONS, Tell
 from onceover.connectors.listing import Listing
 from onceover.connectors.migration import Announce, Migration
 from onceover.connectors.model import ConnectorState, MigrationPlan, Report
 from onceover.connectors.planning import default_topic
 from onceover.connectors.records import run_ids, runs_topic
 from onceover.connectors.rest import ConnectRest
-from onceover.connectors.run import HARD, OPERATIONS, Tell
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, RoleClient, Wish
 from onceover.engine.approval import Approval
 from onceover.errors import UsageError

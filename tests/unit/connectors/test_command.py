@@ -15,11 +15,11 @@ import yaml
 
 from onceover.cli.main import build_parser, main
 from onceover.config.connectfile import connect_home, load_connect
+from onceover.connectors.context import MIGRATE
 from onceover.connectors.manifest import SETTLED, Manifest, ManifestStore
 from onceover.connectors.model import Report
 from onceover.connectors.records import RunRecords
 from onceover.connectors.rest import ConnectRest
-from onceover.connectors.run import MIGRATE
 from onceover.connectors.settings import RestSettings
 from onceover.wiring import connectors as runs
 from onceover.wiring.connectors import All

@@ -9,9 +9,9 @@ import pytest
 
 from onceover.connectors import ending
 from onceover.connectors.configtopic import ConfigRecords
+from onceover.connectors.context import HARD, SOFT, Context
 from onceover.connectors.ending import MIGRATION, ROLLBACK, ended, outcome_of
 from onceover.connectors.model import ConnectorOutcome, ConnectorState, Outcome, TaskState
-from onceover.connectors.run import HARD, SOFT, Context
 from onceover.connectors.view import ConnectorView
 from onceover.errors import Fatal, Fenced, MustReset, NeedsOperator, OnceoverError, Retriable, UsageError
 from tests.unit.connectors.views import OWN, facts

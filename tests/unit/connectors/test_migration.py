@@ -267,6 +267,7 @@ def test_verdict_that_nobody_foresaw_is_one_connectors(
             raise KeyError("trace")
 
     monkeypatch.setattr(Observer, "look", look)
+    monkeypatch.setattr(migration, "_with_standing", lambda _, view: view)
     monkeypatch.setattr(migration, "_standing_migration", lambda *_: None)
     monkeypatch.setattr(migration, "judge", lambda *_: ConnectorOutcome("b", Outcome.DONE, "on"))
     report = migrating.verify(Wish(connectors=("a", "b")))

@@ -11,12 +11,12 @@ from onceover.config.clients import ClientConfig
 from onceover.connectors import run as runs
 from onceover.connectors.access import ConnectAccess, Site
 from onceover.connectors.configtopic import ConfigRecords
+from onceover.connectors.context import MIGRATE, Context
 from onceover.connectors.lifecycle import TaskFailed
 from onceover.connectors.manifest import SETTLED, WENT_ON, Manifest
 from onceover.connectors.model import STOPPED, ConnectorState, Isolation, Outcome
 from onceover.connectors.onward import OnwardRun
 from onceover.connectors.rest import ConnectRest
-from onceover.connectors.run import MIGRATE, Context
 from onceover.connectors.scan import Scan
 from onceover.connectors.settings import Wish
 from onceover.connectors.view import Observer

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from onceover.connectors.context import HARD
 from onceover.connectors.keys import partition_of, sentinel_key
 from onceover.connectors.manifest import SETTLED, Manifest, ManifestStore
 from onceover.connectors.migration import _standing_migration
 from onceover.connectors.model import ConnectorOutcome, Outcome, Report, TaskState
-from onceover.connectors.run import HARD
 from onceover.connectors.verify import judge
 from onceover.connectors.view import ConnectorView
 from onceover.engine.plan import Refusal

@@ -1,0 +1,71 @@
+"""What the operations of one run on connectors share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from onceover.connectors.access import ConnectAccess
+from onceover.connectors.lifecycle import Lifecycle
+from onceover.connectors.manifest import ManifestStore, file_name
+from onceover.connectors.model import WorkerFacts
+from onceover.connectors.settings import Wish
+from onceover.connectors.view import Observer
+
+Tell = Callable[[str], None]
+# Told the kinds of the plan's changes that were made.
+Done = Callable[..., None]
+MIGRATE: Final = "migrate"
+HARD: Final = "downgrade-hard"
+SOFT: Final = "downgrade-soft"
+OPERATIONS: Final = (MIGRATE, HARD, SOFT)
+_LEAST_WATCH_S: Final = 30.0
+
+
+@dataclass(frozen=True)
+class Context:
+    """What the operations of one run share.
+
+    Args:
+        access: the Connect cluster.
+        facts: its workers, as just asked.
+        wish: what was asked for.
+        tell: hears of progress, a line at a time.
+    """
+
+    access: ConnectAccess
+    facts: WorkerFacts
+    wish: Wish
+    tell: Tell
+
+    @property
+    def store(self) -> ManifestStore:
+        """Where manifests are."""
+        return ManifestStore(self.access.settings.home, self.access.records)
+
+    @property
+    def observer(self) -> Observer:
+        """What looks at connectors."""
+        return Observer(self.access, self.facts)
+
+    def journal_path(self, connector: str) -> Path:
+        """Return the journal of a connector."""
+        return self.access.settings.home / "journal" / f"{file_name(connector)}.jsonl"
+
+    def lifecycle(self) -> Lifecycle:
+        """Return what commands connectors."""
+        return Lifecycle(self.access.rest, self.facts.workers, exactly_once=self.facts.exactly_once)
+
+    @property
+    def watch_s(self) -> float:
+        """How long a resumed connector is watched."""
+        given = self.wish.watch_s
+        return max(_LEAST_WATCH_S, 2 * self.access.flush_interval_s) if given is None else given
+
+    @property
+    def settle_s(self) -> float:
+        """Between the two looks that must be equal where no fence holds."""
+        given = self.wish.settle_s
+        return self.access.flush_interval_s if given is None else given

@@ -1,0 +1,101 @@
+"""Whose order it is that the workers have written down. Pure.
+
+Invariant: of several orders none is called this run's unless it cannot be anybody else's. The workers'
+records do not say who asked, but every command that they take writes exactly one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from onceover.connectors.commands import asking_command
+from onceover.connectors.configtopic import STARTED, TARGET, ConfigRecords, Order
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.model import PAUSED, STOPPED
+
+
+@dataclass(frozen=True)
+class Share:
+    """Whose the orders since a run's last look are, once it has given one itself.
+
+    Args:
+        own: the run's; None where nobody can tell which one.
+        others: all orders but that.
+        displaced: what somebody else asked for last, where the run's came behind it and asked for something
+            else.
+    """
+
+    own: Order | None
+    others: tuple[Order, ...]
+    displaced: Order | None = None
+
+
+def share(since: Sequence[Order], wanted: Any, known: Collection[int] = ()) -> Share:
+    """Return whose orders these are.
+
+    Args:
+        since: in the order in which they were written; one of them is the run's.
+        wanted: what it asked for: a state, or a configuration.
+        known: offsets of orders that are not this one, because another run has noted them as its own, or
+            this run has before.
+    """
+    open_ = [order for order in since if order.offset not in known and order.asked is not None]
+    mine = [order for order in open_ if order.asked == wanted]
+    if not mine and isinstance(wanted, Mapping):
+        # The only one there is, in whichever form the workers have written it.
+        mine = open_
+    if len(mine) != 1:
+        return Share(None, tuple(since))
+    own = mine[0]
+    others = tuple(order for order in since if order is not own)
+    last = others[-1] if others and since[-1] is own else None
+    return Share(own, others, last if last is not None and last.asked not in (None, own.asked) else None)
+
+
+def told(orders: Sequence[Order]) -> str:
+    """Return orders in words; of a configuration nothing, which may hold secrets."""
+    return ", ".join(f"{_word(order)} at {moment(order.at_ms)}" for order in orders)
+
+
+def _word(order: Order) -> str:
+    if order.asked is None:
+        return "its deletion"
+    return order.asked if isinstance(order.asked, str) else "another configuration"
+
+
+def moment(at_ms: int) -> str:
+    """Return a time in words, to the millisecond: orders may come close to each other."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+
+
+def asked_for(state: str) -> str:
+    """Return the word of the configuration topic for what a connector does."""
+    return state if state in (STOPPED, PAUSED) else STARTED
+
+
+def standing(records: ConfigRecords, manifest: Manifest | None, url: str) -> str:
+    """Return who made a connector stand still that a run has brought, or would bring, to something else.
+
+    Empty where none has, and where the run's own order is the last one.
+
+    Args:
+        manifest: of the newest run.
+        url: of a worker.
+    """
+    if manifest is None or manifest.left is None or not manifest.overtaken(records):
+        return ""
+    name, asked = manifest.connector, records.target(manifest.connector)
+    if asked not in (STOPPED, PAUSED) or asked == manifest.initial_state:
+        return ""
+    orders = records.since(name, TARGET, manifest.left.get(TARGET))
+    at = f" at {moment(orders[-1].at_ms)}" if orders else ""
+    way = f"to let it run: `{asking_command(url, name, asked_for(manifest.initial_state))}`"
+    if manifest.asking == asked and len(orders) < 2:
+        return (
+            f"{asked} was asked for{at}, by the run that was interrupted as it was about to ask for that, "
+            f"or by somebody else, which nobody can tell: it stays so; {way}"
+        )
+    return f"somebody has asked for {asked}{at}, no known run of this tool: it stays so; {way}"
