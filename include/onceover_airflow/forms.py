@@ -15,6 +15,7 @@ from airflow.sdk import Param
 
 from onceover.config.units import RUN_LENGTH
 from onceover_airflow.flows import CAUGHT_UP, CONTINUOUS, FOREVER
+from onceover_airflow.masters import MASTERS_VARIABLE, allowed_masters
 from onceover_airflow.retrying import limits, told
 
 RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
@@ -125,9 +126,10 @@ def master_param() -> Param:
     """Return the form's field for the Spark master; empty means the flow file's."""
     return optional(
         "Spark master",
-        "Empty: as the flow file says.",
+        f"Empty: as the flow file says. Others than `local` and that one an administrator allows: "
+        f"`{MASTERS_VARIABLE}`.",
         pattern=MASTER_PATTERN,
-        examples=["local", "spark://127.0.0.1:7077"],
+        examples=["local", *allowed_masters()],
     )
 
 

@@ -1,11 +1,13 @@
 """spark-submit as a child of the task: the job's own settings, no Connection of type spark needed.
 
 Invariant: the child's secrets travel in its environment only, the child never outlives the task, and
-its exit code is always known to the caller.
+its exit code is always known to the caller; nothing of Airflow's own (its keys, its database, its line to the
+task) reaches the child.
 """
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -53,9 +55,9 @@ class SparkJobHook(SparkSubmitHook):
             application_args=list(job.arguments),
             spark_binary=str(submit),
         )
-        # Set here and not through `env_vars`: for YARN and Kubernetes the provider would turn those
-        # into --conf options, which the Spark UI and `ps` show.
-        self._env = {"SPARK_HOME": str(submit.parents[1]), **job.environment, **environment}
+        # Not the provider's `env_vars`: for YARN and Kubernetes it would turn those into --conf options,
+        # which the Spark UI and `ps` show; and nothing of this process's own could be left out.
+        self._environment = {"SPARK_HOME": str(submit.parents[1]), **environment}
 
     def _resolve_connection(self) -> dict[str, Any]:
         """Return what the provider would have read from a Connection of type spark.
@@ -102,11 +104,19 @@ class SparkJobHook(SparkSubmitHook):
 
         Raises:
             AirflowException: spark-submit could not be started at all.
+            UsageError: there is no secret to talk to its master.
         """
         try:
             # A session of its own: Airflow signals the task's whole process group, which would kill the
             # JVM before the driver could finish its transaction.
-            self.submit(str(self._job.application), start_new_session=True, umask=UMASK)
+            self.submit(
+                str(self._job.application),
+                env={**self._job.process_environment(os.environ), **self._environment},
+                # A task's own is its line to Airflow, which gives it every Connection that it asks for.
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                umask=UMASK,
+            )
         except AirflowException:
             # The provider says no more than "not 0" for every way to end; the caller judges the code.
             if self.returncode is None:

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from onceover.errors import OnceoverError, Retriable
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flows import by_name
+from onceover_airflow.masters import check_master
 from onceover_airflow.retrying import retry_interrupted
 from onceover_airflow.verdict import Next, Verdict, count_report, judge, judge_scope, read_report
 
@@ -41,7 +42,8 @@ class FlowJobOperator(SparkSubmitOperator):
     """Run one of a flow's Spark jobs and judge how it ended.
 
     :param flow: the flow's name (templated)
-    :param master: Spark master instead of the flow file's; empty: the flow file's (templated)
+    :param master: Spark master instead of the flow file's, one of those that forms may name; empty: the flow
+        file's (templated)
     """
 
     # Names only: the provider's own list would show arguments and environment on the task's page.
@@ -82,6 +84,7 @@ class FlowJobOperator(SparkSubmitOperator):
 
         try:
             loaded = load_flow(by_name(self.flow))
+            check_master(self.master, loaded)
             variables = connection_environment(loaded)
             job = self.job(loaded).with_own_report()
             reach(job.master)

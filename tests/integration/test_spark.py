@@ -2,31 +2,34 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from onceover.embed.ports import PortReservation
+from onceover.config.load import load_flow
 from onceover.embed.processes import ChildProcess
 from onceover.kafka import calls
 from onceover.model import TopicPartition
-from onceover.spark.locate import spark_submit
+from onceover.spark.submit import replicate_job
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Adversary, Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow
 from tests.support.modes import open_to_others
 from tests.support.replicate import START_S, Replicate, run_cli
+from tests.support.sparkmaster import SparkMaster, press_kill, settings_shown
 from tests.support.wait import wait_until
 
 PARTITIONS = 4
+INCLUDE = Path(__file__).parents[2] / "include"
 
 
 @pytest.fixture
@@ -87,6 +90,8 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     first = Replicate(flow, tmp_path, "--until", "forever")
     workers = first.copying()
     wait_until(lambda: (InlineFlow(flow).status()["last_commit_ms"] or 0) > 0, START_S, "something is copied")
+    # Whoever finds the UI is not asked for a login.
+    assert "(kill)" not in press_kill(first.driver_note()["ui"])
     workers[0].kill()
     before = InlineFlow(flow).status()["last_commit_ms"]
     wait_until(lambda: InlineFlow(flow).status()["last_commit_ms"] > before, START_S, "copying goes on")
@@ -179,46 +184,6 @@ def test_takeover_and_sigterm_end_runs_in_a_line_and_within_ten_seconds(
     assert len(lines) < 40
 
 
-class SparkMaster:
-    """A standalone master, with the workers that a test wants; a context manager that ends them all."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._bin = spark_submit().parent
-        self._env = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-        self._children: list[ChildProcess] = []
-        self.url = ""
-
-    def __enter__(self) -> SparkMaster:
-        reserved = [PortReservation(), PortReservation()]
-        port, web_port = (reservation.port for reservation in reserved)
-        for reservation in reserved:
-            reservation.release()
-        self.url = f"spark://127.0.0.1:{port}"
-        arguments = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(web_port))
-        master = self._start("master", "org.apache.spark.deploy.master.Master", *arguments)
-        wait_until(lambda: master.listens_on(port), START_S, "the master listens")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for child in self._children:
-            child.stop()
-
-    def worker(self) -> ChildProcess:
-        """Start a worker of one core."""
-        name = f"worker-{len(self._children)}"
-        options = ("--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0")
-        work = ("--work-dir", str(self._folder / name))
-        return self._start(name, "org.apache.spark.deploy.worker.Worker", *options, *work, self.url)
-
-    def _start(self, name: str, kind: str, *arguments: str) -> ChildProcess:
-        command = [str(self._bin / "spark-class"), kind, *arguments]
-        log = self._folder / f"{name}.log"
-        child = ChildProcess.start(command, name=name, log_path=log, env=self._env)
-        self._children.append(child)
-        return child
-
-
 @pytest.mark.soak
 def test_standalone_master_with_two_workers_copies(
     flow: Path, topic: str, source_cluster: SharedCluster, target_cluster: SharedCluster, tmp_path: Path
@@ -227,7 +192,7 @@ def test_standalone_master_with_two_workers_copies(
     with SparkMaster(tmp_path) as master:
         for _ in range(2):
             master.worker()
-        run = Replicate(flow, tmp_path, "--master", master.url)
+        run = Replicate(flow, tmp_path, "--master", master.url, secret=master.secret)
         assert run.wait(180.0) == 0, run.text()
         document = run.document()
         # The flow's second pattern is for a topic that another test makes.
@@ -240,7 +205,7 @@ def test_standalone_master_with_two_workers_copies(
 def test_master_without_workers_is_a_temporary_failure_and_fences_nobody(flow: Path, tmp_path: Path) -> None:
     """Spark itself goes on without executors after a minute, and its tasks would wait for ever."""
     with SparkMaster(tmp_path) as master:
-        run = Replicate(flow, tmp_path, "--until", "forever", "--master", master.url)
+        run = Replicate(flow, tmp_path, "--until", "forever", "--master", master.url, secret=master.secret)
         assert run.wait(240.0) == 5, run.text()
     error = run.document()["error"]
     assert (error["code"], error["seen"]) == ("TOO_FEW_SLOTS", "0")
@@ -255,10 +220,86 @@ def test_run_that_loses_its_executors_ends_and_says_why(
     """A driver that shows signs of life alone copies nothing; no transaction stays open."""
     with SparkMaster(tmp_path) as master:
         workers = [master.worker() for _ in range(2)]
-        run = Replicate(flow, tmp_path, "--until", "forever", "--master", master.url)
+        run = Replicate(flow, tmp_path, "--until", "forever", "--master", master.url, secret=master.secret)
         wait_until(lambda: InlineFlow(flow).status()["last_commit_ms"], 240.0, "something is copied")
         for worker in workers:
             worker.stop()
         assert run.wait(240.0) == 5, run.text()
         assert run.document()["error"]["code"] == "TOO_FEW_SLOTS"
     assert_nothing_open(flow, target_cluster)
+
+
+# In place of the copy: says that it is there, and stays.
+_SESSION = """
+import json, sys
+from onceover.spark.session import open_session
+with open_session() as spark:
+    context = spark.sparkContext
+    print("told", json.dumps([context.applicationId, context.uiWebUrl]), flush=True)
+    # Until its JVM is gone.
+    sys.stdin.read()
+"""
+
+
+def test_standalone_master_is_talked_to_with_a_secret_that_nobody_sees(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Master and job have the same one, or it would give no id; no page or command line shows it."""
+    (tmp_path / "app.py").write_text(_SESSION)
+    nowhere = {"bootstrap.servers": "127.0.0.1:1"}
+    flow = load_flow(write_flow(tmp_path, "f", nowhere, nowhere, ["x"]))
+    log = tmp_path / "job.log"
+    with SparkMaster(tmp_path) as master:
+        monkeypatch.setenv("ONCEOVER_SPARK_SECRET", master.secret)
+        job = replace(replicate_job(flow, until="1m", master=master.url), application=tmp_path / "app.py")
+        env = job.process_environment({**os.environ, "PYTHONPATH": str(INCLUDE)})
+        child = ChildProcess.start(job.command(), name="job", log_path=log, env=env)
+        try:
+            told = wait_until(lambda: _told(log), START_S, "the master has registered the job")
+            lines, shown = master.command_lines(child.pid), settings_shown(told[1])
+        finally:
+            child.stop()
+    assert told[0].startswith("app-")
+    assert [line for line in lines if "app.py" in line and "spark.network.crypto.saslFallback=false" in line]
+    assert "spark.network.crypto.saslFallback" in shown
+    assert [text for text in (*lines, shown, log.read_text()) if master.secret in text] == []
+
+
+def _told(log: Path) -> list[str] | None:
+    # A line that is there whole.
+    lines = [line for line in log.read_text().splitlines(keepends=True) if line.startswith("told ")]
+    return json.loads(lines[0].removeprefix("told ")) if lines and lines[0].endswith("\n") else None
+
+
+@pytest.mark.soak
+def test_standalone_master_with_a_secret_copies_and_no_process_shows_it(
+    source_cluster: SharedCluster, target_cluster: SharedCluster, topic: str, tmp_path: Path
+) -> None:
+    """Executors and what they start have it from their worker; no command line, page or log shows it."""
+    flow = write_flow(tmp_path, f"f-{topic}", source_cluster.client, target_cluster.client, [topic], lanes=1)
+    with SparkMaster(tmp_path) as master:
+        master.worker()
+        run = Replicate(flow, tmp_path, "--until", "forever", "--master", master.url, secret=master.secret)
+        note = run.started()
+        wait_until(lambda: caught_up(flow), START_S, "the flow is caught up")
+        lines = master.command_lines(note["jvm_pid"])
+        assert [line for line in lines if "CoarseGrainedExecutorBackend" in line]
+        shown = settings_shown(note["ui"])
+        run.child.send_signal(signal.SIGTERM)
+        assert run.wait() == 0, run.text()
+        logs = [run.text(), (tmp_path / flow.stem / "log" / "driver.log").read_text()]
+        assert [text for text in (*lines, shown, *logs) if master.secret in text] == []
+    assert_same(source_cluster.client, target_cluster.client, [topic])
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("guarded", [True, False])
+def test_master_of_somebody_else_gets_no_job(flow: Path, tmp_path: Path, guarded: bool) -> None:
+    """One with another secret, and one that asks for none: the job ends, and has fenced nobody."""
+    with SparkMaster(tmp_path, guarded=guarded) as master:
+        master.worker()
+        run = Replicate(flow, tmp_path, "--master", master.url, secret="the-secret-of-another-master")
+        assert run.wait(240.0) == 5, run.text()
+        error = run.document()["error"]
+        assert (error["code"], "same secret" in error["resolve"]) == ("SPARK_MASTER_GONE", True)
+    assert InlineFlow(flow).status()["state"] == "not_started"

@@ -42,7 +42,8 @@ def test_master_is_looked_at_before_spark_starts(tmp_path: Path, master: str, co
     flow = write_flow(
         tmp_path, "f", {"bootstrap.servers": "127.0.0.1:1"}, {"bootstrap.servers": "127.0.0.1:2"}, ["x"]
     )
-    seen, document = run_cli(tmp_path, "replicate", str(flow), "--master", master)
+    secret = ("ONCEOVER_SPARK_SECRET", "a-secret-of-this-test")
+    seen, document = run_cli(tmp_path, "replicate", str(flow), "--master", master, env=[secret])
     assert (seen, document["error"]["code"]) == (code, name)
     assert not (tmp_path / "f" / "log" / "driver.log").exists()
 

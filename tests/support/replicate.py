@@ -19,15 +19,15 @@ START_S = 120.0
 
 
 class Replicate:
-    """One run of the command; ``home`` holds its files."""
+    """One run of the command; ``home`` holds its files, ``secret`` is a standalone master's."""
 
-    def __init__(self, flow: Path, home: Path, *arguments: str) -> None:
+    def __init__(self, flow: Path, home: Path, *arguments: str, secret: str = "") -> None:
         self.home = home
         self.flow = flow.stem
         self._before = self.driver_note()
         self.log = home / f"replicate-{len(list(home.glob('replicate-*')))}.log"
         command = [sys.executable, "-m", "onceover.cli.main", "replicate", str(flow), "--json", *arguments]
-        env = {**os.environ, "ONCEOVER_HOME": str(home)}
+        env = {**os.environ, "ONCEOVER_HOME": str(home), "ONCEOVER_SPARK_SECRET": secret}
         self.child = ChildProcess.start(command, name="replicate", log_path=self.log, env=env)
 
     def driver_note(self) -> dict[str, Any]:

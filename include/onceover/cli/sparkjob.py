@@ -33,6 +33,7 @@ def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
 
     Raises:
         Retriable: the Spark master does not answer; nothing was started.
+        UsageError: there is no secret to talk to it.
     """
     reach(job.master)
     log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -41,7 +42,7 @@ def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
         name=name,
         log_path=log_path,
         # The Java that is usable may not be the first on PATH, or on PATH at all.
-        env={**os.environ, "JAVA_HOME": str(find_java().home), **job.environment},
+        env=job.process_environment({**os.environ, "JAVA_HOME": str(find_java().home)}),
         death_signal=signal.SIGTERM,
         family_ends_s=_DRIVER_ENDS_S,
     )

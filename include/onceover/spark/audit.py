@@ -44,6 +44,7 @@ from onceover.spark.auditwork import (
 )
 from onceover.spark.failures import session_error
 from onceover.spark.quality import judge
+from onceover.spark.session import open_session
 from onceover.wiring.audit import (
     AuditWish,
     audit_content,
@@ -173,7 +174,7 @@ class Audit:
 def _with_spark(audit: Audit) -> tuple[dict[str, Any], int]:
     parent = os.getppid()
     try:
-        with SparkSession.builder.getOrCreate() as spark:
+        with open_session() as spark:
             return audit.execute(spark)
     except (Py4JError, PySparkException, ConnectionError) as error:
         raise session_error(error, parent) from error

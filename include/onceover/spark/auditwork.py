@@ -21,6 +21,7 @@ from onceover.config.flowfile import Flow
 from onceover.config.runsettings import RunSettings
 from onceover.logs import configure
 from onceover.spark.failures import carrying
+from onceover.spark.guard import take_secret
 from onceover.wiring.audit import record_bytes
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.treatments import handler_of
@@ -56,6 +57,7 @@ class Job:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Work through the tasks of one Spark partition; yield an answer as soon as it is known."""
         configure()
+        take_secret()
         with carrying(f"the step {self.step} of the audit"):
             yield from self._work(batches)
 

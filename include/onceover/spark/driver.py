@@ -41,6 +41,7 @@ from onceover.spark.failures import cause_of, error_of, jvm_gone, session_error
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
 from onceover.spark.schema import FORMAT
+from onceover.spark.session import open_session
 from onceover.spark.slots import SlotWatch, slots_of, too_few
 from onceover.spark.source import ReplicaSource
 from onceover.spark.totals import Totals
@@ -319,7 +320,7 @@ def _forget_old_runs(folder: Path) -> None:
 def _with_spark(run: Run) -> None:
     parent = os.getppid()
     try:
-        with SparkSession.builder.getOrCreate() as spark:
+        with open_session() as spark:
             run.execute(spark)
     except (Py4JError, PySparkException, ConnectionError) as error:
         raise session_error(error, parent) from error

@@ -54,7 +54,7 @@ _KNOWN_TO_PASS: Final = (
             r"All masters are unresponsive|Master removed our application|context stopped while waiting"
         ),
         "the Spark master does not answer",
-        "check that it is up and that the address is right, then run again",
+        "check that it is up, that the address is right, and that it has the same secret, then run again",
     ),
     (
         _JVM_GONE,

@@ -10,13 +10,14 @@ import os
 import re
 import sys
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
 import onceover
 from onceover.audit.since import WATERMARK, since_ms
+from onceover.config.connection import variable_of
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.config.patterns import compiled
@@ -25,6 +26,7 @@ from onceover.errors import UsageError
 from onceover.logs import is_verbose
 from onceover.private import UMASK
 from onceover.spark.archive import archive_flags
+from onceover.spark.guard import kept, protection
 from onceover.spark.locate import spark_submit
 from onceover.spark.master import checked
 
@@ -54,6 +56,7 @@ class SparkJob:
         arguments: of the application.
         environment: variables to add to the caller's environment.
         report: where the application writes the JSON of ``onceover replicate --json``.
+        connections: variables of the Airflow Connections that the flow names.
     """
 
     application: Path
@@ -62,6 +65,7 @@ class SparkJob:
     arguments: list[str]
     environment: dict[str, str]
     report: Path
+    connections: frozenset[str] = field(default_factory=frozenset)
 
     def command(self) -> list[str]:
         """Return the command line."""
@@ -74,6 +78,16 @@ class SparkJob:
             str(self.application),
             *self.arguments,
         ]
+
+    def process_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the whole environment of spark-submit, which is started from one that is ``environ``.
+
+        What is Airflow's own is not in it; the secret of a standalone cluster is.
+
+        Raises:
+            UsageError: SPARK_SECRET, there is none.
+        """
+        return {**kept(environ, self.master, self.connections), **self.environment}
 
     def with_own_report(self) -> SparkJob:
         """Return the job with a report file that no other run of the flow writes.
@@ -93,8 +107,8 @@ def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> Spark
         master: instead of the flow file's ``spark.master``.
 
     Raises:
-        UsageError: the master has fewer slots than the flow has lanes; or ``until`` is none of these: the
-            driver would notice only when it has fenced the running copy.
+        UsageError: the master has fewer slots than the flow has lanes, or cannot be talked to safely; or
+            ``until`` is none of these: the driver would notice only when it has fenced the running copy.
     """
     if not _UNTIL.fullmatch(until):
         raise UsageError(
@@ -111,6 +125,7 @@ def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> Spark
         arguments=["--flow", str(flow.path), "--until", until, "--home", str(home), "--report", str(report)],
         environment=_environment(where),
         report=report,
+        connections=_connections(flow),
     )
 
 
@@ -153,7 +168,8 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
         master: instead of the flow file's ``spark.master``.
 
     Raises:
-        UsageError: one of the topics is no regular expression, or ``since`` is not understood.
+        UsageError: one of the topics is no regular expression, ``since`` is not understood, or the master
+            cannot be talked to safely.
     """
     since_ms(options.since)
     for pattern in options.topics:
@@ -175,7 +191,12 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
         arguments=["--flow", str(flow.path), *options.arguments(), "--report", str(report)],
         environment=_environment(where),
         report=report,
+        connections=_connections(flow),
     )
+
+
+def _connections(flow: Flow) -> frozenset[str]:
+    return frozenset(variable_of(side.connection) for side in (flow.source, flow.target) if side.connection)
 
 
 def _master(master: str, lanes: int) -> str:
@@ -216,6 +237,7 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         # Spark switches it off for a streaming query anyway, with a warning.
         "spark.sql.adaptive.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        **protection(master),
     }
     if master.startswith("local"):
         conf["spark.driver.host"] = "127.0.0.1"

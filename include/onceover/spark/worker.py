@@ -19,6 +19,7 @@ from onceover.logs import configure
 from onceover.model import TopicPartition
 from onceover.spark import receipts
 from onceover.spark.failures import carrying
+from onceover.spark.guard import take_secret
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.flows import FlowWatch, lane_task, open_clusters
 
@@ -42,6 +43,7 @@ def copy_lane(partition: LanePartition) -> Iterator[pa.RecordBatch]:
         WorkerError: what failed, for the driver.
     """
     configure()
+    take_secret()
     with carrying(f"lane {partition.lane}"):
         yield from _copy(partition)
 

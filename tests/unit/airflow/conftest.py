@@ -38,6 +38,7 @@ signal.signal(signal.SIGTERM, signal.SIG_IGN if told["deaf"] else leave)
 saw = pathlib.Path(__file__).with_name("saw.json.new")
 seen = {"argv": sys.argv, "environ": dict(os.environ), "pid": os.getpid(), "parent": os.getppid()}
 seen["umask"] = os.umask(0o077)
+seen["stdin"] = os.readlink("/proc/self/fd/0")
 saw.write_text(json.dumps(seen))
 saw.rename(saw.with_suffix(""))
 print(*told["say"], sep="\\n", flush=True)

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from onceover.embed.jars import DEFAULT_VERSION
+from onceover.spark.guard import protection
 
 PROJECT = Path(__file__).parents[3]
 SERVICES = {
@@ -133,3 +134,18 @@ def test_flows_find_both_clusters_in_driver_and_executors(compose: dict[str, Any
         for side in ("east", "west"):
             listeners = compose["services"][f"kafka-{side}"]["environment"]["KAFKA_ADVERTISED_LISTENERS"]
             assert f"INTERNAL://kafka-{side}:29092" in listeners
+
+
+def test_the_spark_cluster_talks_to_nobody_without_its_secret(compose: dict[str, Any]) -> None:
+    """Master and worker as a job of ours wants them, with the secret that its tasks have."""
+    scheduler = compose["services"]["airflow-scheduler"]["environment"]
+    for name in ("spark-master", "spark-worker"):
+        settings = compose["services"][name]["environment"]
+        assert settings["_SPARK_AUTH_SECRET"] == scheduler["ONCEOVER_SPARK_SECRET"]
+        options = dict(
+            each.removeprefix("-D").split("=") for each in settings["SPARK_DAEMON_JAVA_OPTS"].split()
+        )
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("ONCEOVER_SPARK_SECRET", "a-secret-of-this-test")
+            assert protection(scheduler["ONCEOVER_SPARK_MASTERS"]).items() <= options.items()
+        assert options["spark.master.rest.enabled"] == "false"

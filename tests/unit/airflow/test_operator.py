@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
+import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
@@ -190,6 +193,7 @@ def test_no_master_moves_the_environment_to_options(
 ) -> None:
     """For YARN the provider makes --conf options of variables; ours never get there."""
     job = replace(spark.job, master=master)
+    monkeypatch.setenv("ONCEOVER_SPARK_SECRET", SECRET)
     monkeypatch.setattr("onceover.spark.submit.replicate_job", lambda *_args, **_options: job)
     spark.tell(report=DONE)
     execute(operator)
@@ -199,6 +203,64 @@ def test_no_master_moves_the_environment_to_options(
     assert master in command
     assert SECRET not in str(command)
     assert "AIRFLOW_CONN" not in str(command)
+
+
+@contextmanager
+def line_to_the_supervisor() -> Iterator[None]:
+    """A socket in place of stdin, as Airflow gives one to every task."""
+    before = os.dup(0)
+    here, there = socket.socketpair()
+    with here, there:
+        os.dup2(here.fileno(), 0)
+        try:
+            yield
+        finally:
+            os.dup2(before, 0)
+            os.close(before)
+
+
+def test_nothing_of_airflows_own_reaches_the_job(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handlers run below it: no key, no database, no other flow's Connection, no line to the supervisor."""
+    for name in ("AIRFLOW__CORE__FERNET_KEY", "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "AIRFLOW_CONN_OTHER"):
+        monkeypatch.setenv(name, SECRET)
+    monkeypatch.setenv("ONCEOVER_EAST", "h:1")
+    spark.tell(report=DONE)
+    with line_to_the_supervisor():
+        execute(operator)
+    assert spark.saw is not None
+    seen = spark.saw["environ"]
+    assert [name for name in seen if name.startswith("AIRFLOW__") or name == "AIRFLOW_CONN_OTHER"] == []
+    assert {"PATH", "ONCEOVER_EAST", "AIRFLOW_CONN_KAFKA_SOURCE"} <= seen.keys()
+    assert spark.saw["stdin"] == os.devnull
+
+
+@pytest.mark.parametrize(
+    "master", ["spark://evil:7077", "yarn", "k8s://https://evil", "spark://ours:1,evil:1"]
+)
+def test_no_form_sends_a_flow_to_any_master(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    """A driver would carry the flow's credentials there."""
+    monkeypatch.setenv("ONCEOVER_SPARK_MASTERS", "spark://ours:1  spark://ours:1,ours:2")
+    operator.master = master
+    with pytest.raises(AirflowFailException, match=r"may not send.*expected: one of: local, spark://ours:1,"):
+        execute(operator)
+    assert spark.saw is None
+
+
+@pytest.mark.parametrize("master", ["", "local", "local[2]", "spark://ours:1,ours:2", "spark://own:7077"])
+def test_masters_that_somebody_has_allowed(
+    operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch, master: str
+) -> None:
+    """The administrator's, the flow file's own, and this machine."""
+    flow = spark.folder / "flights.yaml"
+    flow.write_text(f"{flow.read_text()}spark: {{master: 'spark://own:7077'}}\n")
+    monkeypatch.setenv("ONCEOVER_SPARK_MASTERS", "spark://ours:1,ours:2")
+    spark.tell(report=DONE)
+    operator.master = master
+    assert execute(operator)["records"] == 7
 
 
 def run_until_killed(

@@ -1,0 +1,121 @@
+"""What a Spark job is started with: whom it trusts, what it is not told, what nobody may press."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onceover.config.load import load_flow
+from onceover.errors import UsageError
+from onceover.spark.guard import SECRET_VARIABLE, SPARKS_VARIABLE, take_secret
+from onceover.spark.submit import AuditOptions, SparkJob, audit_job, replicate_job
+
+SECRET = "planted-5c1e77d09ab34f62"
+REMOTE = ["spark://h:7077", "spark://h:1,i:2", "yarn", "k8s://https://h:443"]
+FLOW = """
+flow: flights
+source: {alias: east, connection: kafka_source}
+target: {alias: west, client: {bootstrap.servers: "127.0.0.1:2"}}
+topics: {include: ["flights.*"]}
+"""
+
+
+@pytest.fixture
+def flow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "flights.yaml"
+    path.write_text(FLOW)
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path))
+    monkeypatch.delenv(SECRET_VARIABLE, raising=False)
+    return path
+
+
+def jobs(flow: Path, master: str) -> list[SparkJob]:
+    loaded = load_flow(flow)
+    return [
+        replicate_job(loaded, until="caught-up", master=master),
+        audit_job(loaded, AuditOptions(), master=master),
+    ]
+
+
+@pytest.mark.parametrize("master", ["local", *REMOTE])
+def test_nobody_kills_anything_from_the_ui(flow: Path, master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asks nobody for a login."""
+    monkeypatch.setenv(SECRET_VARIABLE, SECRET)
+    assert [job.conf["spark.ui.killEnabled"] for job in jobs(flow, master)] == ["false", "false"]
+
+
+@pytest.mark.parametrize("master", REMOTE)
+def test_another_machine_is_talked_to_with_a_secret_and_encrypted(
+    flow: Path, master: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without falling back to less; tasks carry a flow's settings, and whoever sends one runs code."""
+    monkeypatch.setenv(SECRET_VARIABLE, SECRET)
+    for job in jobs(flow, master):
+        assert job.conf["spark.authenticate"] == "true"
+        assert job.conf["spark.network.crypto.enabled"] == "true"
+        assert job.conf["spark.network.crypto.saslFallback"] == "false"
+
+
+def test_the_secret_of_a_standalone_cluster_is_in_the_environment_only(
+    flow: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither on a command line, nor among the options that the UI shows, nor in a log of the job."""
+    monkeypatch.setenv(SECRET_VARIABLE, SECRET)
+    for job in jobs(flow, "spark://h:7077"):
+        given = job.process_environment({"PATH": "/bin", SECRET_VARIABLE: SECRET})
+        assert given[SECRET_VARIABLE] == SECRET
+        assert SECRET not in f"{job}{job.command()}"
+
+
+@pytest.mark.parametrize("master", ["local", "yarn", "k8s://https://h:443"])
+def test_who_makes_a_secret_of_its_own_gets_none(
+    flow: Path, master: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A JVM alone, YARN and Kubernetes: each application has its own."""
+    monkeypatch.setenv(SECRET_VARIABLE, SECRET)
+    for job in jobs(flow, master):
+        given = job.process_environment({SECRET_VARIABLE: SECRET, SPARKS_VARIABLE: SECRET})
+        assert SECRET not in str(given)
+
+
+@pytest.mark.parametrize("secret", [None, "", "   ", "short", "two\nlines-of-some-length", f" {SECRET}"])
+def test_a_standalone_master_without_a_good_secret_is_refused(
+    flow: Path, secret: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is started, and without a word of it."""
+    if secret is not None:
+        monkeypatch.setenv(SECRET_VARIABLE, secret)
+    with pytest.raises(UsageError, match=SECRET_VARIABLE) as caught:
+        jobs(flow, "spark://h:7077")
+    assert caught.value.code == "SPARK_SECRET"
+    assert not (secret and secret.strip()) or secret not in str(caught.value.as_dict())
+    assert jobs(flow, "local")
+
+
+def test_the_job_is_not_told_what_is_airflows(flow: Path) -> None:
+    """Its database, its keys, other flows' Connections: handlers are somebody's code."""
+    kept = {
+        "PATH": "/bin",
+        "AIRFLOW_HOME": "/airflow",
+        "AIRFLOW_VAR_LIMIT": "1",
+        "AIRFLOW_CONN_KAFKA_SOURCE": "{}",
+        "ONCEOVER_EAST": "h:1",
+    }
+    dropped = {
+        "AIRFLOW__CORE__FERNET_KEY": SECRET,
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": SECRET,
+        "AIRFLOW__API_AUTH__JWT_SECRET": SECRET,
+        "airflow__core__fernet_key": SECRET,
+        "_AIRFLOW_WWW_USER_PASSWORD": SECRET,
+        "AIRFLOW_CONN_KAFKA_OTHER": SECRET,
+    }
+    for job in jobs(flow, "local"):
+        given = job.process_environment({**kept, **dropped})
+        assert given == {**kept, **job.environment}
+
+
+def test_who_has_read_the_secret_forgets_it() -> None:
+    """The driver wants it once, and what runs in the workers never does."""
+    environ = {SPARKS_VARIABLE: SECRET, SECRET_VARIABLE: SECRET, "PATH": "/bin"}
+    assert (take_secret(environ), take_secret(environ), environ) == (SECRET, None, {"PATH": "/bin"})
