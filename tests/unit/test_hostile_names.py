@@ -18,23 +18,30 @@ from onceover.audit.model import Finding, FindingKind
 from onceover.audit.suites import RULES, SUITES
 from onceover.audit.verdict import Outcome, conclude
 from onceover.cli import main as command_line
-from onceover.cli import output, replicate, statustext
+from onceover.cli import output, replicate, sample, statustext
 from onceover.config.faults import BadConfig, Fault
 from onceover.connectors.acltable import Grant, Role, table
 from onceover.connectors.model import ConnectorPlan, MigrationPlan, WorkerFacts
-from onceover.engine.acls import AclPlan
+from onceover.engine.acls import AclPlan, AclView, plan_acls
 from onceover.engine.groupapply import Applied as GroupsApplied
+from onceover.engine.groupplan import plan_groups
+from onceover.engine.groups import Allowed
 from onceover.engine.plan import Change, Plan, Refusal
+from onceover.engine.sample import Outcome as Sampled
 from onceover.engine.seed import SeedPlan
 from onceover.engine.statusread import FlowFacts
 from onceover.engine.statusshape import Facts, Side, broken_entry, shape
 from onceover.engine.topicplan import TopicPlan
 from onceover.engine.topicsync import Applied, SyncPlan
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.acladmin import Acl
 from onceover.logs import Formatter
+from onceover.model import TopicPartition
 from onceover.shown import html, lined, screen, visible
+from onceover.wire.records import Record
 from tests.support import audits
 from tests.support.hostilenames import HOSTILE
+from tests.unit.engine.groupworld import World as GroupWorld
 
 HARMLESS = "orders"
 
@@ -62,6 +69,32 @@ def of_topics(name: str) -> str:
 
 def of_groups(name: str) -> str:
     return GroupsApplied(cast(Any, None), refused=[refusal(name)]).describe()
+
+
+def of_group_tables(name: str) -> str:
+    """One that moves, one that is left alone in its partition, and one as a whole."""
+    world = GroupWorld(here={name: 7, f"{name}2": 4}, there={f"{name}2": 120}, members={f"{name}2"})
+    world.broken[f"{name}3"] = Retriable(f"{name} is away", resolve=f"ask {name}")
+    world.here[f"{name}3"] = 7
+    return plan_groups(world.read(), Allowed()).describe()
+
+
+def of_acls(name: str) -> str:
+    """What is not copied is told, whatever it is called."""
+    acls = frozenset(
+        Acl("LITERAL", "t", f"User:{name}{end}", host, operation, "DENY")
+        for end, operation in (("\0x", "READ"), ("", "UNKNOWN_15"))
+        for host in ("*", name)
+    )
+    plan = plan_acls(AclView({"t": "t"}, acls, frozenset(), frozenset(), None))
+    planned = SyncPlan(TopicPlan(operation="topics", flow="f"), plan)
+    return planned.describe() + Applied(planned, planned).describe()
+
+
+def of_sample(name: str) -> str:
+    content = name.encode(errors="replace")
+    record = Record(0, 0, content, None, ((content, content),))
+    return lined(sample.lines([Sampled(TopicPartition("t", 0), record, failure=name)], payload=True))
 
 
 def of_seeding(name: str) -> str:
@@ -112,6 +145,9 @@ TEXTS = [
     of_plan,
     of_topics,
     of_groups,
+    of_group_tables,
+    of_acls,
+    of_sample,
     of_seeding,
     of_connectors,
     of_rights,
