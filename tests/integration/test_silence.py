@@ -1,4 +1,7 @@
-"""Answers that never come: hosts that die without a FIN, and processes that are frozen."""
+"""Answers that never come, or come from somebody else.
+
+Hosts that die without a FIN, processes that are frozen, and an address behind which another cluster answers.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.config.clients import ClientConfig
 from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.errors import NeedsOperator
 from onceover.kafka import admin, calls, connection
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.connection import ConnectionLost
+from onceover.kafka.notes import RecordWriter
+from onceover.model import TopicPartition
 from tests.support.busy import BusyProducer
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.proxy import Proxy, Temper
-from tests.support.replica import Live, Replica
+from tests.support.replica import Live, Replica, topic_config
 from tests.support.wait import wait_until
 
 _TIMEOUT_S = 30.0
@@ -107,6 +113,70 @@ def test_who_has_waited_for_a_dead_host_once_does_not_wait_on_every_older_connec
             calls.metadata(anybody, [])
         assert by_name.closed
         assert calls.metadata(cluster.control(node), []).brokers
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_an_address_that_comes_to_lead_to_the_other_cluster_changes_neither(
+    replica: Replica, lines: tuple[Line, Line], side: str
+) -> None:
+    """The worst one that it could lead to: topics of the same names, with records, and a right to write."""
+    topic = replica.topic()
+    mine, other = lines if side == "source" else reversed(lines)
+    mine_port, other_port = (line.cluster.nodes[0].ports.client for line in (mine, other))
+
+    def run() -> None:
+        with replica.running() as live:
+            copied(replica, live, topic, 5)
+            mine.proxy.upstream = other_port
+            mine.proxy.cut()
+            try:
+                replica.source.idempotent(topic, 0, replica.source.records(5))
+                replica.source.idempotent(replica.topic("later"), 0, replica.source.records(5))
+                wait_until(lambda: not live.alive, _TIMEOUT_S, "the flow ends")
+            finally:
+                mine.proxy.upstream = mine_port
+                mine.proxy.cut()
+
+    with pytest.raises(NeedsOperator) as caught:
+        run()
+    assert caught.value.code == "FOREIGN_CLUSTER"
+    assert [len(replica.source_records(topic)), len(replica.target_records(topic))] == [10, 5]
+    source_topics = AdminClient(lines[0].cluster.client).list_topics(timeout=_TIMEOUT_S).topics
+    assert not [name for name in source_topics if name.startswith(f"__onceover.{replica.name}.")]
+    assert replica.copy().records == 10
+    replica.assert_same()
+
+
+def test_what_is_created_or_noted_goes_to_the_cluster_that_is_meant(
+    replica: Replica, lines: tuple[Line, Line]
+) -> None:
+    """Only new connections lead elsewhere, as after a change of names: those of the flow itself stay."""
+    topic, near, far = replica.topic(), *lines
+    client = {k: v for k, v in far.cluster.client.items() if k.startswith("bootstrap")}
+    with Cluster(ClientConfig("west", client)) as target:
+        target.cluster_id()
+        far.proxy.upstream = near.cluster.nodes[0].ports.client
+        writer = RecordWriter(target, TopicPartition(topic, 0))
+        try:
+            library = admin.Admin(target)
+            for change in (
+                lambda: library.create_topics([admin.TopicSpec(f"{topic}.made", 1)]),
+                lambda: library.grow_topic(topic, 2),
+                lambda: library.topic_configs([topic]),
+                lambda: library.alter_configs({topic: {"retention.ms": "1"}}),
+                lambda: writer.write([(b"key", b"value")]),
+            ):
+                with pytest.raises(NeedsOperator) as caught:
+                    change()
+                assert caught.value.code == "FOREIGN_CLUSTER"
+        finally:
+            writer.close()
+            far.proxy.upstream = far.cluster.nodes[0].ports.client
+            far.proxy.cut()
+    topics = AdminClient(near.cluster.client).list_topics(timeout=_TIMEOUT_S).topics
+    assert (f"{topic}.made" in topics, len(topics[topic].partitions)) == (False, 1)
+    assert topic_config(near.cluster.client, topic)["retention.ms"] == "-1"
+    assert replica.source_records(topic) == {}
 
 
 @pytest.mark.soak

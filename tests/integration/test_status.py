@@ -58,9 +58,7 @@ def note(replica: Replica, key: str, value: dict[str, Any] | None) -> None:
     """Write into the flow's state, as its driver, or somebody who should not."""
     source, target = open_clusters(replica.flow.watch.flow)
     with source, target:
-        writer = NoteWriter(
-            target.config, TopicPartition(names.state_topic(replica.name), names.STATE_OTHERS)
-        )
+        writer = NoteWriter(target, TopicPartition(names.state_topic(replica.name), names.STATE_OTHERS))
         try:
             writer.write(key, value)
         finally:

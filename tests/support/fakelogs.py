@@ -7,7 +7,7 @@ above it is the code that runs against brokers.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from types import SimpleNamespace
@@ -203,11 +203,6 @@ class FakeCluster:
     all_topics: dict[str, FakeTopic] = field(default_factory=dict)
     groups: dict[str, dict[TopicPartition, CommittedOffset]] = field(default_factory=dict)
 
-    @property
-    def config(self) -> SimpleNamespace:
-        """Settings, with what ``FakeAdmin`` answers from."""
-        return SimpleNamespace(alias=self.alias, properties={}, topics=self.all_topics)
-
     def cluster_id(self) -> str:
         """Return an id."""
         return f"{self.alias}-id"
@@ -297,8 +292,8 @@ def _offset(log: FakeLog, at: int, isolation: int) -> int:
 class FakeAdmin:
     """Answers for ``kafka.admin.Admin`` what a survey asks it for."""
 
-    def __init__(self, config: Any) -> None:
-        self._topics: Mapping[str, FakeTopic] = config.topics
+    def __init__(self, cluster: FakeCluster) -> None:
+        self._topics = cluster.all_topics
 
     def topic_configs(self, names: Iterable[str]) -> SimpleNamespace:
         """Return the topics' own configuration."""

@@ -388,7 +388,7 @@ class _Surveyor:
 
     def _logs(self, cluster: Cluster, topics: Sequence[str]) -> dict[TopicPartition, Log]:
         infos = cluster.retry(lambda: cluster.topics(topics))
-        configs = Admin(cluster.config).topic_configs(infos).overrides
+        configs = Admin(cluster).topic_configs(infos).overrides
         tps = [TopicPartition(name, number) for name, info in infos.items() for number in info.partitions]
         # The start last: what expired meanwhile must not be looked for.
         end = cluster.retry(lambda: cluster.list_offsets(tps, calls.LATEST, calls.READ_UNCOMMITTED))

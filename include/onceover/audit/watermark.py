@@ -103,6 +103,7 @@ def write_outcome(
 
     Raises:
         Retriable: the target is away, or another audit of this flow is writing now.
+        NeedsOperator: another cluster answers where the target should (FOREIGN_CLUSTER).
     """
     if not wanted and verdicts is None:
         return
@@ -126,6 +127,9 @@ def write_outcome(
         if verdicts is not None:
             news[names.VERDICTS] = verdicts(read_verdicts(state.get(names.VERDICTS))).to_json()
         if news:
+            # The library takes whatever answers at an address for its cluster.
+            seen = producer.list_topics(names.state_topic(flow), _TIMEOUT_S)
+            target.recognise(seen.cluster_id, target.config.properties["bootstrap.servers"])
             _commit(producer, flow, news)
     except KafkaException as error:
         raise Retriable(

@@ -70,7 +70,7 @@ class MigrationRun(OnwardRun):
         if self.view.own is None and spec is not None:
             self.tell(f"creating topic {site.topic}")
             reached(StepName.CREATE_TOPIC)
-            Admin(site.cluster.config).create_topics([spec])
+            Admin(site.cluster).create_topics([spec])
             site.cluster.retry(lambda: _led(site), Deadline(_CREATE_S))
             self.note("create", "create topic")
         check_topic(site.cluster, site.topic, COPY_RIGHTS)

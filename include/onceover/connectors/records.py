@@ -154,7 +154,7 @@ class RunRecords:
         if self._exists():
             return
         with needing(self._cluster.config, "CREATE", f"topic {self.topic}"):
-            Admin(self._cluster.config).create_topics([self._spec()])
+            Admin(self._cluster).create_topics([self._spec()])
         self._cluster.retry(self._led, Deadline(_CREATE_S))
 
     def _led(self) -> None:

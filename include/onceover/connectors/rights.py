@@ -84,7 +84,7 @@ def check_new_topic(cluster: Cluster, spec: TopicSpec) -> None:
         Retriable: the cluster does not answer.
     """
     settings, topic = cluster.config, f"topic {spec.name}"
-    admin = Admin(settings)
+    admin = Admin(cluster)
     with needing(settings, "CREATE", topic):
         for error in admin.try_create([spec], validate_only=True).values():
             if error.code != TOPIC_EXISTS:

@@ -273,7 +273,7 @@ class Observer:
         return TopicView(self.uncommitted(site), self._policy(site))
 
     def _policy(self, site: Site) -> str | None:
-        configs = Admin(site.cluster.config).topic_configs([site.topic])
+        configs = Admin(site.cluster).topic_configs([site.topic])
         for error in configs.failures.values():
             if error.code == NOT_AUTHORIZED:
                 raise missing(site.cluster.config, "DESCRIBE_CONFIGS", f"topic {site.topic}") from error

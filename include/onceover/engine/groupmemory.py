@@ -92,7 +92,7 @@ class GroupMemory:
     def prepare(self, replication_factor: int) -> None:
         """Create the topic where the last ``read`` has found none, before a write."""
         if self._topic_id is None:
-            admin = Admin(self._target.config)
+            admin = Admin(self._target)
             admin.create_topics([TopicSpec(self._tp.topic, 1, replication_factor, _CONFIG)])
             self._target.retry(self._check_ready)
 
@@ -126,7 +126,7 @@ class GroupMemory:
         if not records:
             return {}
         if self._writer is None:
-            self._writer = NoteWriter(self._target.config, self._tp)
+            self._writer = NoteWriter(self._target, self._tp)
         values = {key: value for own in records.values() for key, value in own.items()}
         try:
             self._writer.write_all(values)

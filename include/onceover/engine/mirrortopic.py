@@ -82,7 +82,7 @@ class MirrorTopic:
 
     def _open(self) -> RecordWriter:
         if self._writer is None:
-            self._writer = RecordWriter(self._target.config, TopicPartition(self.name, 0))
+            self._writer = RecordWriter(self._target, TopicPartition(self.name, 0))
         return self._writer
 
     def _prepare(self) -> None:
@@ -90,7 +90,7 @@ class MirrorTopic:
         info = self._find()
         if info is None:
             spec = TopicSpec(self.name, 1, self._replication_factor, _CONFIG)
-            Admin(self._target.config).create_topics([spec])
+            Admin(self._target).create_topics([spec])
             info = self._target.retry(self._ready, Deadline(_RETRY_S))
         elif info.topic_id != self._topic_id:
             self._check(info)
@@ -111,7 +111,7 @@ class MirrorTopic:
 
     def _check(self, info: TopicInfo) -> None:
         """Refuse a topic that is not of MirrorMaker's kind: our records would be among somebody else's."""
-        configs = Admin(self._target.config).topic_configs([self.name])
+        configs = Admin(self._target).topic_configs([self.name])
         for error in configs.failures.values():
             raise error
         policy = configs.overrides.get(self.name, {}).get(_POLICY, "")

@@ -165,10 +165,10 @@ def _made_whole(target: Cluster, plan: Repair, enrolment: Enrolment, journal: Jo
     """Create the target topic, or add its partitions; return the enrolment with the topic's id."""
     if not plan.steps:
         return enrolment
-    notes = NoteWriter(target.config, TopicPartition(names.state_topic(plan.flow), names.STATE_OTHERS))
+    notes = NoteWriter(target, TopicPartition(names.state_topic(plan.flow), names.STATE_OTHERS))
     state = target.retry(lambda: read_flow_state(target, plan.flow))
     try:
-        work = TopicApply(Admin(target.config), notes, read_managed(state.others), journal.done)
+        work = TopicApply(Admin(target), notes, read_managed(state.others), journal.done)
         work.run(TopicPlan(operation=plan.operation, flow=plan.flow, steps=plan.steps))
     finally:
         notes.close()

@@ -120,7 +120,7 @@ class _Asking:
     def __init__(self, target: Cluster, run: Layout, topic: str) -> None:
         self._target, self._run = target, run
         self._own = stop_request(run.run)
-        self._notes = NoteWriter(target.config, TopicPartition(topic, names.STATE_OTHERS))
+        self._notes = NoteWriter(target, TopicPartition(topic, names.STATE_OTHERS))
         self._requests = StateLog(target, topic, names.STATE_OTHERS, calls.READ_UNCOMMITTED)
         self._state = StateLog(target, topic, names.STATE_LEADER)
 
@@ -158,7 +158,7 @@ class _Asking:
 
 def request_resume(target: Cluster, flow: str, partition: TopicPartition, stop: Stop) -> None:
     """Ask the owning lane to look again at a partition whose newest stop is ``stop``."""
-    notes = NoteWriter(target.config, TopicPartition(names.state_topic(flow), names.STATE_OTHERS))
+    notes = NoteWriter(target, TopicPartition(names.state_topic(flow), names.STATE_OTHERS))
     try:
         notes.write(names.resume_key(*partition), {"v": 1, "at_ms": now_ms(), "stop": stop.name})
     finally:

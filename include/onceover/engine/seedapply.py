@@ -277,7 +277,7 @@ class Seeder:
     def _seize(
         self, first: SeedPlan, approved: Approval, journal: Journal, announce: Callable[[SeedPlan], None]
     ) -> Seeded:
-        create_flow_topics(Admin(self.target.config), self.target, self._place.flow, self.wish.state)
+        create_flow_topics(Admin(self.target), self.target, self._place.flow, self.wish.state)
         leader = Leader(self.identity, self.source, self.target)
         try:
             layout = leader.seize()
@@ -330,10 +330,10 @@ class Seeder:
         if steps is None or not steps.steps:
             return
         others = TopicPartition(names.state_topic(self._place.flow), names.STATE_OTHERS)
-        notes = NoteWriter(self.target.config, others)
+        notes = NoteWriter(self.target, others)
         state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
         try:
-            work = TopicApply(Admin(self.target.config), notes, read_managed(state.others), journal.done)
+            work = TopicApply(Admin(self.target), notes, read_managed(state.others), journal.done)
             work.run(steps)
         finally:
             notes.close()

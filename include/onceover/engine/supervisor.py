@@ -99,11 +99,11 @@ class Supervisor:
         self._state_settings = state
         self._acls = acls
         self._mirror = mirror
-        self._target_admin = Admin(target.config)
+        self._target_admin = Admin(target)
         self._map = MapKeeper(self._target_admin, target, flow.name, state)
         self.leader = Leader(flow, source, target)
         others = TopicPartition(names.state_topic(flow.name), names.STATE_OTHERS)
-        self._notes = NoteWriter(target.config, others)
+        self._notes = NoteWriter(target, others)
         self._requests = StateLog(target, others.topic, others.partition, calls.READ_UNCOMMITTED)
         self._reader = TopicReader(flow.name, source, target)
         self._enroller = Enroller(self.leader, source, target)

@@ -181,7 +181,7 @@ class TopicSync:
         self._target = target
         self._reader = TopicReader(flow, source, target)
         self._acls = AclAdmin(source), AclAdmin(target)
-        self._admin = Admin(target.config)
+        self._admin = Admin(target)
 
     def __enter__(self) -> TopicSync:
         return self
@@ -324,7 +324,7 @@ class TopicSync:
 
     def _notes(self) -> NoteWriter:
         others = TopicPartition(names.state_topic(self._flow), names.STATE_OTHERS)
-        return NoteWriter(self._target.config, others)
+        return NoteWriter(self._target, others)
 
 
 def not_shown_yet(before: SyncPlan, done: Collection[Change], after: SyncPlan) -> list[str]:

@@ -58,8 +58,8 @@ class TopicReader:
     _next_configs_s: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
-        self._source_admin = Admin(self.source.config)
-        self._target_admin = Admin(self.target.config)
+        self._source_admin = Admin(self.source)
+        self._target_admin = Admin(self.target)
         self._here = OtherFlows(self.source)
         self._there = OtherFlows(self.target, without=self.flow)
 

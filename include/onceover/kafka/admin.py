@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 )
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import ClientSettings
+from onceover.kafka.cluster import ClientSettings, Cluster
 
 _TIMEOUT_S = 30.0
 # Of syslog. librdkafka would write a line to stderr for every connection that fails; we raise what it means.
@@ -128,11 +128,23 @@ def open_admin(settings: ClientSettings) -> AdminClient:
 
 class Admin:
     """Administration of one cluster. Every call raises ``Retriable``, ``UsageError`` or
-    ``NeedsOperator`` and nothing of the library."""
+    ``NeedsOperator`` and nothing of the library.
 
-    def __init__(self, settings: ClientSettings) -> None:
-        self._alias = settings.alias
-        self._client = open_admin(settings)
+    The library takes whatever answers at an address for its cluster: each call asks it first whom it has
+    reached. Where that is not the cluster that is meant, nothing is asked or changed (FOREIGN_CLUSTER).
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._alias = cluster.alias
+        self._client = open_admin(cluster.config)
+
+    def _recognise(self) -> None:
+        try:
+            seen = self._client.describe_cluster(request_timeout=_TIMEOUT_S).result()
+        except KafkaException as error:
+            raise self._translated(error, "say which cluster it is") from error
+        self._cluster.recognise(seen.cluster_id, self._cluster.config.properties["bootstrap.servers"])
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Create the topics that do not exist yet; an existing one is left as it is."""
@@ -150,6 +162,7 @@ class Admin:
         wanted = [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config)) for s in specs]
         if not wanted:
             return {}
+        self._recognise()
         futures = self._client.create_topics(
             wanted, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S, validate_only=validate_only
         )
@@ -157,6 +170,7 @@ class Admin:
 
     def grow_topic(self, name: str, count: int) -> None:
         """Add partitions so that the topic has ``count``; a topic that has them already is left alone."""
+        self._recognise()
         futures = self._client.create_partitions([NewPartitions(name, count)], request_timeout=_TIMEOUT_S)
         for future in futures.values():
             try:
@@ -178,6 +192,8 @@ class Admin:
         append_time: set[str] = set()
         held: dict[str, dict[str, str]] = {}
         defaults: dict[str, str] = {}
+        if resources:
+            self._recognise()
         futures = self._client.describe_configs(resources, request_timeout=_TIMEOUT_S) if resources else {}
         by_name = {resource.name: future for resource, future in futures.items()}
         failures = self._failures(by_name, "describe the configuration of topic {}")
@@ -212,6 +228,7 @@ class Admin:
         ]
         if not resources:
             return {}
+        self._recognise()
         futures = self._client.incremental_alter_configs(resources, request_timeout=_TIMEOUT_S)
         by_name = {resource.name: future for resource, future in futures.items()}
         return self._failures(by_name, "set the configuration of topic {}")

@@ -216,16 +216,11 @@ class Cluster:
     def _learn(self, connection: Connection, answer: Metadata) -> None:
         if self.expected_id is None:
             self.expected_id = answer.cluster_id
-        if answer.cluster_id != self.expected_id:
+        try:
+            self.recognise(answer.cluster_id, str(connection.address))
+        except NeedsOperator:
             connection.close()
-            raise NeedsOperator(
-                f"{connection.address} belongs to another cluster than {self.alias}",
-                code="FOREIGN_CLUSTER",
-                where=self.alias,
-                expected=f"cluster id {self.expected_id}",
-                seen=f"cluster id {answer.cluster_id}",
-                resolve="correct bootstrap.servers in the flow file, or name the flow anew for a new cluster",
-            )
+            raise
         self._brokers = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
 
     # ---- metadata
@@ -235,6 +230,27 @@ class Cluster:
         if self.expected_id is None:
             self.control()
         return str(self.expected_id)
+
+    def recognise(self, seen_id: str | None, address: str) -> None:
+        """Check that a cluster that somebody has reached is this one.
+
+        Args:
+            seen_id: its id; ``address`` is where it was reached.
+
+        Raises:
+            NeedsOperator: FOREIGN_CLUSTER.
+            Retriable: this one was not reached yet, and does not answer.
+        """
+        expected = self.cluster_id()
+        if seen_id != expected:
+            raise NeedsOperator(
+                f"{address} belongs to another cluster than {self.alias}",
+                code="FOREIGN_CLUSTER",
+                where=self.alias,
+                expected=f"cluster id {expected}",
+                seen=f"cluster id {seen_id}",
+                resolve="correct bootstrap.servers in the flow file, or name the flow anew for a new cluster",
+            )
 
     def features(self, *, anew: bool = False) -> Features:
         """Return what the cluster can do; transaction.version 0 where the feature is unknown.

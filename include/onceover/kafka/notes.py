@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.admin import NOT_AUTHORIZED, QUIET, UNAUTHORIZED, is_temporary
-from onceover.kafka.cluster import ClientSettings
+from onceover.kafka.cluster import Cluster
 from onceover.kafka.portions import OwnRecord, portions
 from onceover.model import TopicPartition
 
@@ -27,14 +27,19 @@ _NAMED_KEYS = 3
 
 
 class RecordWriter:
-    """Writes keys and values into one partition; a value of ``None`` is a tombstone."""
+    """Writes keys and values into one partition; a value of ``None`` is a tombstone.
 
-    def __init__(self, settings: ClientSettings, partition: TopicPartition) -> None:
-        self._alias = settings.alias
+    The library takes whatever answers at an address for its cluster: before each write it is asked whom it
+    has reached.
+    """
+
+    def __init__(self, cluster: Cluster, partition: TopicPartition) -> None:
+        self._cluster = cluster
+        self._alias = cluster.alias
         self._partition = partition
         self._producer = Producer(
             {
-                **settings.properties,
+                **cluster.config.properties,
                 **QUIET,
                 "enable.idempotence": True,
                 "acks": "all",
@@ -54,8 +59,9 @@ class RecordWriter:
         Raises:
             Retriable: one was not acknowledged in time; which of the others were is not known.
             UsageError: not authorized.
-            NeedsOperator: the broker refuses one for good.
+            NeedsOperator: the broker refuses one for good, or it is another cluster's (FOREIGN_CLUSTER).
         """
+        self._recognise()
         for portion in portions(records, _AT_ONCE_BYTES):
             self._write(portion)
 
@@ -80,6 +86,14 @@ class RecordWriter:
             seen = ", ".join(sorted({problem.str() for problem in problems})) or "no answer in time"
             raise self._failure(shown, seen, *problems)
 
+    def _recognise(self) -> None:
+        topic = self._partition.topic
+        try:
+            seen = self._producer.list_topics(topic, _DELIVERY_TIMEOUT_S)
+        except KafkaException as error:
+            raise self._failure(topic, error.args[0].str(), error.args[0]) from error
+        self._cluster.recognise(seen.cluster_id, self._cluster.config.properties["bootstrap.servers"])
+
     def _failure(self, shown: str, seen: str, *problems: KafkaError) -> OnceoverError:
         text, where = f"{self._alias} did not take {shown}: {seen}", str(self._partition)
         if any(problem.code() in UNAUTHORIZED for problem in problems):
@@ -98,8 +112,8 @@ class RecordWriter:
 class NoteWriter:
     """Writes key and JSON value into one partition; ``None`` removes the key."""
 
-    def __init__(self, settings: ClientSettings, partition: TopicPartition) -> None:
-        self._records = RecordWriter(settings, partition)
+    def __init__(self, cluster: Cluster, partition: TopicPartition) -> None:
+        self._records = RecordWriter(cluster, partition)
 
     def write(self, key: str, value: Mapping[str, Any] | None) -> None:
         """Write one record and wait for its acknowledgement.

@@ -9,13 +9,16 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from onceover.config.clients import ClientConfig
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka import notes
+from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import RecordWriter
 from onceover.model import TopicPartition
 
 DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
 LATE = KafkaError(KafkaError._MSG_TIMED_OUT)
+WEST = Cluster(ClientConfig("west", {"bootstrap.servers": "127.0.0.1:1"}), expected_id="id of west")
 
 
 class ScriptedProducer:
@@ -34,6 +37,9 @@ class ScriptedProducer:
             raise KafkaException(self._at_once)
         self._callbacks.append(on_delivery)
 
+    def list_topics(self, _topic: str, _timeout_s: float) -> Any:
+        return SimpleNamespace(cluster_id="id of west")
+
     def flush(self, _timeout_s: float) -> int:
         for callback in self._callbacks[self._left :]:
             callback(self._delivered, None)
@@ -42,8 +48,7 @@ class ScriptedProducer:
 
 def write(monkeypatch: pytest.MonkeyPatch, producer: ScriptedProducer) -> None:
     monkeypatch.setattr(notes, "Producer", lambda _: producer)
-    settings: Any = SimpleNamespace(alias="west", properties={})
-    RecordWriter(settings, TopicPartition("state", 1)).write([(b"a", b"1"), (b"b", None)])
+    RecordWriter(WEST, TopicPartition("state", 1)).write([(b"a", b"1"), (b"b", None)])
 
 
 @pytest.mark.parametrize(
@@ -81,9 +86,8 @@ def test_much_is_written_in_portions_that_have_a_time_each(monkeypatch: pytest.M
             return left
 
     monkeypatch.setattr(notes, "Producer", lambda _: Counting())
-    settings: Any = SimpleNamespace(alias="west", properties={})
     value, number = b"x" * 500_000, 43
     records = [(b"%d" % n, value) for n in range(number)] + [(b"a", b"y" * 3_000_000), (b"b", None)]
-    RecordWriter(settings, TopicPartition("state", 1)).write(records)
+    RecordWriter(WEST, TopicPartition("state", 1)).write(records)
     assert sum(flushed) == number + 2
     assert max(flushed) == 2
