@@ -1,7 +1,8 @@
 """Kafka's jars, pinned and checked.
 
 Invariant: a directory returned by ``kafka_jars`` holds exactly the files of the committed manifest,
-each with its SHA-256; it appears in one step, and two processes never fill it at the same time.
+each with its SHA-256: looked at when they were fetched and again by each process that uses them. It appears
+in one step, and two processes never fill it at the same time.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import importlib.util
+import logging
 import os
 import shutil
 import tempfile
@@ -23,11 +25,12 @@ from onceover.embed.java import find_java
 from onceover.embed.processes import run_to_end, tail
 from onceover.errors import Retriable, UsageError
 
+log = logging.getLogger(__name__)
+
 JarSet = Literal["broker", "connect"]
 DEFAULT_VERSION: Final = "4.3.0"
 # Two cold resolutions took 50-85 s on two cores; a slow network may need ten times as long.
 RESOLVE_TIMEOUT_S: Final = 900
-_STAMP: Final = "verified.sha256"
 _LOG4J: Final = (
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
     "org.apache.logging.log4j:log4j-core:2.25.4",
@@ -51,6 +54,9 @@ COORDINATES: Final[Mapping[tuple[str, JarSet], tuple[str, ...]]] = {
     ),
 }
 
+# What this process has looked at: it starts a dozen brokers from the same jars.
+_seen_whole: set[tuple[Path, str]] = set()
+
 
 def cache_directory() -> Path:
     """Return where jars are kept: ONCEOVER_CACHE, or ``.cache/jars`` in the project."""
@@ -63,19 +69,21 @@ def cache_directory() -> Path:
 def kafka_jars(version: str = DEFAULT_VERSION, jar_set: JarSet = "broker") -> Path:
     """Return the directory with the verified jars of ``version``, fetching them when needed.
 
+    A cached set that is not, or no longer, the one that was pinned is fetched anew.
+
     Raises:
         UsageError: the version is not pinned, or a fetched file differs from the manifest.
         Retriable: the resolution failed, for example without a network.
     """
     manifest = read_manifest(version, jar_set)
-    stamp = hashlib.sha256(manifest.encode()).hexdigest()
     target = cache_directory() / f"kafka-{version}-{jar_set}"
-    if _is_verified(target, stamp):
+    if _is_verified(target, manifest):
         return target
     with _locked(target.with_suffix(target.suffix + ".lock")):
         # Another process may have filled the cache while this one waited for the lock.
-        if not _is_verified(target, stamp):
-            _fetch(version, jar_set, target, manifest, stamp)
+        if not _is_verified(target, manifest):
+            _fetch(version, jar_set, target, manifest)
+    _seen_whole.add((target, manifest))
     return target
 
 
@@ -155,13 +163,12 @@ def resolve(version: str, jar_set: JarSet, destination: Path) -> None:
             )
 
 
-def _fetch(version: str, jar_set: JarSet, target: Path, manifest: str, stamp: str) -> None:
+def _fetch(version: str, jar_set: JarSet, target: Path, manifest: str) -> None:
     # In the same directory as the target: a rename is atomic within one file system only.
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
         resolve(version, jar_set, work)
         verify(work, manifest)
-        (work / _STAMP).write_text(stamp + "\n", encoding="utf-8")
         work.chmod(0o755)
         if target.exists():
             shutil.rmtree(target)
@@ -171,9 +178,19 @@ def _fetch(version: str, jar_set: JarSet, target: Path, manifest: str, stamp: st
             shutil.rmtree(work)
 
 
-def _is_verified(target: Path, stamp: str) -> bool:
-    file = target / _STAMP
-    return file.is_file() and file.read_text(encoding="utf-8").strip() == stamp
+def _is_verified(target: Path, manifest: str) -> bool:
+    """Tell whether the cached set is the pinned one; 0.1 s for the first who asks in this process."""
+    if (target, manifest) in _seen_whole:
+        return True
+    if not target.is_dir():
+        return False
+    try:
+        verify(target, manifest)
+    except UsageError as error:
+        log.warning("%s is fetched anew: %s", target.name, error.message)
+        return False
+    _seen_whole.add((target, manifest))
+    return True
 
 
 @contextmanager

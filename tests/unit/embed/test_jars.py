@@ -53,7 +53,7 @@ def test_unknown_version_is_a_usage_error() -> None:
 def test_fetched_set_is_used_again(
     cache: Path, contents: dict[str, bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second call neither resolves nor reads the jars."""
+    """The second call of a process neither resolves nor reads the jars."""
     first = jars.kafka_jars()
 
     def fail(*_: object) -> None:
@@ -86,16 +86,30 @@ def test_unexpected_file_is_named_and_nothing_is_kept(
     assert [path.name for path in cache.iterdir()] == ["kafka-4.3.0-broker.lock"]
 
 
-def test_set_of_an_older_manifest_is_replaced(cache: Path, contents: dict[str, bytes]) -> None:
-    """When the pins change, the cached set is fetched anew and swapped as a whole."""
+@pytest.mark.parametrize(
+    "cached",
+    [
+        {"old.jar": b"old"},
+        {"a.jar": b"evil", "b.jar": b"2"},
+        {"a.jar": b"1"},
+        {"a.jar": b"1", "b.jar": b"2", "c.jar": b"more"},
+    ],
+    ids=["older manifest", "changed", "missing", "added"],
+)
+def test_cached_set_that_is_not_the_pinned_one_is_replaced(
+    cache: Path, contents: dict[str, bytes], cached: dict[str, bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """When the pins change, or somebody a file, it is fetched anew, swapped as a whole, and said."""
     stale = cache / "kafka-4.3.0-broker"
     stale.mkdir(parents=True)
-    (stale / "old.jar").write_bytes(b"old")
-    (stale / "verified.sha256").write_text("another manifest")
+    for name, content in cached.items():
+        (stale / name).write_bytes(content)
 
     directory = jars.kafka_jars()
 
     assert directory == stale
+    assert "kafka-4.3.0-broker is fetched anew: jar" in caplog.text
+    assert (directory / "a.jar").read_bytes() == contents["a.jar"]
     assert sorted(path.name for path in directory.glob("*.jar")) == ["a.jar", "b.jar"]
 
 
