@@ -7,7 +7,7 @@ MAKEFLAGS += --no-print-directory
 BIN := .venv/bin
 # Inside .venv, so that removing the environment also forgets that it was set up.
 STAMP := .venv/.setup-complete
-EXPORT := scripts/uv export --frozen --quiet --no-dev --no-hashes --no-header --no-emit-project
+EXPORT := scripts/uv export --frozen --quiet --no-header --no-emit-project
 PYTEST_ARGS ?=
 # A worker waits for brokers and browsers a third of its time: one more than two cores fills them. All share one
 # pair of clusters. 0 runs in one process.
@@ -16,7 +16,7 @@ PYTEST_WORKERS ?= 3
 # CPU instead of 4 for each of a few hundred.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up feed down check lint types layers unit lock browser test bench soak requirements clean
+.PHONY: help setup demo up feed down check lint types layers unit lock browser test bench soak advisories requirements clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,7 +61,8 @@ unit: setup
 lock: setup
 	@echo "== lock file and requirements.txt"
 	@scripts/uv lock --check --quiet || { echo "uv.lock does not match pyproject.toml; run: uv lock"; exit 1; }
-	@diff -u requirements.txt <($(EXPORT)) || { echo "requirements.txt is outdated; run: make requirements"; exit 1; }
+	@diff -u requirements.txt <($(EXPORT) --no-dev) || { echo "requirements.txt is outdated; run: make requirements"; exit 1; }
+	@diff -u docker/requirements.txt <($(EXPORT) --only-group image) || { echo "docker/requirements.txt is outdated; run: make requirements"; exit 1; }
 
 browser:
 	@scripts/browser
@@ -76,8 +77,12 @@ bench: setup ## Compare throughput, CPU and latency with MirrorMaker 2
 soak: setup browser ## Long matrices and chaos rounds
 	@$(BIN)/pytest -m soak $(PYTEST_ARGS)
 
+advisories: setup ## Ask osv.dev for known vulnerabilities of what is locked
+	@scripts/uv audit --frozen
+
 requirements: setup ## Export requirements.txt from the lock file
-	@$(EXPORT) > requirements.txt
+	@$(EXPORT) --no-dev > requirements.txt
+	@$(EXPORT) --only-group image > docker/requirements.txt
 
 clean: down ## Stop what runs and remove everything that was made
 	@rm -rf .venv .cache var .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

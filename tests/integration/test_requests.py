@@ -105,11 +105,12 @@ def test_stop_request_for_an_older_run_does_not_stop_a_newer_one(case: FlowCase)
 def note(case: FlowCase, key: str, value: dict[str, object] | None) -> None:
     """Write a request as the command line does."""
     _, target = open_clusters(case.flow().watch.flow)
-    writer = NoteWriter(target, TopicPartition(names.state_topic(case.name), STATE_OTHERS))
-    try:
-        writer.write(key, value)
-    finally:
-        writer.close()
+    with target:
+        writer = NoteWriter(target, TopicPartition(names.state_topic(case.name), STATE_OTHERS))
+        try:
+            writer.write(key, value)
+        finally:
+            writer.close()
 
 
 def test_stop_of_a_flow_that_was_never_started_says_so(case: FlowCase) -> None:

@@ -38,6 +38,9 @@ def compose() -> dict[str, Any]:
     return document
 
 
+UV = PROJECT / "scripts" / "uv.txt"
+
+
 def requirements(name: str) -> dict[str, str]:
     """Return the pinned packages of a requirements file."""
     pins = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;]+)", (PROJECT / name).read_text(encoding="utf-8"), re.M)
@@ -67,7 +70,30 @@ def test_airflow_and_spark_come_from_the_lock(compose: dict[str, Any]) -> None:
     exported = requirements("requirements.txt")
     for package in ("apache-airflow", "apache-airflow-providers-apache-spark", "pyspark", "pyspark-client"):
         assert exported[package] == locked[package]
-    assert not set(requirements("docker/requirements.txt")) & set(exported)
+
+
+def test_nothing_without_a_hash_gets_into_the_image() -> None:
+    """Neither packages nor what builds them; both files say what uv.lock says."""
+    dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    installs = re.findall(r"pip install (.*?)(?:&&|$)", dockerfile.replace("\\\n", " "), re.M)
+    assert len(installs) == 3
+    assert all("--require-hashes" in line or "--no-deps --no-build-isolation" in line for line in installs)
+    assert "--no-build-isolation --requirement requirements.txt" in installs[1]
+    for name in ("requirements.txt", "docker/requirements.txt"):
+        entries = re.split(r"\n(?=[a-z])", (PROJECT / name).read_text(encoding="utf-8").strip())
+        assert [entry for entry in entries if "--hash=sha256:" not in entry] == []
+    builders, packages = requirements("docker/requirements.txt"), requirements("requirements.txt")
+    assert {name: builders[name] for name in builders.keys() & packages.keys()}.items() <= packages.items()
+    assert {"hatchling", "setuptools", "asyncpg"} <= builders.keys()
+
+
+def test_uv_is_fetched_by_its_hash() -> None:
+    """Where there is none, scripts/uv installs the pinned one, and only if it is that."""
+    script = (PROJECT / "scripts" / "uv").read_text(encoding="utf-8")
+    assert "--only-binary :all: --require-hashes --requirement" in script
+    assert re.fullmatch(
+        r"#[^\n]*\nuv==[0-9.]+( \\\n    --hash=sha256:[0-9a-f]{64})+\n", UV.read_text(encoding="utf-8")
+    )
 
 
 def test_python_of_the_image_fits_the_project() -> None:
