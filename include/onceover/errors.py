@@ -13,9 +13,13 @@ _LONGEST_TEXT: Final = 500
 
 
 class OnceoverError(Exception):
-    """Base of all errors; ``exit_code`` is what the command line returns for it."""
+    """Base of all errors; ``exit_code`` is what the command line returns for it.
+
+    ``usual_way`` is what resolves an error of this kind that does not say it itself.
+    """
 
     exit_code: ClassVar[int] = 1
+    usual_way: ClassVar[str] = "run it again with ONCEOVER_LOG=DEBUG and see the log"
 
     def __init__(
         self,
@@ -55,9 +59,16 @@ class OnceoverError(Exception):
             "resolve": self.resolve,
         }
 
-    def as_dict(self) -> dict[str, str | None]:
-        """Return the ``error`` object of the command line's JSON."""
-        return {"message": self.message, **self._fields()}
+    def as_dict(self, subject: str | None = None) -> dict[str, str | None]:
+        """Return the ``error`` object of the command line's JSON; what to do is always in it.
+
+        Args:
+            subject: what was being done, or to what: where it happened, unless the error knows it better.
+        """
+        fields = self._fields()
+        fields["where"] = self.where or subject
+        fields["resolve"] = self.resolve or self.usual_way
+        return {"message": self.message, **fields}
 
     def __str__(self) -> str:
         parts = [self.message]
@@ -80,24 +91,28 @@ class UsageError(OnceoverError):
     """Bad arguments, flow file or configuration. Nothing was changed. Exit code 2."""
 
     exit_code = 2
+    usual_way = "correct what the message names, then run again"
 
 
 class NeedsOperator(OnceoverError):
     """A person has to decide; going on would skip or repeat records. Exit code 3."""
 
     exit_code = 3
+    usual_way = "find out what the message tells of, decide, then run again"
 
 
 class Fenced(OnceoverError):
     """A newer generation of the flow has taken over; stop, do not come back. Exit code 4."""
 
     exit_code = 4
+    usual_way = "leave it to the other one, or end that first"
 
 
 class Retriable(OnceoverError):
     """Temporary: a broker is away, a leader moves. Try again under a deadline. Exit code 5."""
 
     exit_code = 5
+    usual_way = "see to it that what the message names is up and can be reached, then run again"
 
 
 class NotNow(Retriable):
@@ -111,6 +126,7 @@ class MustReset(OnceoverError):
     """
 
     exit_code = 5
+    usual_way = Retriable.usual_way
 
 
 class Unanswered(MustReset):

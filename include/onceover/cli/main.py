@@ -159,7 +159,13 @@ def _typed(value: Any) -> Any:
 
 def _failed(command: str, error: OnceoverError, *, as_json: bool) -> int:
     if as_json:
-        _write(json.dumps(envelope(command, error.exit_code, _typed({"error": error.as_dict()}))))
+        _write(
+            json.dumps(
+                envelope(
+                    command, error.exit_code, _typed({"error": error.as_dict(f"onceover {command}".strip())})
+                )
+            )
+        )
     _complain(as_typed(_explained(error), _COMMANDS))
     return error.exit_code
 

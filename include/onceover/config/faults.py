@@ -83,9 +83,9 @@ class BadConfig(UsageError):
     def __reduce__(self) -> tuple[Any, ...]:
         return (BadConfig, (self.faults,))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self, subject: str | None = None) -> dict[str, Any]:
         """Return the ``error`` object of the command line's JSON, with every fault by itself."""
-        return {**super().as_dict(), "faults": [fault.as_dict() for fault in self.faults]}
+        return {**super().as_dict(subject), "faults": [fault.as_dict() for fault in self.faults]}
 
 
 def shown_key(key: str) -> str:

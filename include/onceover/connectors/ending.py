@@ -67,7 +67,7 @@ def outcome_of(name: str, error: Exception) -> ConnectorOutcome:
         outcome = Outcome.REFUSED
     else:
         outcome = Outcome.FAILED
-    return ConnectorOutcome(name, outcome, str(ours), ours.as_dict())
+    return ConnectorOutcome(name, outcome, str(ours), ours.as_dict(name))
 
 
 def ended(context: Context, operation: str, view: ConnectorView, error: Exception) -> ConnectorOutcome:

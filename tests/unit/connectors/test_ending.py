@@ -206,3 +206,5 @@ def test_error_of_one_connector_has_its_exit_code(error: Exception, expected: in
     """A refusal of one of several is for a person to decide about; what nobody foresaw is its failure."""
     found = outcome_of("c", error)
     assert (found.outcome.exit_code, (found.error or {})["code"]) == (expected, code)
+    # Whoever reads the document alone learns where, and what to do.
+    assert (found.error or {})["where"] and (found.error or {})["resolve"]
