@@ -73,6 +73,17 @@ def test_every_worker_is_named_once(case: Case) -> None:
     assert case.tool.plan(case.name).code == 0
 
 
+def test_a_path_that_no_worker_has_is_nothing_to_wait_for(case: Case) -> None:
+    """A worker answers there in words of its own; whoever repeats the command would do so for ever."""
+    urls = [f"{url}/foo" for url in case.cluster.urls]
+    case.tool.ask(*urls)
+
+    listed = case.tool.run("list")
+
+    assert (listed.code, listed.document["error"]["code"]) == (2, "NO_WORKER"), listed
+    assert listed.document["error"]["where"] == urls[0]
+
+
 def once(wanted: StepName, act: Callable[[], None]) -> Callable[[StepName], None]:
     """Return a listener that acts the first time that a step is reached."""
     left = [act]
