@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import time
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +17,19 @@ WORKLOAD = replace(
     next(w for w in DEFAULT if w.kind is Kind.LATENCY), rate_per_s=1000, records=50, warm_up_s=0.01
 )
 STAMP = struct.Struct(">qq")
+
+
+class Clock:
+    """Goes on by a millisecond with each record: a busy machine has no say in it."""
+
+    def __init__(self) -> None:
+        self.now_ns = 20_000_000_000
+
+    def monotonic_ns(self) -> int:
+        return self.now_ns
+
+    def monotonic(self) -> float:
+        return self.now_ns / 1e9
 
 
 class Message:
@@ -35,7 +47,7 @@ class Consumer:
     """Serves ``backlog`` old records first, then fresh ones, sent just now; ``repeat`` comes twice."""
 
     def __init__(self, backlog: int, repeat: int | None = None) -> None:
-        self.started_ns = time.monotonic_ns()
+        self.clock = Clock()
         self.backlog = backlog
         self.repeat = repeat
         self.served = 0
@@ -44,12 +56,13 @@ class Consumer:
         assert len(partitions) == PARTITIONS
 
     def poll(self, _timeout_s: float) -> Message:
+        self.clock.now_ns += 1_000_000
         sequence = self.served
         self.served += 1
         if self.repeat is not None and sequence > self.repeat:
             sequence -= 1
         age_ns = 10_000_000_000 if sequence < self.backlog else 0
-        return Message(time.monotonic_ns() - age_ns, sequence)
+        return Message(self.clock.now_ns - age_ns, sequence)
 
 
 class Target:
@@ -67,6 +80,7 @@ class Producer:
 
 def read(monkeypatch: pytest.MonkeyPatch, consumer: Consumer) -> Any:
     monkeypatch.setattr(latency, "Consumer", lambda _config: consumer)
+    monkeypatch.setattr(latency, "time", consumer.clock)
     reader = LatencyReader("127.0.0.1:1", Target(), "topic", WORKLOAD)  # type: ignore[arg-type]
     return reader.measure(Producer(consumer), lambda: None)  # type: ignore[arg-type]
 
