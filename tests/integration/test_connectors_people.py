@@ -10,7 +10,7 @@ import pytest
 from onceover.connectors.steps import StepName
 from tests.support.clusters import SharedCluster
 from tests.support.connect import Workers
-from tests.support.connect_tool import Case, write_raw
+from tests.support.connect_tool import Case, Tool, write_raw
 
 
 @pytest.fixture
@@ -70,6 +70,20 @@ def test_every_worker_is_named_once(case: Case) -> None:
         assert told in error["seen"]
     # By another name, and in another order, it is the same worker.
     case.tool.ask(second.replace("127.0.0.1", "localhost"), first)
+    assert case.tool.plan(case.name).code == 0
+
+
+def test_a_file_that_does_not_say_the_mode_is_asked_to(case: Case, tmp_path: Path) -> None:
+    """Taken for workers without exactly-once, these would have what their tasks aborted copied."""
+    case.begin()
+    lines = case.cluster.properties_path.read_text().splitlines()
+    short = tmp_path / "short.properties"
+    short.write_text("\n".join(line for line in lines if not line.startswith("exactly.once.source.support")))
+    tool = Tool(tmp_path / "short", case.cluster, keys={"worker_config": str(short)})
+
+    planned = tool.plan(case.name)
+
+    assert (planned.code, planned.codes()) == (3, {"WORKER_MODE"}), planned
     assert case.tool.plan(case.name).code == 0
 
 

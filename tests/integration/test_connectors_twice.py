@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from onceover.connectors.steps import StepName
+from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
-from tests.support.connect import Workers
+from tests.support.connect import TIMEOUT_S, Workers
 from tests.support.connect_tool import Case, Result
 from tests.support.feeds import held
+from tests.support.wait import wait_until
 
 SECRET = "hunter2-of-the-connector"
 
@@ -103,6 +106,32 @@ def test_of_two_runs_the_older_is_fenced(case: Case, step: StepName) -> None:
     assert case.connect.states(case.name)[0] == "RUNNING"
     case.assert_goes_on()
     case.assert_never_back()
+
+
+@pytest.mark.soak
+def test_runs_that_were_deleted_in_the_middle_are_written_again(
+    case: Case, target_cluster: SharedCluster
+) -> None:
+    """Another connector's run has made the topic anew by then: what this one reads back is whole."""
+    runs = f"__onceover.connect.{case.cluster.group_id}.runs"
+    left = [runs]
+
+    def delete(step: StepName) -> None:
+        if step is StepName.RESUME and left:
+            client = AdminClient(dict(case.client))
+            client.delete_topics([left.pop()])[runs].result(TIMEOUT_S)
+            wait_until(lambda: runs not in case.connect.topics(), TIMEOUT_S, f"{runs} is gone", poll_s=0.1)
+            with Adversary(target_cluster.bootstrap) as adversary:
+                adversary.create_topic(runs, config={"cleanup.policy": "compact"})
+
+    applied = case.tool.heard(delete, "apply", case.name)
+    assert (applied.code, applied.outcome(case.name)) == (0, "done"), applied
+    lose_home(case)
+
+    again = case.tool.verify(case.name)
+
+    assert (again.code, again.outcome(case.name)) == (0, "done"), again
+    case.assert_goes_on()
 
 
 def test_a_terminated_run_says_what_it_leaves(case: Case) -> None:

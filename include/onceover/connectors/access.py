@@ -213,6 +213,7 @@ class ConnectAccess:
             exactly_once=self.exactly_once,
             workers=tuple(answer.url for answer in answers),
             doubtful=self._doubtful,
+            says_mode=_SUPPORT in self.settings.worker,
         )
 
     def _all_answers(self) -> list[WorkerAnswer]:

@@ -167,6 +167,7 @@ class WorkerFacts:
         group_id: of the workers.
         offsets_topic: the shared offsets topic; ``config_topic`` their configurations.
         exactly_once: whether ``exactly.once.source.support`` is ``enabled``.
+        says_mode: whether the Connect file says so at all, one way or the other.
         workers: REST address of each worker that answered.
         doubtful: members' own addresses that cannot be reached from here, so that nothing shows which of the
             named ones they are.
@@ -180,6 +181,7 @@ class WorkerFacts:
     exactly_once: bool
     workers: tuple[str, ...]
     doubtful: tuple[str, ...] = ()
+    says_mode: bool = True
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -146,6 +146,16 @@ def common_refusals(view: ConnectorView) -> Iterator[Refusal]:
             "the workers' configuration says exactly-once, but its tasks run without having been fenced",
             "correct exactly.once.source.support in the Connect file: it must be what the workers have",
         )
+    if not view.facts.says_mode and view.records.fenced_since_commit(view.name):
+        # Without the key workers are without exactly-once. Taken for such, what its tasks have aborted would
+        # be copied, and that the workers fence would be noticed once they had gone on from it.
+        yield Refusal(
+            view.name,
+            "WORKER_MODE",
+            "the Connect file does not say whether the workers run exactly-once, and its tasks were fenced, "
+            "as only such workers do",
+            "set exactly.once.source.support in the Connect file: enabled, or disabled if that is past",
+        )
 
 
 def _runs_without_fence(view: ConnectorView) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
+from uuid import UUID
 
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.rights import check_new_topic, check_topic, check_transactional_ids, needing
@@ -121,7 +122,7 @@ class RunRecords:
         except BaseException:
             held.close()
             raise
-        return Claim(held)
+        return Claim(held, self._identity)
 
     def _check_same(self, connector: str, before: Mapping[str, Any]) -> None:
         self._values()
@@ -145,6 +146,11 @@ class RunRecords:
             self._log = StateLog(self._cluster, self.topic, 0)
         with needing(self._cluster.config, "READ", f"topic {self.topic}"):
             return self._cluster.retry(self._log.catch_up)
+
+    def _identity(self) -> UUID | None:
+        """Return which topic bears the name now; None where none does."""
+        found = self._cluster.retry(lambda: self._cluster.topics([self.topic])).get(self.topic)
+        return None if found is None else found.topic_id
 
     def _exists(self) -> bool:
         with needing(self._cluster.config, "DESCRIBE", f"topic {self.topic}"):
@@ -175,11 +181,13 @@ class Claim:
 
     Args:
         producer: is closed with it.
+        identity: returns which topic it is that is written to now.
     """
 
-    def __init__(self, producer: HeldProducer) -> None:
+    def __init__(self, producer: HeldProducer, identity: Callable[[], UUID | None]) -> None:
         self._producer = producer
-        self._written = ""
+        self._identity = identity
+        self._written: tuple[str, UUID | None] | None = None
 
     def close(self) -> None:
         """End it; nobody is fenced by that."""
@@ -195,7 +203,8 @@ class Claim:
         """
         parts = list(_parts(manifest))
         key = manifest.connector, manifest.operation
-        written = f"{manifest.begun_ms} {manifest.digest}"
+        # One that was deleted and made anew, by another connector's run, say, has none of them.
+        written = f"{manifest.begun_ms} {manifest.digest}", self._identity()
         records = {_key(*key): _head(manifest, len(parts))}
         # They are many, and the same from the snapshot on.
         if written != self._written:

@@ -156,6 +156,20 @@ def test_mode_that_the_config_topic_contradicts_is_refused() -> None:
     assert codes(plan_migration(view([], records=fenced), None)) == []
 
 
+@pytest.mark.parametrize("fenced", [True, False])
+@pytest.mark.parametrize("says_mode", [True, False])
+def test_mode_that_nobody_has_named_is_asked_for_where_tasks_were_fenced(
+    fenced: bool, says_mode: bool
+) -> None:
+    """Workers without exactly-once fence none; to read as they do would copy what was aborted."""
+    records = ConfigRecords(
+        {"commit-c": {"tasks": 1}}, {"commit-c": 7, "tasks-fencing-c": 8 if fenced else 3}
+    )
+    seen = view([], facts=facts(exactly_once=False, says_mode=says_mode), records=records)
+    expected = ["WORKER_MODE"] if fenced and not says_mode else []
+    assert codes(plan_migration(seen, None)) == expected
+
+
 @pytest.mark.parametrize(
     ("seen", "word"),
     [

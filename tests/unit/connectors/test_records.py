@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -29,6 +30,7 @@ class Topic:
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.written: list[list[str]] = []
+        self.id: UUID | None = UUID(int=1)
 
     def write(self, entries: Iterable[Entry]) -> None:
         keys = []
@@ -45,7 +47,7 @@ class Topic:
 
 def claim(topic: Topic) -> Claim:
     producer: Any = topic
-    return Claim(producer)
+    return Claim(producer, lambda: topic.id)
 
 
 def without_hash(manifest: Manifest) -> Manifest:
@@ -93,6 +95,21 @@ def test_offsets_are_written_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert topic.values['["c", "migrate"]']["parts"] == 1
     found = topic.read(monkeypatch)
     assert found is not None and found.values == {b"k": b"v"}
+
+
+def test_offsets_are_written_again_where_the_topic_was_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A head without them is a run that nobody can read."""
+    topic = Topic()
+    run = replace(BEGUN, offsets={b"k": b"v"})
+    held = claim(topic)
+    held.write(run)
+    topic.values.clear()
+    topic.id = UUID(int=2)
+    held.write(run.with_step("finish", finished=True))
+    found = topic.read(monkeypatch)
+    assert found is not None and found.values == {b"k": b"v"}
+    held.write(run.with_step("more"))
+    assert [len(keys) for keys in topic.written] == [2, 2, 1]
 
 
 def test_offsets_of_another_run_are_no_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
