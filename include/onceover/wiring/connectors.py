@@ -6,6 +6,7 @@ The only place that turns a Connect file into REST clients and clusters; they ar
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import Final
@@ -21,6 +22,7 @@ from onceover.config.connectclients import (
 from onceover.config.connectfile import ConnectFile, connect_home
 from onceover.config.workerfile import client_of, principal_of, role_properties
 from onceover.connectors.acltable import WORKERS_CLUSTER, AclWish, Grant, OwnTopic, Role, grants
+from onceover.connectors.answers import NO_CONNECTOR
 from onceover.connectors.context import HARD, OPERATIONS, Tell
 from onceover.connectors.listing import Listing
 from onceover.connectors.migration import Announce, Migration
@@ -30,7 +32,7 @@ from onceover.connectors.records import run_ids, runs_topic
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, RoleClient, Wish
 from onceover.engine.approval import Approval
-from onceover.errors import UsageError
+from onceover.errors import Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings
 
 _CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: ADMIN}
@@ -115,11 +117,25 @@ def pick_connectors(file: ConnectFile, names: Sequence[str], meant: All) -> tupl
 
     Raises:
         Retriable: no worker answers.
-        UsageError: a name is not that of a source connector; or there is none.
+        UsageError: a name is not that of a source connector; or there is none; or what answers at an address
+            is no worker, which may be why there is none.
     """
     listing = list_connectors(file)
-    listing.check(names)
-    return tuple(names) or meant_by_all(file, listing, meant)
+    try:
+        listing.check(names)
+        return tuple(names) or meant_by_all(file, listing, meant)
+    except UsageError as error:
+        if error.code == NO_CONNECTOR:
+            _check_addresses(file)
+        raise
+
+
+def _check_addresses(file: ConnectFile) -> None:
+    """Ask every address, not the first alone that answers; one that is away is another matter."""
+    with ConnectRest(_settings(resolve_connect(file)).rest) as rest:
+        for url in rest.urls:
+            with suppress(Retriable):
+                rest.worker(url)
 
 
 def meant_by_all(file: ConnectFile, listing: Listing, meant: All) -> tuple[str, ...]:
@@ -132,7 +148,7 @@ def meant_by_all(file: ConnectFile, listing: Listing, meant: All) -> tuple[str, 
     if not found:
         raise UsageError(
             f"Connect cluster {file.connect} has no {meant.value}",
-            code="NO_CONNECTOR",
+            code=NO_CONNECTOR,
             resolve=f"see `onceover connectors list {file.connect}`",
         )
     return found

@@ -227,6 +227,36 @@ def test_all_means_those_to_which_the_command_applies(workers: Workers, no_recor
     assert runs.pick_connectors(file, ["users", "orders"], All.MIGRATED) == ("users", "orders")
 
 
+@pytest.mark.parametrize("names", [["--all"], ["--connector", "order"]], ids=["all", "named"])
+@pytest.mark.parametrize(
+    ("second", "code"), [(200, "NO_WORKER"), (503, "NO_CONNECTOR")], ids=["no worker", "away"]
+)
+def test_address_that_is_wrong_is_told_before_a_connector_that_is_missing(
+    workers: Workers,
+    connect_file: Path,
+    capsys: pytest.CaptureFixture[str],
+    names: list[str],
+    second: int,
+    code: str,
+) -> None:
+    """Where nothing is found, what was asked may be the reason; a worker that is away is none."""
+    document = yaml.safe_load(connect_file.read_text())
+    connect_file.write_text(
+        yaml.safe_dump({**document, "rest": ["http://127.0.0.1:1", "http://127.0.0.1:2"]})
+    )
+
+    def empty(request: httpx.Request) -> httpx.Response:
+        if request.url.port != 1:
+            return httpx.Response(second, text="<html>")
+        if request.url.path == "/":
+            return httpx.Response(200, json={"version": "4.3.0", "kafka_cluster_id": "k"})
+        return httpx.Response(200, json={} if request.url.query else [])
+
+    workers(empty)
+    exit_code, error = failed(capsys, "plan", "flights", *names)
+    assert (exit_code, error["code"]) == (2, code)
+
+
 @pytest.mark.parametrize(
     ("operation", "finished", "expected"),
     [
