@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from socketserver import BaseRequestHandler, TCPServer
 from typing import Any
-from urllib.parse import quote, unquote
 
 import pytest
 
@@ -20,15 +16,15 @@ from onceover.embed.config import CLIENT_LISTENER
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.embed.ports import LOOPBACK, PortReservation
 from onceover.embed.security import Security, make_certificates
-from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.security import TokenProvider
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.clusters import ClusterFactory
 from tests.support.flows import InlineFlow, write_flow
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica
+from tests.support.serving import serving
 from tests.support.wait import wait_until
 
 _TIMEOUT_S = 30.0
@@ -211,75 +207,6 @@ def test_a_client_certificate_that_the_broker_does_not_trust_is_refused(
     assert error.code == "TLS_REFUSED" and "ssl.certificate.location" in str(error.resolve)
 
 
-@contextmanager
-def serving(server: TCPServer) -> Iterator[int]:
-    """Let the server answer in a thread; yield its port."""
-    with server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
-
-
-class TokenEndpoint(BaseHTTPRequestHandler):
-    """Answers every request for a token with the status and text that the path names."""
-
-    def do_POST(self) -> None:
-        self.rfile.read(int(self.headers["Content-Length"]))
-        _, status, text = self.path.split("/")
-        body = unquote(text).encode()
-        self.send_response(int(status))
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    """The address of a token endpoint; it answers ``/<status>/<text>`` as it is told."""
-    with serving(HTTPServer((LOOPBACK, 0), TokenEndpoint)) as port:
-        yield f"http://{LOOPBACK}:{port}"
-
-
-@pytest.mark.parametrize(
-    ("answer", "kind", "seen"),
-    [
-        ('/400/{"error": "invalid_client"}', UsageError, "HTTP 400"),
-        ("/401/no", UsageError, "HTTP 401"),
-        ("/404/no", UsageError, "HTTP 404"),
-        ("/200/<html>", UsageError, "JSONDecodeError"),
-        ('/200/{"token": 1}', UsageError, "KeyError"),
-        ("/200/[]", UsageError, "TypeError"),
-        ("/429/slowly", Retriable, "HTTP 429"),
-        ("/500/oops", Retriable, "HTTP 500"),
-        ("/503/soon", Retriable, "HTTP 503"),
-    ],
-)
-def test_token_endpoint_that_refuses_is_no_outage(
-    endpoint: str, answer: str, kind: type[OnceoverError], seen: str
-) -> None:
-    """Only what the endpoint itself calls passing is tried again; the secret is in no text."""
-    _, status, text = answer.split("/", 2)
-    with pytest.raises(kind) as caught:
-        TokenProvider(oidc(f"{endpoint}/{status}/{quote(text)}")).token()
-    assert seen in str(caught.value.seen)
-    assert _WRONG not in f"{caught.value!r} {caught.value}"
-
-
-def test_token_endpoint_that_is_away_is_an_outage() -> None:
-    """Nobody listens there: it may be restarting."""
-    nobody = PortReservation()
-    try:
-        with pytest.raises(Retriable, match="no token"):
-            TokenProvider(oidc(f"http://{LOOPBACK}:{nobody.port}/token")).token()
-    finally:
-        nobody.release()
-
-
 class WebServer(BaseRequestHandler):
     """Answers whatever comes as web servers answer what they do not understand."""
 
@@ -295,16 +222,6 @@ def test_an_address_of_something_else_is_said() -> None:
         with Cluster(client) as cluster, pytest.raises(UsageError) as caught:
             cluster.cluster_id()
     assert caught.value.code == "NOT_KAFKA"
-
-
-def oidc(url: str) -> dict[str, str]:
-    """Return a client that asks ``url`` for its tokens."""
-    return {
-        "sasl.oauthbearer.method": "oidc",
-        "sasl.oauthbearer.token.endpoint.url": url,
-        "sasl.oauthbearer.client.id": "copier",
-        "sasl.oauthbearer.client.secret": _WRONG,
-    }
 
 
 def test_an_address_where_nobody_listens_is_a_temporary_failure(

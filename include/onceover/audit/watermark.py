@@ -22,6 +22,7 @@ from onceover.engine.verdicts import Verdicts, read_verdicts
 from onceover.errors import Retriable
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.deliveries import let_go
+from onceover.kafka.librdkafka import library_properties
 from onceover.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -109,7 +110,7 @@ def write_outcome(
         return
     producer = Producer(
         {
-            **target.config.properties,
+            **library_properties(target.config.properties),
             "transactional.id": names.audit_id(flow),
             "transaction.timeout.ms": int(_TIMEOUT_S * 1000),
         }

@@ -19,6 +19,11 @@ Check = Callable[[str], str]
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 _KERBEROS: Final = "GSSAPI"
+# A key of our own: librdkafka asks any endpoint.
+PLAIN_ENDPOINT: Final = "enable.sasl.oauthbearer.unsecure.endpoint"
+# RFC 7628 3.1; a comma would begin the next one.
+_EXTENSION: Final = re.compile(r"[A-Za-z]+=[\x20-\x2b\x2d-\x7e]+")
+_TAKEN_EXTENSION: Final = "auth"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +108,16 @@ def _token_url(value: str) -> str:
     return value.strip()
 
 
+def _extensions(value: str) -> str:
+    pairs = [pair.strip() for pair in value.split(",")]
+    names = [pair.partition("=")[0] for pair in pairs]
+    if not all(map(_EXTENSION.fullmatch, pairs)) or _TAKEN_EXTENSION in names or len(set(names)) < len(names):
+        raise Invalid(
+            "is no list of name=value", "write name=value,name=value: names of letters, each once, not auth"
+        )
+    return ",".join(pairs)
+
+
 _BOOLEAN: Final = _one_of(("true", "false"), upper=False)
 
 ALLOWED: Final[dict[str, ClientKey]] = {
@@ -124,8 +139,20 @@ ALLOWED: Final[dict[str, ClientKey]] = {
     "sasl.oauthbearer.client.secret": ClientKey("for `oidc`", _text, secret=True),
     "sasl.oauthbearer.token.endpoint.url": ClientKey("for `oidc`: where tokens are fetched", _token_url),
     "sasl.oauthbearer.scope": ClientKey("for `oidc`", _text),
+    "sasl.oauthbearer.extensions": ClientKey(
+        "for `oidc`: `name=value`, several separated by commas, sent beside the token", _extensions
+    ),
+    "https.ca.location": ClientKey(
+        "for `oidc`: file with the certificates to trust the token endpoint by (default: the machine's)",
+        _text,
+    ),
+    "https.ca.pem": ClientKey("the same as PEM text", _pem, verbatim=False),
     "enable.sasl.oauthbearer.unsecure.jwt": ClientKey(
         "`true` permits the unsecured token of `default`", _BOOLEAN
+    ),
+    PLAIN_ENDPOINT: ClientKey(
+        "`true` permits a token endpoint without TLS, which shows the client's secret to the whole way there",
+        _BOOLEAN,
     ),
     "ssl.ca.location": ClientKey("file with the certificates to trust", _text),
     "ssl.ca.pem": ClientKey("the same as PEM text", _pem, verbatim=False),

@@ -34,6 +34,8 @@ _JAAS_LOGIN: Final = re.compile(r"\s*([\w.]+)\s+(?:required|requisite|sufficient
 _JAAS_OPTION: Final = re.compile(
     r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
+# KIP-342, as Java's login names them.
+_EXTENSION: Final = "extension_"
 _ENV_PROVIDER: Final = re.compile(r"\$\{env:(?:[^:{}]*:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _PROVIDER: Final = re.compile(r"\$\{[^{}]*\}")
 _TRUST_FIX: Final = (
@@ -127,6 +129,11 @@ def _jaas(result: ClientTranslation, alias: str, value: str) -> None:
     for option, key in wanted.items():
         if options.get(option):
             _put(result, alias, key, options[option])
+    if module == "OAuthBearerLoginModule":
+        named = {key: text for key, text in options.items() if key.startswith(_EXTENSION)}
+        pairs = [f"{key.removeprefix(_EXTENSION)}={text}" for key, text in named.items()]
+        if pairs:
+            result.client["sasl.oauthbearer.extensions"] = ",".join(pairs)
     if not wanted:
         reason = (
             "GSSAPI (Kerberos) is not supported" if module == "Krb5LoginModule" else "is no login we can read"

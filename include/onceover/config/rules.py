@@ -10,19 +10,17 @@ from typing import Any, Final, NamedTuple
 
 from onceover.config.document import REFERENCE
 from onceover.config.faults import Invalid, nearest_fix
-from onceover.config.keys import ALLOWED, PROTOCOLS, SYNONYMS, is_secret, refusal_of
+from onceover.config.keys import ALLOWED, PLAIN_ENDPOINT, PROTOCOLS, SYNONYMS, is_secret, refusal_of
 
 _PAIRS: Final = (
+    ("https.ca.location", "https.ca.pem"),
     ("ssl.ca.location", "ssl.ca.pem"),
     ("ssl.certificate.location", "ssl.certificate.pem"),
     ("ssl.key.location", "ssl.key.pem"),
 )
 _PASSWORD_KEYS: Final = ("sasl.username", "sasl.password")
-_OIDC_KEYS: Final = (
-    "sasl.oauthbearer.client.id",
-    "sasl.oauthbearer.client.secret",
-    "sasl.oauthbearer.token.endpoint.url",
-)
+_ENDPOINT: Final = "sasl.oauthbearer.token.endpoint.url"
+_OIDC_KEYS: Final = ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret", _ENDPOINT)
 
 
 class KeyFault(NamedTuple):
@@ -149,6 +147,12 @@ def _oauth(checked: Mapping[str, str], named: set[str]) -> Iterator[KeyFault]:
         for key in _OIDC_KEYS:
             if key not in named:
                 yield KeyFault(key, "is required with sasl.oauthbearer.method oidc", f"add {key}")
+        if checked.get(_ENDPOINT, "").lower().startswith("http:") and checked.get(PLAIN_ENDPOINT) != "true":
+            yield KeyFault(
+                _ENDPOINT,
+                "is asked without TLS, which would show the client's secret to the whole way there",
+                f"write https://, or where that way is safe set {PLAIN_ENDPOINT} to true",
+            )
     elif checked.get("enable.sasl.oauthbearer.unsecure.jwt") != "true":
         yield KeyFault(
             "sasl.oauthbearer.method",

@@ -19,6 +19,7 @@ from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.admin import is_temporary
 from onceover.kafka.cluster import ClientSettings
 from onceover.kafka.deliveries import await_delivered, let_go
+from onceover.kafka.librdkafka import library_properties
 
 _TIMEOUT_S: Final = 60.0
 # As Kafka's default. A run that was killed inside its transaction holds readers up for so long, unless it is
@@ -140,7 +141,7 @@ class HeldProducer:
 def _producer(settings: ClientSettings, extra: Mapping[str, Any]) -> Iterator[Producer]:
     producer = Producer(
         {
-            **settings.properties,
+            **library_properties(settings.properties),
             "acks": "all",
             "linger.ms": 0,
             "message.timeout.ms": int(_TIMEOUT_S * 1000),

@@ -24,11 +24,9 @@ from confluent_kafka.admin import (
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings, Cluster
+from onceover.kafka.librdkafka import library_properties
 
 _TIMEOUT_S = 30.0
-# Of syslog. librdkafka would write a line to stderr for every connection that fails; we raise what it means.
-_LOG_CRITICAL = 2
-QUIET: Final[Mapping[str, int]] = {"log_level": _LOG_CRITICAL}
 # ConfigSource.DYNAMIC_TOPIC_CONFIG: set on the topic itself, not inherited from the broker.
 _SET_ON_TOPIC = 1
 UNAUTHORIZED: Final = (
@@ -123,7 +121,7 @@ class TopicConfigs:
 def open_admin(settings: ClientSettings) -> AdminClient:
     """Return the library's client."""
     own = {"socket.timeout.ms": int(_TIMEOUT_S * 1000), "socket.keepalive.enable": True}
-    return AdminClient({**settings.properties, **QUIET, **own})
+    return AdminClient({**library_properties(settings.properties), **own})
 
 
 class Admin:

@@ -12,8 +12,9 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.admin import NOT_AUTHORIZED, QUIET, UNAUTHORIZED, is_temporary
+from onceover.kafka.admin import NOT_AUTHORIZED, UNAUTHORIZED, is_temporary
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.librdkafka import library_properties
 from onceover.kafka.portions import OwnRecord, portions
 from onceover.model import TopicPartition
 
@@ -39,8 +40,7 @@ class RecordWriter:
         self._partition = partition
         self._producer = Producer(
             {
-                **cluster.config.properties,
-                **QUIET,
+                **library_properties(cluster.config.properties),
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 0,

@@ -15,6 +15,16 @@ SASL = {
 }
 
 
+OIDC = {
+    "security__protocol": "SASL_SSL",
+    "sasl__mechanism": "OAUTHBEARER",
+    "sasl__oauthbearer__method": "oidc",
+    "sasl__oauthbearer__client__id": "copier",
+    "sasl__oauthbearer__client__secret": "${PASSWORD}",
+    "sasl__oauthbearer__token__endpoint__url": "https://idp/token",
+}
+
+
 def _source(**keys: Any) -> dict[str, Any]:
     return {"source": {"client": {name.replace("__", "."): value for name, value in keys.items()}}}
 
@@ -345,6 +355,20 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
         "source.client.sasl.oauthbearer.method",
         "unsecured",
         "oidc",
+    ),
+    (
+        "token endpoint without TLS",
+        _source(**{**OIDC, "sasl__oauthbearer__token__endpoint__url": "HTTP://idp/token"}),
+        "source.client.sasl.oauthbearer.token.endpoint.url",
+        "without TLS",
+        "https://",
+    ),
+    (
+        "extensions of the token",
+        _source(**OIDC, sasl__oauthbearer__extensions="auth=x"),
+        "source.client.sasl.oauthbearer.extensions",
+        "name=value",
+        "letters",
     ),
     (
         "two authorities",

@@ -186,6 +186,14 @@ SECURITY: list[tuple[str, dict[str, str]]] = [
             "sasl.oauthbearer.scope": "k",
         },
     ),
+    (
+        'sasl.jaas.config=x.OAuthBearerLoginModule required clientId="c" extension_pool="p" extension_a="b";',
+        {
+            "sasl.oauthbearer.method": "oidc",
+            "sasl.oauthbearer.client.id": "c",
+            "sasl.oauthbearer.extensions": "pool=p,a=b",
+        },
+    ),
     ("ssl.truststore.type=PEM\neast.ssl.truststore.location=/ca.pem", {"ssl.ca.location": "/ca.pem"}),
     (
         "ssl.keystore.type=pem\neast.ssl.keystore.location=/c.pem\neast.ssl.key.password=p",

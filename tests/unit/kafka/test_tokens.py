@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from onceover.kafka.security import TokenProvider
+from onceover.kafka.tokens import TokenProvider
 
 
 def claims(token: str) -> dict[str, float | str]:
@@ -31,3 +31,9 @@ def test_an_unsecured_token_is_never_issued_in_the_future(
     assert now_s - 1 < issued <= int(now_s * 1000) / 1000
     assert expires - issued == 60
     assert read["sub"] == "admin"
+
+
+def test_an_unsecured_token_carries_its_extensions_beside_it() -> None:
+    """As librdkafka reads them (KIP-342)."""
+    settings = {"sasl.oauthbearer.config": "principal=admin extension_pool=p-1 extension_area=b"}
+    assert TokenProvider(settings).extensions() == {"pool": "p-1", "area": "b"}

@@ -1,0 +1,172 @@
+"""Tokens of OAUTHBEARER: what becomes of the endpoint's answers, and where the client's secret goes."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import quote, unquote
+
+import pytest
+
+from onceover.embed.ports import LOOPBACK, PortReservation
+from onceover.embed.security import make_certificates
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka.librdkafka import library_properties
+from onceover.kafka.tokens import TokenProvider
+from tests.support.serving import serving
+
+_SECRET = "not-the-password-7f3a"
+
+
+class TokenEndpoint(BaseHTTPRequestHandler):
+    """Answers every request for a token with the status and text that the path names."""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        _, status, text = self.path.split("/")
+        body = unquote(text).encode()
+        self.send_response(int(status))
+        if status.startswith("3"):
+            self.send_header("Location", unquote(text))
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+class Stranger(BaseHTTPRequestHandler):
+    """Notes what reaches it."""
+
+    seen: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.seen.append(self.headers["Authorization"])
+        self.send_error(404)
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    """The address of a token endpoint; it answers ``/<status>/<text>`` as it is told."""
+    with serving(HTTPServer((LOOPBACK, 0), TokenEndpoint)) as port:
+        yield f"http://{LOOPBACK}:{port}"
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "seen"),
+    [
+        ('/400/{"error": "invalid_client"}', UsageError, "HTTP 400 Bad Request (invalid_client)"),
+        ('/400/{"error": "echo"}', UsageError, "HTTP 400"),
+        ("/401/no", UsageError, "HTTP 401"),
+        ("/404/no", UsageError, "HTTP 404"),
+        ("/200/<html>", UsageError, "JSONDecodeError"),
+        ('/200/{"token": 1}', UsageError, "KeyError"),
+        ("/200/[]", UsageError, "TypeError"),
+        ('/200/{"access_token": null}', UsageError, "TypeError"),
+        ('/200/{"access_token": "a b"}', UsageError, "ValueError"),
+        ('/200/{"access_token": "a", "expires_in": "soon"}', UsageError, "ValueError"),
+        ("/429/slowly", Retriable, "HTTP 429"),
+        ("/500/oops", Retriable, "HTTP 500"),
+        ("/503/soon", Retriable, "HTTP 503"),
+    ],
+)
+def test_token_endpoint_that_refuses_is_no_outage(
+    endpoint: str, answer: str, kind: type[OnceoverError], seen: str
+) -> None:
+    """Only what the endpoint itself calls passing is tried again; the secret is in no text."""
+    _, status, text = answer.split("/", 2)
+    with pytest.raises(kind) as caught:
+        TokenProvider(oidc(f"{endpoint}/{status}/{quote(text)}")).token()
+    assert seen in str(caught.value.seen)
+    assert "echo" not in str(caught.value.seen)
+    assert _SECRET not in f"{caught.value!r} {caught.value}"
+
+
+def test_token_endpoint_that_is_away_is_an_outage() -> None:
+    """Nobody listens there: it may be restarting."""
+    nobody = PortReservation()
+    try:
+        with pytest.raises(Retriable, match="no token"):
+            TokenProvider(oidc(f"http://{LOOPBACK}:{nobody.port}/token")).token()
+    finally:
+        nobody.release()
+
+
+def oidc(url: str) -> dict[str, str]:
+    """Return a client that asks ``url`` for its tokens."""
+    return {
+        "bootstrap.servers": f"{LOOPBACK}:9",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.oauthbearer.method": "oidc",
+        "sasl.oauthbearer.token.endpoint.url": url,
+        "sasl.oauthbearer.client.id": "copier",
+        "sasl.oauthbearer.client.secret": _SECRET,
+    }
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_of_the_endpoint_is_followed(endpoint: str, status: int) -> None:
+    """The client's secret would go wherever it says, and in plain text."""
+    with serving(HTTPServer((LOOPBACK, 0), Stranger)) as port:
+        elsewhere = quote(f"http://{LOOPBACK}:{port}/token", safe="")
+        with pytest.raises(UsageError) as caught:
+            TokenProvider(oidc(f"{endpoint}/{status}/{elsewhere}")).token()
+    assert Stranger.seen == []
+    assert str(status) in str(caught.value.seen)
+    assert "taken nowhere else" in str(caught.value.resolve)
+
+
+@pytest.fixture
+def secured_endpoint(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """The address of an endpoint whose certificate is of a private authority, and that authority."""
+    files = make_certificates(tmp_path / "idp")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(files.keystore)
+    server = HTTPServer((LOOPBACK, 0), TokenEndpoint)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    with serving(server) as port:
+        yield f"https://{LOOPBACK}:{port}", files.ca
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_endpoint_of_a_private_authority_is_trusted_by_its_own_key(
+    secured_endpoint: tuple[str, Path], tmp_path: Path
+) -> None:
+    """The brokers' authority is another one; without it nothing is sent."""
+    url, ca = secured_endpoint
+    client = oidc(f"{url}/200/" + quote('{"access_token": "abc.def", "expires_in": 600}'))
+    with pytest.raises(UsageError) as caught:
+        TokenProvider(client).token()
+    assert "https.ca.location" in str(caught.value.resolve)
+    stranger = make_certificates(tmp_path / "stranger").ca
+    with pytest.raises(UsageError, match="gives no token"):
+        TokenProvider({**client, "https.ca.location": str(stranger)}).token()
+    with pytest.raises(UsageError, match="cannot be used"):
+        TokenProvider({**client, "https.ca.location": str(tmp_path / "none.pem")}).token()
+    for trust in ({"https.ca.location": str(ca)}, {"https.ca.pem": ca.read_text()}):
+        assert TokenProvider({**client, **trust}).token() == "abc.def"
+
+
+def test_the_librarys_clients_ask_for_tokens_as_we_do(endpoint: str) -> None:
+    """librdkafka's own way follows redirects; and it does not know our keys."""
+    found = library_properties(
+        {
+            **oidc(f"{endpoint}/200/" + quote('{"access_token": "abc", "expires_in": 600}')),
+            "sasl.oauthbearer.extensions": "pool=p-1,area=b=c",
+            "enable.sasl.oauthbearer.unsecure.endpoint": "true",
+        }
+    )
+    token, expires_s, _, extensions = found.pop("oauth_cb")("")
+    assert (token, extensions) == ("abc", {"pool": "p-1", "area": "b=c"})
+    assert expires_s > 0
+    assert sorted(found) == ["bootstrap.servers", "log_level", "sasl.mechanism", "security.protocol"]
