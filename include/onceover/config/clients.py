@@ -6,9 +6,10 @@ it cannot travel through Spark: workers resolve their own.
 
 from __future__ import annotations
 
+import logging
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -21,6 +22,8 @@ from onceover.config.home import variables
 from onceover.config.keys import shown_value
 from onceover.config.properties import parse_properties
 from onceover.config.rules import check_properties, endpoints
+
+log = logging.getLogger(__name__)
 
 # Room for a long chain of certificates as PEM text; anything larger is the wrong file.
 _MAX_CLIENT_FILE_BYTES: Final = 1 << 20
@@ -71,10 +74,53 @@ class ClientConfig:
         return {key: shown_value(key, value) for key, value in self.properties.items()}
 
 
+class FileClient(ClientConfig):
+    """A client whose file is read anew when it has changed: passwords are replaced while a flow runs.
+
+    A file that is not in order at the moment changes nothing, and is said once.
+    """
+
+    def __init__(self, alias: str, path: Path, read: Callable[[], Mapping[str, str]]) -> None:
+        stamp = _stamp(path)
+        for name, value in {"alias": alias, "_path": path, "_read": read}.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_known", (stamp, Properties(read())))
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """The keys as they stand in the file now, all of one version of it."""
+        stamp, found = self._known
+        # Before the file is read: a change behind this look is seen by the next one.
+        now = _stamp(self._path)
+        if now != stamp:
+            try:
+                found = Properties(self._read())
+            except BadConfig as error:
+                log.warning("the changed client file is not in order; the last good one stays: %s", error)
+            object.__setattr__(self, "_known", (now, found))
+        return found
+
+    def __reduce__(self) -> NoReturn:
+        self._known[1].__reduce__()
+
+    _path: Path
+    _read: Callable[[], Mapping[str, str]]
+    _known: tuple[object, Properties]
+
+
+def _stamp(path: Path) -> object:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    # The inode, too: a mounted secret is replaced by a link to another file, of any age.
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
 def resolve_client(
     spec: ClusterSpec, *, where: str, environ: Mapping[str, str] | None = None
 ) -> ClientConfig:
-    """Read and check the client of ``spec``.
+    """Read and check the client of ``spec``; that of a client file follows what is written there later.
 
     Parameters:
         where: named in messages, e.g. ``flights-dr.yaml: source``.
@@ -85,6 +131,12 @@ def resolve_client(
             private, a key refused, keys that contradict each other. No message shows a value.
     """
     environment = variables(environ)
+    if spec.client_file is not None:
+        return FileClient(spec.alias, spec.client_file, lambda: _checked(spec, where, environment))
+    return ClientConfig(spec.alias, _checked(spec, where, environment))
+
+
+def _checked(spec: ClusterSpec, where: str, environment: Mapping[str, str]) -> dict[str, str]:
     origin = _origin(spec)
     try:
         raw = _read(spec, environment)
@@ -93,7 +145,7 @@ def resolve_client(
     else:
         checked, faults = check_properties(raw)
         if not faults:
-            return ClientConfig(spec.alias, checked)
+            return checked
         raise BadConfig(
             Fault(where, f"{origin}: {shown_key(key)}", problem, fix) for key, problem, fix in faults
         )

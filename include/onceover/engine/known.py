@@ -19,6 +19,7 @@ from onceover.engine.suspects import Suspects
 from onceover.engine.told import Rest
 from onceover.errors import OnceoverError, Unanswered
 from onceover.kafka.cluster import FEW_REPLICAS, NO_LEADER
+from onceover.kafka.login import Login
 from onceover.model import TopicPartition
 
 
@@ -33,6 +34,7 @@ class Known:
         quota: what the target's lets through.
         rest: for how long the progress group's coordinator is to be left alone.
         returns: which records have come back.
+        logins: at source and target; they have worked, otherwise the run would not have begun.
     """
 
     troubles: Troubles = field(default_factory=Troubles)
@@ -41,6 +43,7 @@ class Known:
     quota: Quota = field(default_factory=Quota)
     rest: Rest = field(default_factory=Rest)
     returns: Returns = field(default_factory=Returns)
+    logins: tuple[Login, Login] = field(default_factory=lambda: (Login(worked=True), Login(worked=True)))
     # With the time: a person who was too early asks again, under the same key.
     _requests: frozenset[tuple[str, int]] = frozenset()
 

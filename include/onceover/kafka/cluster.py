@@ -20,6 +20,7 @@ from onceover.kafka import calls
 from onceover.kafka.backoff import Backoff, Deadline, Patience
 from onceover.kafka.connection import Address, Connection, ConnectionLost
 from onceover.kafka.each import Each
+from onceover.kafka.login import Login
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.txn.rights import lacking
@@ -44,6 +45,7 @@ PENDING_OFFSETS = "PENDING_OFFSETS"
 _UNSTABLE_OFFSET_COMMIT = 88
 # And: it has fewer replicas than its topic wants for a write.
 FEW_REPLICAS = "FEW_REPLICAS"
+_REPLACE = "where it was changed, write the new one into the client_file, which is read at each connection"
 
 
 class ClientSettings(Protocol):
@@ -55,7 +57,7 @@ class ClientSettings(Protocol):
 
     @property
     def properties(self) -> Mapping[str, str]:
-        """Librdkafka keys."""
+        """Librdkafka keys, as they are now: looked at for each connection."""
 
 
 @dataclass(frozen=True)
@@ -93,11 +95,13 @@ class Cluster:
         expected_id: refuse any other cluster id; None accepts the first one seen and keeps to it.
         patience: how long its brokers may leave us without an answer, for those who rather have no answer
             than a late one.
+        login: whether it has let us in, for those who know already.
     """
 
     config: ClientSettings
     expected_id: str | None = None
     patience: Patience = field(default_factory=Patience)
+    login: Login = field(default_factory=Login)
     _brokers: dict[int, Address] = field(default_factory=dict)
     _control: dict[int, Connection] = field(default_factory=dict)
     _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -120,7 +124,8 @@ class Cluster:
         """Open a new connection to ``node`` (None: any broker) and check the cluster id.
 
         Raises:
-            Retriable: nobody answers there; or TLS or SASL refuses us at one broker of several.
+            Retriable: nobody answers there; or TLS or SASL refuses us at one broker of several, or where the
+                login has worked until now.
             NeedsOperator: another cluster answers there.
             UsageError: refused by TLS or SASL, by whoever there is.
         """
@@ -134,6 +139,7 @@ class Cluster:
                 connection = Connection(address, self.config.properties, self.patience, self._unanswered)
                 self._learn(connection, calls.metadata(connection, []))
                 self._silent.discard(address)
+                self.login.accepted()
                 return connection
             except ConnectionLost as error:
                 problem = error
@@ -167,13 +173,14 @@ class Cluster:
         Where others have told us of it, it is that broker's trouble, as if it did not answer.
         """
         is_one_of_many = others_away and self._brokers if node is None else len(self._brokers) > 1
-        if not is_one_of_many:
+        if is_one_of_many:
+            text, resolve = f"a broker of {self.alias} refuses us: {refusal.message}", refusal.resolve
+        elif self.login.refused():
+            text = f"{self.alias} refuses us, and did not before: {refusal.message}"
+            resolve = f"{refusal.resolve}; {_REPLACE}"
+        else:
             return refusal
-        return Retriable(
-            f"a broker of {self.alias} refuses us: {refusal.message}",
-            where=refusal.where,
-            resolve=refusal.resolve,
-        )
+        return Retriable(text, where=refusal.where, resolve=resolve)
 
     def control(self, node: int | None = None) -> Connection:
         """Return the shared connection to ``node`` for requests without payload."""

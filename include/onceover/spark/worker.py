@@ -62,10 +62,11 @@ def _copy(partition: LanePartition) -> Iterator[pa.RecordBatch]:
         partition.lanes,
         (partition.token, attempt),
     )
+    known = _known.of(begun_with.flow, partition.run, partition.lane)
     source, target = open_clusters(begun_with)
+    source.login, target.login = known.logins
     try:
         # An outage longer than the task ends it without rows, so that Spark's retries are kept.
-        known = _known.of(begun_with.flow, partition.run, partition.lane)
         task = lane_task(watch, me, source, target, give_up_s=partition.length_s, known=known)
         yield from _receipts(begun_with.flow, task.run(_until(partition)))
     except Fenced as error:

@@ -216,3 +216,32 @@ def test_no_key_is_both_accepted_and_refused() -> None:
     """The two lists are disjoint, and synonyms lead to accepted keys."""
     assert not ALLOWED.keys() & REFUSED.keys()
     assert set(SYNONYMS.values()) <= ALLOWED.keys()
+
+
+def test_a_client_file_is_followed_while_a_flow_runs(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A new password is there for the next connection; half of a file, or none, changes nothing."""
+    path = tmp_path / "c.properties"
+    client = _resolve(_write(path, "bootstrap.servers=a:1\nclient.id=old"))
+    before = client.properties
+    _write(path, f"bootstrap.servers=a:1\nsasl.password={SECRET}")
+    assert client.properties is before
+    assert SECRET not in caplog.text and "client_file" in caplog.text
+    path.unlink()
+    assert client.properties is before
+    _write(tmp_path / "next", "bootstrap.servers=a:1\nclient.id=new")
+    (tmp_path / "next").replace(path)
+    assert client.properties["client.id"] == "new"
+    assert client.properties is client.properties
+    assert before["client.id"] == "old"
+
+
+def test_a_followed_client_shows_no_secret_and_does_not_travel(tmp_path: Path) -> None:
+    """As the others."""
+    text = "".join(f"{key}={value}\n" for key, value in PRIVATE.items())
+    client = _resolve(_write(tmp_path / "c.properties", text))
+    assert SECRET not in f"{client!r} {client} {client.redacted()} {vars(client)}"
+    for leak in (pickle.dumps, copy.deepcopy, dataclasses.asdict):
+        with pytest.raises(TypeError, match="do not travel"):
+            leak(client)

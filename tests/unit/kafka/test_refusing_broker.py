@@ -10,13 +10,26 @@ import pytest
 
 from onceover.config.clients import ClientConfig
 from onceover.engine.aside import SILENT, Side, pace_of
+from onceover.engine.known import Knowledge
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka import cluster as module
 from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from onceover.kafka.connection import Address, ConnectionLost
 from onceover.kafka.each import Each
+from onceover.kafka.login import REPLACED_WITHIN_S, Login
 from onceover.model import TopicPartition
+
+
+class Clock:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
 
 REFUSED = UsageError("the certificate is not trusted: it has expired", resolve="renew it")
 TOPIC = TopicInfo("t", UUID(int=1), {n: PartitionInfo(n, 0) for n in (1, 2, 3)}, is_internal=False)
@@ -29,7 +42,7 @@ class Brokers:
         wrong: what some of them do instead of answering, by number.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, numbers: tuple[int, ...] = (1, 2, 3)) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, numbers: tuple[int, ...], clock: Clock) -> None:
         self.wrong: dict[int, OnceoverError] = {}
         self.tried: list[int] = []
         nodes = [SimpleNamespace(node_id=n, host="b", port=n) for n in numbers]
@@ -38,6 +51,7 @@ class Brokers:
         monkeypatch.setattr(calls, "metadata", lambda *_: answer)
         servers = ",".join(f"b:{n}" for n in numbers)
         self.cluster = Cluster(ClientConfig("east", {"bootstrap.servers": servers}))
+        self.cluster.login = Login(clock=clock)
 
     def _connection(self, address: Address, *_: object) -> Any:
         self.tried.append(address.port)
@@ -47,8 +61,13 @@ class Brokers:
 
 
 @pytest.fixture
-def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
-    return Brokers(monkeypatch)
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> Brokers:
+    return Brokers(monkeypatch, (1, 2, 3), clock)
 
 
 def test_one_broker_that_refuses_us_takes_nothing_from_the_others(
@@ -82,21 +101,55 @@ def test_first_contact_that_nobody_grants_is_for_whoever_wrote_the_configuration
         brokers.cluster.open()
 
 
-def test_all_that_refuse_us_end_the_run_and_some_while_others_are_away_do_not(brokers: Brokers) -> None:
-    """Long after the first contact: the password was changed; or one of several restarts badly."""
+def test_all_that_refuse_us_end_the_run_and_some_while_others_are_away_do_not(
+    brokers: Brokers, clock: Clock
+) -> None:
+    """Long after the first contact: the password was changed, for good; or one of several restarts badly."""
     brokers.cluster.open()
     brokers.wrong = {1: ConnectionLost("refused"), 2: REFUSED, 3: ConnectionLost("refused")}
     with pytest.raises(Retriable, match="refuses us"):
         brokers.cluster.open()
     brokers.wrong = dict.fromkeys((1, 2, 3), REFUSED)
-    with pytest.raises(UsageError, match="expired"):
+    assert refused(brokers) is Retriable
+    clock.now_s += REPLACED_WITHIN_S
+    assert refused(brokers) is UsageError
+
+
+def test_a_single_broker_is_the_cluster(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+    """Reached by another name than the one it calls itself."""
+    brokers = Brokers(monkeypatch, (1,), clock)
+    brokers.cluster.open()
+    brokers.wrong[1] = REFUSED
+    assert refused(brokers, 1) is Retriable
+    clock.now_s += REPLACED_WITHIN_S
+    assert refused(brokers, 1) is UsageError
+
+
+def test_login_that_is_replaced_in_time_ends_nothing_and_the_next_one_has_as_long(
+    brokers: Brokers, clock: Clock
+) -> None:
+    """The brokers have the new password already, our file not yet."""
+    brokers.cluster.open()
+    for _ in range(3):
+        brokers.wrong = dict.fromkeys((1, 2, 3), REFUSED)
+        assert refused(brokers) is Retriable
+        clock.now_s += REPLACED_WITHIN_S - 1
+        with pytest.raises(Retriable, match="did not before") as caught:
+            brokers.cluster.open()
+        assert "client_file" in str(caught.value.resolve)
+        brokers.wrong = {}
         brokers.cluster.open()
 
 
-def test_a_single_broker_is_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reached by another name than the one it calls itself: nothing to wait for."""
-    brokers = Brokers(monkeypatch, (1,))
-    brokers.cluster.open()
-    brokers.wrong[1] = REFUSED
-    with pytest.raises(UsageError):
-        brokers.cluster.open(1)
+def test_what_a_lane_was_refused_for_counts_on_in_its_next_task() -> None:
+    """Its clusters are new ones: that the run was let in is known, and since when it is not, too."""
+    knowledge = Knowledge()
+    logins = knowledge.of("f", "run", 0).logins
+    assert all(login.refused() for login in logins)
+    assert knowledge.of("f", "run", 0).logins is logins
+
+
+def refused(brokers: Brokers, node: int | None = None) -> type[OnceoverError]:
+    with pytest.raises(OnceoverError, match="expired") as caught:
+        brokers.cluster.open(node)
+    return caught.type
