@@ -10,7 +10,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -22,6 +22,7 @@ from onceover.config.home import variables
 from onceover.config.keys import shown_value
 from onceover.config.properties import parse_properties
 from onceover.config.rules import check_properties, endpoints
+from onceover.kafka.login import Login
 
 log = logging.getLogger(__name__)
 
@@ -65,6 +66,7 @@ class ClientConfig:
 
     alias: str
     properties: Mapping[str, str]
+    login: Login = field(default_factory=Login, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "properties", Properties(self.properties))
@@ -82,7 +84,7 @@ class FileClient(ClientConfig):
 
     def __init__(self, alias: str, path: Path, read: Callable[[], Mapping[str, str]]) -> None:
         stamp = _stamp(path)
-        for name, value in {"alias": alias, "_path": path, "_read": read}.items():
+        for name, value in {"alias": alias, "login": Login(), "_path": path, "_read": read}.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_known", (stamp, Properties(read())))
 

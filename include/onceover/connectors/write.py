@@ -16,10 +16,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from onceover.connectors.rights import missing
 from onceover.connectors.steps import StepName, reached
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
-from onceover.kafka.admin import is_temporary
 from onceover.kafka.cluster import ClientSettings
 from onceover.kafka.deliveries import await_delivered, let_go
-from onceover.kafka.librdkafka import library_properties
+from onceover.kafka.librdkafka import is_temporary, library_properties
 
 _TIMEOUT_S: Final = 60.0
 # As Kafka's default. A run that was killed inside its transaction holds readers up for so long, unless it is

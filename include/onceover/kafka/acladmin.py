@@ -27,8 +27,8 @@ from kafka.protocol.admin import DescribeAclsRequest, DescribeAclsResponse
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
-from onceover.kafka.admin import is_temporary, open_admin
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.librdkafka import is_temporary, open_admin
 
 LITERAL = "LITERAL"
 PREFIXED = "PREFIXED"

@@ -1,89 +1,46 @@
-"""Creating topics, and reading and setting their configuration, through confluent-kafka's admin client.
+"""Creating topics, and reading and setting their configuration.
 
 One topic's failure is that topic's: calls over many topics return what failed by name and raise only
-what concerns them all. Used on the driver and the command line only: its threads do not survive a fork.
+what concerns them all. Each call has a connection of its own: calls are rare, and each logs in with what is
+valid then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from concurrent.futures import Future
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewPartitions,
-    NewTopic,
-    ResourceType,
-)
+from kafka.errors import for_code
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import ClientSettings, Cluster
-from onceover.kafka.librdkafka import library_properties
+from onceover.kafka import admincalls
+from onceover.kafka.admincalls import Answer, ConfigValue, NewTopic
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.connection import Connection
 
-_TIMEOUT_S = 30.0
+T = TypeVar("T")
+
 # ConfigSource.DYNAMIC_TOPIC_CONFIG: set on the topic itself, not inherited from the broker.
-_SET_ON_TOPIC = 1
-UNAUTHORIZED: Final = (
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-)
+_SET_ON_TOPIC: Final = 1
+# Kafka's names: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG.
+_UNKNOWN_TOPIC, _TOPIC_EXISTS, _INVALID_PARTITIONS, _INVALID_CONFIG = 3, 36, 37, 40
+_NOT_CONTROLLER: Final = 41
+# TOPIC_, GROUP_ and CLUSTER_AUTHORIZATION_FAILED.
+_UNAUTHORIZED: Final = frozenset({29, 30, 31})
 # Codes of the errors that callers tell apart.
 TOPIC_EXISTS: Final = "TOPIC_EXISTS"
 TOPIC_MISSING: Final = "TOPIC_MISSING"
 INVALID_CONFIG: Final = "INVALID_CONFIG"
 NOT_AUTHORIZED: Final = "NOT_AUTHORIZED"
-_CODES = {
-    KafkaError.TOPIC_ALREADY_EXISTS: TOPIC_EXISTS,
-    KafkaError.UNKNOWN_TOPIC_OR_PART: TOPIC_MISSING,
-    KafkaError.INVALID_CONFIG: INVALID_CONFIG,
-}
+_CODES: Final = {_TOPIC_EXISTS: TOPIC_EXISTS, _UNKNOWN_TOPIC: TOPIC_MISSING, _INVALID_CONFIG: INVALID_CONFIG}
 
-# What passes by itself. Codes that the library calls retriable are not enough: it says so of errors of
-# transactions alone. UNKNOWN_TOPIC_OR_PART is not among them: the callers ask metadata whether it is gone.
-_TEMPORARY: Final = frozenset(
-    {
-        KafkaError._TIMED_OUT,
-        KafkaError._MSG_TIMED_OUT,
-        KafkaError._TIMED_OUT_QUEUE,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-        KafkaError._RESOLVE,
-        KafkaError._QUEUE_FULL,
-        KafkaError._WAIT_COORD,
-        KafkaError._WAIT_CACHE,
-        KafkaError._PURGE_QUEUE,
-        KafkaError._PURGE_INFLIGHT,
-        KafkaError.LEADER_NOT_AVAILABLE,
-        KafkaError.NOT_LEADER_FOR_PARTITION,
-        KafkaError.REQUEST_TIMED_OUT,
-        KafkaError.BROKER_NOT_AVAILABLE,
-        KafkaError.REPLICA_NOT_AVAILABLE,
-        KafkaError.NETWORK_EXCEPTION,
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.NOT_ENOUGH_REPLICAS,
-        KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        KafkaError.NOT_CONTROLLER,
-        KafkaError.KAFKA_STORAGE_ERROR,
-        KafkaError.CONCURRENT_TRANSACTIONS,
-        KafkaError.THROTTLING_QUOTA_EXCEEDED,
-    }
-)
+# What passes by itself: leaders, replicas or the controller are on their way (5 to 9, 13 to 16, 19, 20, 41,
+# 56), a transaction is (51), or a quota is used up (89). UNKNOWN_TOPIC_OR_PARTITION is not among them: the
+# callers ask metadata whether it is gone.
+_TEMPORARY: Final = frozenset({5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, _NOT_CONTROLLER, 51, 56, 89})
 
 Failures = dict[str, OnceoverError]
-
-
-def is_temporary(error: KafkaError) -> bool:
-    """Tell whether an error of the library is known to pass by itself."""
-    return error.code() in _TEMPORARY
 
 
 @dataclass(frozen=True)
@@ -118,31 +75,17 @@ class TopicConfigs:
     defaults: Mapping[str, str] = field(default_factory=dict)
 
 
-def open_admin(settings: ClientSettings) -> AdminClient:
-    """Return the library's client."""
-    own = {"socket.timeout.ms": int(_TIMEOUT_S * 1000), "socket.keepalive.enable": True}
-    return AdminClient({**library_properties(settings.properties), **own})
-
-
 class Admin:
-    """Administration of one cluster. Every call raises ``Retriable``, ``UsageError`` or
-    ``NeedsOperator`` and nothing of the library.
+    """Administration of one cluster.
 
-    The library takes whatever answers at an address for its cluster: each call asks it first whom it has
-    reached. Where that is not the cluster that is meant, nothing is asked or changed (FOREIGN_CLUSTER).
+    Every call raises ``Retriable`` where the cluster is away, ``UsageError`` where it does not let us in, and
+    ``NeedsOperator`` or ``UsageError`` where it says no. Where another cluster answers than the one that is
+    meant, nothing is asked or changed (FOREIGN_CLUSTER).
     """
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
         self._alias = cluster.alias
-        self._client = open_admin(cluster.config)
-
-    def _recognise(self) -> None:
-        try:
-            seen = self._client.describe_cluster(request_timeout=_TIMEOUT_S).result()
-        except KafkaException as error:
-            raise self._translated(error, "say which cluster it is") from error
-        self._cluster.recognise(seen.cluster_id, self._cluster.config.properties["bootstrap.servers"])
+        self._meant = cluster
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Create the topics that do not exist yet; an existing one is left as it is."""
@@ -157,25 +100,22 @@ class Admin:
             specs: one request carries them all.
             validate_only: ask whether it would work, and create nothing.
         """
-        wanted = [NewTopic(s.name, s.partitions, s.replication_factor, config=dict(s.config)) for s in specs]
+        wanted = [
+            NewTopic(s.name, s.partitions, s.replication_factor, (), tuple(s.config.items())) for s in specs
+        ]
         if not wanted:
             return {}
-        self._recognise()
-        futures = self._client.create_topics(
-            wanted, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S, validate_only=validate_only
-        )
-        return self._failures(futures, "create topic {}")
+
+        def ask(connection: Connection) -> dict[str, Answer]:
+            return admincalls.create_topics(connection, wanted, validate_only=validate_only)
+
+        return self._failures(self._changed(ask), "create topic {}")
 
     def grow_topic(self, name: str, count: int) -> None:
         """Add partitions so that the topic has ``count``; a topic that has them already is left alone."""
-        self._recognise()
-        futures = self._client.create_partitions([NewPartitions(name, count)], request_timeout=_TIMEOUT_S)
-        for future in futures.values():
-            try:
-                future.result()
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.INVALID_PARTITIONS:
-                    raise self._translated(error, f"add partitions to topic {name}") from error
+        answers = self._changed(lambda c: {name: admincalls.create_partitions(c, name, count)})
+        if answers[name].error_code not in (0, _INVALID_PARTITIONS):
+            raise self._translated(answers[name], f"add partitions to topic {name}")
 
     def topic_configs(self, names: Iterable[str], *, standing: Collection[str] = ()) -> TopicConfigs:
         """Return the topics' configuration, in one request.
@@ -184,19 +124,17 @@ class Admin:
             names: of the topics.
             standing: keys whose value is wanted also where a topic inherits it.
         """
-        resources = [ConfigResource(ResourceType.TOPIC, name) for name in names]
+        wanted = list(dict.fromkeys(names))
         found: dict[str, dict[str, str]] = {}
         keys: set[str] = set()
         append_time: set[str] = set()
         held: dict[str, dict[str, str]] = {}
         defaults: dict[str, str] = {}
-        if resources:
-            self._recognise()
-        futures = self._client.describe_configs(resources, request_timeout=_TIMEOUT_S) if resources else {}
-        by_name = {resource.name: future for resource, future in futures.items()}
-        failures = self._failures(by_name, "describe the configuration of topic {}")
-        for name in by_name.keys() - failures.keys():
-            entries = by_name[name].result()
+        described = self._asked(lambda c: admincalls.describe_topic_configs(c, wanted)) if wanted else {}
+        answers = {name: answer for name, (answer, _) in described.items()}
+        failures = self._failures(answers, "describe the configuration of topic {}")
+        for name in described.keys() - failures.keys():
+            entries: Mapping[str, ConfigValue] = described[name][1]
             keys.update(entries)
             timestamps = entries.get("message.timestamp.type")
             if timestamps is not None and timestamps.value == "LogAppendTime":
@@ -206,7 +144,8 @@ class Admin:
                 for key, entry in entries.items()
                 if entry.source == _SET_ON_TOPIC and entry.value is not None
             }
-            held[name] = {key: entries[key].value for key in standing if key in entries}
+            values = {key: entries[key].value for key in standing if key in entries}
+            held[name] = {key: value for key, value in values.items() if value is not None}
             defaults |= {key: value for key, value in held[name].items() if key not in found[name]}
         gone = {name for name, error in failures.items() if error.code == TOPIC_MISSING}
         kept = {name: error for name, error in failures.items() if name not in gone}
@@ -217,47 +156,50 @@ class Admin:
 
         A topic's changes are made together or not at all; its other keys stay (KIP-339).
         """
-        resources = [
-            ConfigResource(
-                ResourceType.TOPIC, topic, incremental_configs=[_entry(k, v) for k, v in keys.items()]
-            )
-            for topic, keys in changes.items()
-            if keys
-        ]
-        if not resources:
+        wanted = {topic: keys for topic, keys in changes.items() if keys}
+        if not wanted:
             return {}
-        self._recognise()
-        futures = self._client.incremental_alter_configs(resources, request_timeout=_TIMEOUT_S)
-        by_name = {resource.name: future for resource, future in futures.items()}
-        return self._failures(by_name, "set the configuration of topic {}")
+        answers = self._changed(lambda c: admincalls.alter_topic_configs(c, wanted))
+        return self._failures(answers, "set the configuration of topic {}")
 
-    def _failures(self, futures: Mapping[str, Future[Any]], what: str) -> Failures:
-        """Wait for every answer; raise what is worth trying again, return the rest."""
-        found: Failures = {}
-        for name, future in futures.items():
-            try:
-                future.result()
-            except KafkaException as error:
-                found[name] = self._translated(error, what.format(name))
+    def _open(self) -> Cluster:
+        return Cluster(self._meant.config, self._meant.expected_id or self._meant.cluster_id())
+
+    def _asked(self, ask: Callable[[Connection], T]) -> T:
+        """Ask any broker, once one is there."""
+        with self._open() as cluster:
+            return ask(cluster.retry(cluster.control))
+
+    def _changed(self, ask: Callable[[Connection], dict[str, Answer]]) -> dict[str, Answer]:
+        """Ask likewise for changes; in a cluster with ZooKeeper the controller makes them, and no other."""
+        with self._open() as cluster:
+            connection = cluster.retry(cluster.control)
+            answers = ask(connection)
+            if any(answer.error_code == _NOT_CONTROLLER for answer in answers.values()):
+                answers = ask(cluster.control(admincalls.controller(connection)))
+            return answers
+
+    def _failures(self, answers: Mapping[str, Answer], what: str) -> Failures:
+        """Raise what is worth trying again, return the rest."""
+        found = {
+            name: self._translated(answer, what.format(name))
+            for name, answer in answers.items()
+            if answer.error_code
+        }
         for problem in found.values():
             if isinstance(problem, Retriable):
                 raise problem
         return found
 
-    def _translated(self, error: KafkaException, what: str) -> OnceoverError:
-        cause: Any = error.args[0]
-        text = f"{self._alias} did not {what}: {cause.str()}"
-        if cause.code() in UNAUTHORIZED:
+    def _translated(self, answer: Answer, what: str) -> OnceoverError:
+        code = answer.error_code
+        text = f"{self._alias} did not {what}: {answer.message or for_code(code).__name__} (error {code})"
+        if code in _UNAUTHORIZED:
             return UsageError(
                 text,
                 code=NOT_AUTHORIZED,
                 resolve="grant the principal the rights listed in docs/operations.md",
             )
-        if is_temporary(cause):
+        if code in _TEMPORARY:
             return Retriable(text, resolve=f"check that {self._alias} is up, then run again")
-        return NeedsOperator(text, code=_CODES.get(cause.code(), "ADMIN_REFUSED"))
-
-
-def _entry(key: str, value: str | None) -> ConfigEntry:
-    operation = AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET
-    return ConfigEntry(key, value, incremental_operation=operation)
+        return NeedsOperator(text, code=_CODES.get(code, "ADMIN_REFUSED"))

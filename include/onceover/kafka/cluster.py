@@ -59,6 +59,10 @@ class ClientSettings(Protocol):
     def properties(self) -> Mapping[str, str]:
         """Librdkafka keys, as they are now: looked at for each connection."""
 
+    @property
+    def login(self) -> Login:
+        """What is known of it, by all who use these keys."""
+
 
 @dataclass(frozen=True)
 class PartitionInfo:
@@ -95,13 +99,11 @@ class Cluster:
         expected_id: refuse any other cluster id; None accepts the first one seen and keeps to it.
         patience: how long its brokers may leave us without an answer, for those who rather have no answer
             than a late one.
-        login: whether it has let us in, for those who know already.
     """
 
     config: ClientSettings
     expected_id: str | None = None
     patience: Patience = field(default_factory=Patience)
-    login: Login = field(default_factory=Login)
     _brokers: dict[int, Address] = field(default_factory=dict)
     _control: dict[int, Connection] = field(default_factory=dict)
     _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -139,7 +141,7 @@ class Cluster:
                 connection = Connection(address, self.config.properties, self.patience, self._unanswered)
                 self._learn(connection, calls.metadata(connection, []))
                 self._silent.discard(address)
-                self.login.accepted()
+                self.config.login.accepted()
                 return connection
             except ConnectionLost as error:
                 problem = error
@@ -175,7 +177,7 @@ class Cluster:
         is_one_of_many = others_away and self._brokers if node is None else len(self._brokers) > 1
         if is_one_of_many:
             text, resolve = f"a broker of {self.alias} refuses us: {refusal.message}", refusal.resolve
-        elif self.login.refused():
+        elif self.config.login.refused():
             text = f"{self.alias} refuses us, and did not before: {refusal.message}"
             resolve = f"{refusal.resolve}; {_REPLACE}"
         else:

@@ -1,55 +1,45 @@
-"""Small records written outside transactions: requests, heartbeats. Through confluent-kafka.
+"""Small records written outside transactions: requests, heartbeats.
 
-Idempotent and acknowledged by all in-sync replicas; used by the driver and the command line only.
+Idempotent and acknowledged by all in-sync replicas; used by the driver and the command line only. What was
+not acknowledged is sent again under a new producer id, and may be there twice then: the last value counts.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, KafkaException, Producer
-
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.admin import NOT_AUTHORIZED, UNAUTHORIZED, is_temporary
+from onceover.errors import MustReset, NeedsOperator, Retriable, UsageError
+from onceover.kafka.admin import NOT_AUTHORIZED
+from onceover.kafka.atleastonce import IdempotentProducer
+from onceover.kafka.backoff import Backoff, Deadline, Patience
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.librdkafka import library_properties
 from onceover.kafka.portions import OwnRecord, portions
+from onceover.kafka.ports import Outgoing, Refused
 from onceover.model import TopicPartition
+from onceover.wire.batch import parse_header
+from onceover.wire.records import encode
 
-_DELIVERY_TIMEOUT_S = 10.0
-# So that a broker that is silent is left, and the records sent again, before they are given up.
-_ANSWER_TIMEOUT_S = 3.0
+_DELIVERY_TIMEOUT_S: Final = 10.0
 # In 10 s, the time that one has, by a line of 1 Mbit/s.
 _AT_ONCE_BYTES: Final = 1 << 20
 # Enough to see what it was about.
-_NAMED_KEYS = 3
+_NAMED_KEYS: Final = 3
 
 
 class RecordWriter:
-    """Writes keys and values into one partition; a value of ``None`` is a tombstone.
-
-    The library takes whatever answers at an address for its cluster: before each write it is asked whom it
-    has reached.
-    """
+    """Writes keys and values into one partition; a value of ``None`` is a tombstone. Not thread-safe."""
 
     def __init__(self, cluster: Cluster, partition: TopicPartition) -> None:
-        self._cluster = cluster
+        self._meant = cluster
+        # A broker that is silent is left before the time is over, and another connection tried.
+        self._patience = Patience(_DELIVERY_TIMEOUT_S)
+        self._cluster = Cluster(cluster.config, cluster.expected_id, self._patience)
         self._alias = cluster.alias
         self._partition = partition
-        self._producer = Producer(
-            {
-                **library_properties(cluster.config.properties),
-                "enable.idempotence": True,
-                "acks": "all",
-                "linger.ms": 0,
-                "message.timeout.ms": int(_DELIVERY_TIMEOUT_S * 1000),
-                "request.timeout.ms": int(_ANSWER_TIMEOUT_S * 1000),
-                "socket.timeout.ms": int(_ANSWER_TIMEOUT_S * 1000),
-                "socket.keepalive.enable": True,
-            }
-        )
+        self._producer: IdempotentProducer | None = None
 
     def write(self, records: Iterable[OwnRecord]) -> None:
         """Write records in their order and wait until every one is acknowledged.
@@ -61,52 +51,55 @@ class RecordWriter:
             UsageError: not authorized.
             NeedsOperator: the broker refuses one for good, or it is another cluster's (FOREIGN_CLUSTER).
         """
-        self._recognise()
         for portion in portions(records, _AT_ONCE_BYTES):
             self._write(portion)
 
     def _write(self, wanted: Sequence[OwnRecord]) -> None:
-        problems: list[KafkaError] = []
+        self._patience.renew()
+        backoff, deadline = Backoff(), Deadline(_DELIVERY_TIMEOUT_S)
         shown = ", ".join(repr(key.decode("utf-8", "replace")) for key, _ in wanted[:_NAMED_KEYS])
-        try:
-            for key, value in wanted:
-                self._producer.produce(
-                    self._partition.topic,
-                    key=key,
-                    value=value,
-                    partition=self._partition.partition,
-                    on_delivery=lambda error, _: problems.append(error) if error else None,
-                )
-            left = self._producer.flush(_DELIVERY_TIMEOUT_S + 1)
-        except BufferError as error:
-            raise Retriable(f"{self._alias} did not take {shown}: its queue is full") from error
-        except KafkaException as error:
-            raise self._failure(shown, error.args[0].str(), error.args[0]) from error
-        if problems or left:
-            seen = ", ".join(sorted({problem.str() for problem in problems})) or "no answer in time"
-            raise self._failure(shown, seen, *problems)
+        text, where = f"{self._alias} did not take {shown}", str(self._partition)
+        while True:
+            try:
+                self._send(wanted)
+                return
+            except (MustReset, Retriable) as error:
+                self._forget()
+                resolve = f"check that {self._alias} is up, then run again"
+                backoff.pause(deadline, Retriable(f"{text}: {error.message}", where=where, resolve=resolve))
+            except UsageError as error:
+                self._forget()
+                resolve = error.resolve or "grant the principal the rights listed in docs/operations.md"
+                code = error.code or NOT_AUTHORIZED
+                raise UsageError(
+                    f"{text}: {error.message}", code=code, where=where, resolve=resolve
+                ) from error
+            except Refused as error:
+                self._forget()
+                seen = error.reason or f"error {error.code}"
+                raise NeedsOperator(f"{text}: {seen}", code="WRITE_REFUSED", where=where) from error
 
-    def _recognise(self) -> None:
-        topic = self._partition.topic
-        try:
-            seen = self._producer.list_topics(topic, _DELIVERY_TIMEOUT_S)
-        except KafkaException as error:
-            raise self._failure(topic, error.args[0].str(), error.args[0]) from error
-        self._cluster.recognise(seen.cluster_id, self._cluster.config.properties["bootstrap.servers"])
+    def _send(self, wanted: Sequence[OwnRecord]) -> None:
+        if self._producer is None:
+            self._cluster.expected_id = self._meant.cluster_id()
+            producer = IdempotentProducer(self._cluster)
+            producer.init()
+            self._producer = producer
+        at_ms = time.time_ns() // 1_000_000
+        batch = encode([(at_ms, key, value, ()) for key, value in wanted]).batch
+        self._producer.send([Outgoing(self._partition, parse_header(batch), batch)])
+        self._producer.drain()
 
-    def _failure(self, shown: str, seen: str, *problems: KafkaError) -> OnceoverError:
-        text, where = f"{self._alias} did not take {shown}: {seen}", str(self._partition)
-        if any(problem.code() in UNAUTHORIZED for problem in problems):
-            resolve = "grant the principal the rights listed in docs/operations.md"
-            return UsageError(text, code=NOT_AUTHORIZED, where=where, resolve=resolve)
-        if all(is_temporary(problem) for problem in problems):
-            return Retriable(text, where=where, resolve=f"check that {self._alias} is up, then run again")
-        return NeedsOperator(text, code="WRITE_REFUSED", where=where)
+    def _forget(self) -> None:
+        """Begin anew the next time: with another producer id, and another login."""
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+        self._cluster.close()
 
     def close(self) -> None:
-        """Forget undelivered records; every ``write`` has waited already."""
-        self._producer.purge()
-        self._producer.flush(1)
+        """Let go of the cluster; every ``write`` has waited already."""
+        self._forget()
 
 
 class NoteWriter:

@@ -64,7 +64,8 @@ def _copy(partition: LanePartition) -> Iterator[pa.RecordBatch]:
     )
     known = _known.of(begun_with.flow, partition.run, partition.lane)
     source, target = open_clusters(begun_with)
-    source.login, target.login = known.logins
+    before, beyond = known.logins
+    known.logins = source.config.login.carrying_on(before), target.config.login.carrying_on(beyond)
     try:
         # An outage longer than the task ends it without rows, so that Spark's retries are kept.
         task = lane_task(watch, me, source, target, give_up_s=partition.length_s, known=known)

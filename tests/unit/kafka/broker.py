@@ -80,6 +80,9 @@ class FakeCluster:
         self.connections.append(connection)
         return connection
 
+    def close(self) -> None:
+        self.log.append("closed")
+
     # ---- the broker
 
     def next(self, request: str) -> int:

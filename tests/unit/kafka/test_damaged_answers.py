@@ -11,7 +11,13 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from kafka.protocol.admin import DescribeAclsResponse
+from kafka.protocol.admin import (
+    CreatePartitionsResponse,
+    CreateTopicsResponse,
+    DescribeAclsResponse,
+    DescribeConfigsResponse,
+    IncrementalAlterConfigsResponse,
+)
 from kafka.protocol.admin.groups import DescribeGroupsResponse, ListGroupsResponse
 from kafka.protocol.consumer import (
     FetchResponse,
@@ -34,8 +40,9 @@ from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
 from onceover.audit.fetch import decode_fetch as audit_fetch
 from onceover.errors import OnceoverError, UsageError
-from onceover.kafka import calls, groupcalls
+from onceover.kafka import admincalls, calls, groupcalls
 from onceover.kafka.acladmin import AclAdmin
+from onceover.kafka.admincalls import NewTopic
 from onceover.kafka.backoff import Patience
 from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from onceover.kafka.connection import Connection, ConnectionLost
@@ -128,6 +135,19 @@ CASES = {
     "offset_delete": Case(lambda c: groupcalls.offset_delete(c, "g", [TP]), OffsetDeleteResponse, 0),
     "describe_group": Case(lambda c: describe_group(OneConnection(c), "g"), DescribeGroupsResponse, 5),
     "describe_acls": Case(lambda c: AclAdmin(OneConnection(c)).topic_acls(), DescribeAclsResponse, 2),
+    "create_topics": Case(
+        lambda c: admincalls.create_topics(c, [NewTopic("t", 1, 1, (), ())], validate_only=False),
+        CreateTopicsResponse,
+        5,
+    ),
+    "create_partitions": Case(lambda c: admincalls.create_partitions(c, "t", 2), CreatePartitionsResponse, 2),
+    "describe_configs": Case(
+        lambda c: admincalls.describe_topic_configs(c, ["t"]), DescribeConfigsResponse, 4
+    ),
+    "alter_configs": Case(
+        lambda c: admincalls.alter_topic_configs(c, {"t": {"k": "v"}}), IncrementalAlterConfigsResponse, 1
+    ),
+    "controller": Case(admincalls.controller, MetadataResponse, 12),
     "topic_facts": Case(lambda c: topic_facts(OneConnection(c), "t"), MetadataResponse, 12),
     "produce": Case(produce, ProduceResponse, 13),
 }

@@ -1,93 +1,81 @@
-"""Small records: what a refused one is to its caller. A scripted producer instead of librdkafka."""
+"""Small records: what a refused one is to its caller. A scripted broker under the real producer."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any
-
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 
 from onceover.config.clients import ClientConfig
-from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import notes
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.notes import RecordWriter
 from onceover.model import TopicPartition
+from tests.unit.kafka.broker import LOST, FakeCluster
 
-DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
-LATE = KafkaError(KafkaError._MSG_TIMED_OUT)
-WEST = Cluster(ClientConfig("west", {"bootstrap.servers": "127.0.0.1:1"}), expected_id="id of west")
-
-
-class ScriptedProducer:
-    """Takes records; fails at once, at delivery, or never answers."""
-
-    def __init__(
-        self, at_once: KafkaError | None = None, delivered: KafkaError | None = None, left: int = 0
-    ) -> None:
-        self._at_once, self._delivered, self._left = at_once, delivered, left
-        self._callbacks: list[Callable[[KafkaError | None, object], None]] = []
-
-    def produce(
-        self, *_: object, on_delivery: Callable[[KafkaError | None, object], None], **__: Any
-    ) -> None:
-        if self._at_once is not None:
-            raise KafkaException(self._at_once)
-        self._callbacks.append(on_delivery)
-
-    def list_topics(self, _topic: str, _timeout_s: float) -> Any:
-        return SimpleNamespace(cluster_id="id of west")
-
-    def flush(self, _timeout_s: float) -> int:
-        for callback in self._callbacks[self._left :]:
-            callback(self._delivered, None)
-        return self._left
+DENIED, TOO_LARGE, MOVED = 29, 10, 6
 
 
-def write(monkeypatch: pytest.MonkeyPatch, producer: ScriptedProducer) -> None:
-    monkeypatch.setattr(notes, "Producer", lambda _: producer)
-    RecordWriter(WEST, TopicPartition("state", 1)).write([(b"a", b"1"), (b"b", None)])
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    found = FakeCluster()
+    monkeypatch.setattr(notes, "Cluster", lambda *_, **__: found)
+    monkeypatch.setattr(notes, "_DELIVERY_TIMEOUT_S", 0.05)
+    return found
+
+
+def writer(topic: str = "t") -> RecordWriter:
+    meant = Cluster(ClientConfig("west", {"bootstrap.servers": "127.0.0.1:1"}), expected_id="id of west")
+    return RecordWriter(meant, TopicPartition(topic, 1))
+
+
+RECORDS = [(b"a", b"1"), (b"b", None)]
 
 
 @pytest.mark.parametrize(
-    ("producer", "expected", "seen"),
+    ("request_name", "code", "expected", "seen"),
     [
-        (ScriptedProducer(delivered=DENIED), UsageError, "Topic authorization failed"),
-        (ScriptedProducer(at_once=DENIED), UsageError, "Topic authorization failed"),
-        (ScriptedProducer(delivered=LATE), Retriable, "Message timed out"),
-        (ScriptedProducer(at_once=LATE), Retriable, "Message timed out"),
-        (ScriptedProducer(left=1), Retriable, "no answer in time"),
+        ("answer", DENIED, UsageError, "not authorized"),
+        ("InitProducerId without an id", 31, UsageError, "not authorized"),
+        ("answer", TOO_LARGE, NeedsOperator, "no"),
+        ("answer", MOVED, Retriable, "error 6"),
+        ("answer", LOST, Retriable, LOST),
     ],
 )
-def test_a_record_that_was_not_taken_says_who_has_to_do_something(
-    monkeypatch: pytest.MonkeyPatch, producer: ScriptedProducer, expected: type[OnceoverError], seen: str
+def test_a_record_that_is_not_taken_says_who_has_to_do_something(
+    cluster: FakeCluster, request_name: str, code: int | str, expected: type[OnceoverError], seen: str
 ) -> None:
     """A missing right does not come by waiting; everything else may."""
+    cluster.codes[request_name].extend([code] * 1000)
     with pytest.raises(expected, match=f"west did not take 'a', 'b': .*{seen}") as failed:
-        write(monkeypatch, producer)
-    assert failed.value.where == "state:1"
+        writer().write(RECORDS)
+    assert failed.value.where == "t:1"
 
 
-def test_acknowledged_records_are_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    write(monkeypatch, ScriptedProducer())
+def test_a_topic_that_is_not_there_yet_is_waited_for(cluster: FakeCluster) -> None:
+    """It may have been created just now; who is in charge of it decides what its absence means."""
+    with pytest.raises(Retriable, match="does not exist"):
+        writer("other").write(RECORDS)
 
 
-def test_much_is_written_in_portions_that_have_a_time_each(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("code", [MOVED, LOST])
+def test_what_was_not_acknowledged_is_sent_again_under_another_producer_id(
+    cluster: FakeCluster, code: int | str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the first one was appended is not known; the same key and value twice harm nobody."""
+    monkeypatch.setattr(notes, "_DELIVERY_TIMEOUT_S", 30.0)
+    cluster.codes["answer"].append(code)
+    found = writer()
+    found.write(RECORDS)
+    found.write(RECORDS)
+    found.close()
+    assert cluster.ends[1] == 204
+    assert [(producer, sequence) for _, producer, _, sequence in cluster.batches] == [(902, 0), (902, 2)]
+
+
+def test_much_is_written_in_portions_that_have_a_time_each(cluster: FakeCluster) -> None:
     """43 MB in ten seconds, as all that was remembered of 5,000 groups, is no line's guarantee."""
-    flushed: list[int] = []
-
-    class Counting(ScriptedProducer):
-        def flush(self, timeout_s: float) -> int:
-            flushed.append(len(self._callbacks))
-            left = super().flush(timeout_s)
-            self._callbacks.clear()
-            return left
-
-    monkeypatch.setattr(notes, "Producer", lambda _: Counting())
     value, number = b"x" * 500_000, 43
     records = [(b"%d" % n, value) for n in range(number)] + [(b"a", b"y" * 3_000_000), (b"b", None)]
-    RecordWriter(WEST, TopicPartition("state", 1)).write(records)
-    assert sum(flushed) == number + 2
-    assert max(flushed) == 2
+    writer().write(records)
+    assert cluster.ends[1] == 200 + number + 2
+    assert len(cluster.batches) > number / 2

@@ -50,8 +50,7 @@ class Brokers:
         monkeypatch.setattr(module, "Connection", self._connection)
         monkeypatch.setattr(calls, "metadata", lambda *_: answer)
         servers = ",".join(f"b:{n}" for n in numbers)
-        self.cluster = Cluster(ClientConfig("east", {"bootstrap.servers": servers}))
-        self.cluster.login = Login(clock=clock)
+        self.cluster = Cluster(ClientConfig("east", {"bootstrap.servers": servers}, Login(clock=clock)))
 
     def _connection(self, address: Address, *_: object) -> Any:
         self.tried.append(address.port)
@@ -147,6 +146,11 @@ def test_what_a_lane_was_refused_for_counts_on_in_its_next_task() -> None:
     logins = knowledge.of("f", "run", 0).logins
     assert all(login.refused() for login in logins)
     assert knowledge.of("f", "run", 0).logins is logins
+    clock = Clock()
+    first = Login(worked=True, clock=clock)
+    assert first.refused()
+    clock.now_s = REPLACED_WITHIN_S
+    assert not Login(clock=clock).carrying_on(first).refused()
 
 
 def refused(brokers: Brokers, node: int | None = None) -> type[OnceoverError]:

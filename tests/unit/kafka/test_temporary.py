@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from onceover.kafka.admin import is_temporary
+from onceover.kafka.librdkafka import is_temporary
 
 PASSES = {
     "a broker is away": KafkaError._TRANSPORT,
