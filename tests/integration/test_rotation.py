@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from onceover.embed.config import CLIENT_LISTENER
@@ -18,7 +16,7 @@ from onceover.embed.security import Security, make_certificates, write_private
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import assert_same
 from tests.support.replica import Replica
-from tests.support.wait import wait_until
+from tests.support.rotating import goes_on_after, replace
 
 _TIMEOUT_S = 60.0
 _MECHANISM: Final = "SCRAM-SHA-512"
@@ -44,51 +42,6 @@ def secured(session_home: Path) -> Iterator[KafkaCluster]:
         factory.close()
 
 
-def replace(replica: Replica, side: str, client: Mapping[str, str]) -> None:
-    """Write the file anew that the flow reads for this side."""
-    path = replica.flow.path.with_name(f"{replica.name}-{side}.yaml")
-    write_private(path, yaml.safe_dump(dict(client)).encode())
-
-
-def goes_on_after(
-    replica: Replica,
-    caplog: pytest.LogCaptureFixture,
-    alias: str,
-    change: Callable[[], None],
-    mend: Callable[[], None],
-) -> None:
-    """Let a live flow's login be refused, then mend it: the same run copies what was written meanwhile."""
-    caplog.set_level(logging.INFO, logger="onceover")
-    topic = replica.topic()
-    replica.copy()
-    written = 0
-
-    def write() -> None:
-        nonlocal written
-        replica.source.idempotent(topic, 0, replica.source.records(20))
-        written += 20
-
-    def await_copied() -> None:
-        def copied() -> bool:
-            batches = replica.target.batches(topic, 0)
-            return sum(b.record_count for b in batches if not b.is_control) == written or not live.alive
-
-        wait_until(copied, _TIMEOUT_S, "the flow goes on")
-        assert live.alive
-
-    with replica.running() as live:
-        write()
-        await_copied()
-        change()
-        words = f"{alias} refuses us, and did not before"
-        wait_until(lambda: words in caplog.text or not live.alive, _TIMEOUT_S, words)
-        write()
-        mend()
-        await_copied()
-    for word in (_FIRST, _NEXT):
-        assert word not in caplog.text
-
-
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_password_that_is_replaced_first_on_the_brokers_and_then_in_our_file(
     secured: KafkaCluster,
@@ -112,6 +65,7 @@ def test_password_that_is_replaced_first_on_the_brokers_and_then_in_our_file(
             "east" if side == "source" else "west",
             lambda: create_scram_users(secured.internal_bootstrap, _MECHANISM, {unique_name: _NEXT}),
             lambda: replace(replica, side, {**ours, "sasl.password": _NEXT}),
+            secrets=(_FIRST, _NEXT),
         )
         topic = f"{unique_name}.a"
         admins = (secured.client, other) if side == "source" else (other, secured.client)
