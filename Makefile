@@ -16,7 +16,7 @@ PYTEST_WORKERS ?= 3
 # CPU instead of 4 for each of a few hundred.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up feed down check lint types layers unit lock browser test bench soak advisories requirements clean
+.PHONY: help setup demo up feed down check lint types layers unit lock browser kerberos test bench soak advisories requirements clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +67,9 @@ lock: setup
 browser:
 	@scripts/browser
 
+kerberos:
+	@scripts/kerberos
+
 test: browser lock lint types layers ## Everything: lock, lint, types, layers and all tests with real brokers
 	@echo "== tests (pytest)"
 	@$(BIN)/pytest -m "not soak" -n $(PYTEST_WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
@@ -74,7 +77,7 @@ test: browser lock lint types layers ## Everything: lock, lint, types, layers an
 bench: setup ## Compare throughput, CPU and latency with MirrorMaker 2
 	@$(BIN)/onceover bench
 
-soak: setup browser ## Long matrices and chaos rounds
+soak: setup browser kerberos ## Long matrices and chaos rounds
 	@$(BIN)/pytest -m soak $(PYTEST_ARGS)
 
 advisories: setup ## Ask osv.dev for known vulnerabilities of what is locked

@@ -37,6 +37,8 @@ ROLES: Final = (PRODUCER, CONSUMER, ADMIN)
 _SERVERS: Final = "bootstrap.servers"
 _OWN_CLIENT: Final = "name how Onceover reaches this cluster under kafka:"
 
+_OTHER_LISTENER: Final = "name a listener with another mechanism, under kafka of the Connect file"
+
 
 @dataclass(frozen=True)
 class BasicAuth:
@@ -118,7 +120,7 @@ class ResolvedConnect:
         if missing:
             raise UsageError(f"its {role}'s " + "; ".join(f"{key} {reason}" for key, reason in missing))
         spec = ClusterSpec(alias=_alias(f"{self.name}.{name}"), client=client)
-        return resolve_client(spec, where=f"connector {name}: {role}", environ=self.environ)
+        return _client(spec, where=f"connector {name}: {role}", environ=self.environ)
 
     def _same_servers(self, connector: str, servers: Mapping[str, str]) -> None:
         parts = [endpoints(_compact(text)) for text in servers.values()]
@@ -148,11 +150,11 @@ class ResolvedConnect:
             )
         spec = ClusterSpec(alias=_alias(f"{self.name}.{connector}"), client=client)
         where = f"connector {connector}: producer.override"
-        return resolve_client(spec, where=where, environ=self.environ)
+        return _client(spec, where=where, environ=self.environ)
 
     def _resolve(self, spec: KafkaSpec, name: str, key: str) -> ClientConfig:
         where = f"{self.file.path}: {key}"
-        return resolve_client(spec.cluster(_alias(name)), where=where, environ=self.environ)
+        return _client(spec.cluster(_alias(name)), where=where, environ=self.environ)
 
 
 def resolve_connect(file: ConnectFile, *, environ: Mapping[str, str] | None = None) -> ResolvedConnect:
@@ -195,12 +197,29 @@ def _worker_properties(file: ConnectFile) -> dict[str, str]:
 def _kafka(file: ConnectFile, properties: Mapping[str, str], environ: Mapping[str, str]) -> ClientConfig:
     alias = _alias(file.connect)
     if file.kafka is not None:
-        return resolve_client(file.kafka.cluster(alias), where=f"{file.path}: kafka", environ=environ)
+        return _client(file.kafka.cluster(alias), where=f"{file.path}: kafka", environ=environ)
     client, missing = client_of(alias, properties)
     if missing:
         raise BadConfig(Fault(str(file.worker_config), key, reason, _OWN_CLIENT) for key, reason in missing)
     spec = ClusterSpec(alias=alias, client=client)
-    return resolve_client(spec, where=str(file.worker_config), environ=environ)
+    return _client(spec, where=str(file.worker_config), environ=environ)
+
+
+def _client(spec: ClusterSpec, *, where: str, environ: Mapping[str, str]) -> ClientConfig:
+    client = resolve_client(spec, where=where, environ=environ)
+    if client.properties.get("sasl.mechanism") == "GSSAPI":
+        # Said before anything is stopped: what writes the offsets has no Kerberos.
+        raise BadConfig(
+            [
+                Fault(
+                    where,
+                    "sasl.mechanism",
+                    "Connect's offsets cannot be written with Kerberos",
+                    _OTHER_LISTENER,
+                )
+            ]
+        )
+    return client
 
 
 def _auth(file: ConnectFile, environ: Mapping[str, str]) -> BasicAuth | None:

@@ -17,8 +17,7 @@ from onceover.config.hosts import is_host, is_http_address
 Check = Callable[[str], str]
 
 PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-_KERBEROS: Final = "GSSAPI"
+MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI")
 # A key of our own: librdkafka asks any endpoint.
 PLAIN_ENDPOINT: Final = "enable.sasl.oauthbearer.unsecure.endpoint"
 # RFC 7628 3.1; a comma would begin the next one.
@@ -66,18 +65,6 @@ def _one_of(values: Collection[str], *, upper: bool) -> Check:
     return check
 
 
-def check_mechanism(value: str) -> str:
-    """Return the SASL mechanism in capitals.
-
-    Raises:
-        Invalid: Kerberos (not supported), or no mechanism at all.
-    """
-    normal = value.strip().upper()
-    if normal == _KERBEROS:
-        raise Invalid("GSSAPI (Kerberos) is not supported", f"use one of: {', '.join(MECHANISMS)}")
-    return _one_of(MECHANISMS, upper=True)(normal)
-
-
 def _between(low: int, high: int) -> Check:
     def check(value: str) -> str:
         if not re.fullmatch(r"[0-9]{1,10}", value.strip()) or not low <= int(value) <= high:
@@ -108,6 +95,13 @@ def _token_url(value: str) -> str:
     return value.strip()
 
 
+def _region(value: str) -> str:
+    # It becomes part of a host name.
+    if not re.fullmatch(r"[a-z0-9-]{1,63}", value.strip()):
+        raise Invalid("is no region", "write it as in eu-west-1")
+    return value.strip()
+
+
 def _extensions(value: str) -> str:
     pairs = [pair.strip() for pair in value.split(",")]
     names = [pair.partition("=")[0] for pair in pairs]
@@ -126,14 +120,19 @@ ALLOWED: Final[dict[str, ClientKey]] = {
         "PLAINTEXT (default), SSL, SASL_PLAINTEXT or SASL_SSL", _one_of(PROTOCOLS, upper=True)
     ),
     "sasl.mechanism": ClientKey(
-        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER; `sasl.mechanisms` is the same key",
-        check_mechanism,
+        "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI; `sasl.mechanisms` is the same key",
+        _one_of(MECHANISMS, upper=True),
     ),
     "sasl.username": ClientKey("for PLAIN and SCRAM", _text),
     "sasl.password": ClientKey("for PLAIN and SCRAM", _text, secret=True),
+    "sasl.kerberos.service.name": ClientKey("for GSSAPI: of the brokers' principals; `kafka`", _text),
+    "sasl.kerberos.principal": ClientKey("for GSSAPI: who logs in", _text),
+    "sasl.kerberos.keytab": ClientKey("for GSSAPI: file with its keys; without one, the ticket cache", _text),
     "sasl.oauthbearer.method": ClientKey(
-        "`default` (unsecured token, tests only) or `oidc`", _one_of(("default", "oidc"), upper=False)
+        "`default` (unsecured token, tests only), `oidc`, or `aws_iam` (Amazon MSK)",
+        _one_of(("default", "oidc", "aws_iam"), upper=False),
     ),
+    "sasl.oauthbearer.aws.region": ClientKey("for `aws_iam`: of the cluster", _region),
     "sasl.oauthbearer.config": ClientKey("principal and claims of the unsecured token", _text, secret=True),
     "sasl.oauthbearer.client.id": ClientKey("for `oidc`", _text),
     "sasl.oauthbearer.client.secret": ClientKey("for `oidc`", _text, secret=True),
@@ -180,9 +179,9 @@ _OWN_GROUP: Final = (
 _PASSTHROUGH: Final = ("record batches are copied as they are", _REMOVE)
 _MEMORY: Final = ("memory and batching follow the flow file", "use limits.memory_per_lane and transaction")
 _CODE: Final = ("would run code named by configuration", _REMOVE)
-_KERBEROS_REASON: Final = (
-    "GSSAPI (Kerberos) is not supported",
-    f"use sasl.mechanism with one of: {', '.join(MECHANISMS)}",
+_KERBEROS: Final = (
+    "tickets are got by the library, never by a command",
+    "use sasl.kerberos.service.name, .principal and .keytab",
 )
 _JKS: Final = (
     "Java key stores are not read",
@@ -231,7 +230,7 @@ REFUSED: Final[dict[str, tuple[str, str]]] = {
 }
 
 REFUSED_PREFIXES: Final[dict[str, tuple[str, str]]] = {
-    "sasl.kerberos.": _KERBEROS_REASON,
+    "sasl.kerberos.": _KERBEROS,
     "ssl.truststore.": _JKS,
     "ssl.keystore.": _JKS,
     "plugin.": _CODE,
@@ -242,6 +241,8 @@ REFUSED_PREFIXES: Final[dict[str, tuple[str, str]]] = {
 
 def refusal_of(key: str) -> tuple[str, str] | None:
     """Return (reason, fix) when ``key`` is known and refused, else ``None``."""
+    if key in ALLOWED:
+        return None
     if key in REFUSED:
         return REFUSED[key]
     return next((why for prefix, why in REFUSED_PREFIXES.items() if key.startswith(prefix)), None)

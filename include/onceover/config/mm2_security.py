@@ -20,6 +20,7 @@ _SAME: Final = (
     "bootstrap.servers",
     "security.protocol",
     "sasl.mechanism",
+    "sasl.kerberos.service.name",
     "sasl.oauthbearer.token.endpoint.url",
     "ssl.key.password",
     "client.id",
@@ -92,7 +93,7 @@ def translate_client(alias: str, java: Mapping[str, str], *, literal: bool = Fal
 def reason_for(key: str) -> str:
     """Return why a Java client setting has no counterpart."""
     if key.startswith("sasl.kerberos."):
-        return "GSSAPI (Kerberos) is not supported"
+        return "tickets are got by the library, as krb5.conf says"
     if key.startswith("sasl.") and "callback" in key:
         return "names a Java class; for OAUTHBEARER set sasl.oauthbearer.method: oidc and its keys"
     if key.startswith(("ssl.", "sasl.")):
@@ -123,6 +124,7 @@ def _jaas(result: ClientTranslation, alias: str, value: str) -> None:
             "clientSecret": "sasl.oauthbearer.client.secret",
             "scope": "sasl.oauthbearer.scope",
         },
+        "Krb5LoginModule": {"principal": "sasl.kerberos.principal", "keyTab": "sasl.kerberos.keytab"},
     }.get(module, {})
     if module == "OAuthBearerLoginModule":
         result.client["sasl.oauthbearer.method"] = "oidc"
@@ -135,10 +137,7 @@ def _jaas(result: ClientTranslation, alias: str, value: str) -> None:
         if pairs:
             result.client["sasl.oauthbearer.extensions"] = ",".join(pairs)
     if not wanted:
-        reason = (
-            "GSSAPI (Kerberos) is not supported" if module == "Krb5LoginModule" else "is no login we can read"
-        )
-        result.dropped.append((_JAAS, f"{reason}; set sasl.username and sasl.password"))
+        result.dropped.append((_JAAS, "is no login we can read; set sasl.username and sasl.password"))
     elif not options:
         result.dropped.append(
             (_JAAS, "no user name or password could be read; set sasl.username and sasl.password")
@@ -167,7 +166,7 @@ def _store(result: ClientTranslation, java: Mapping[str, str], key: str, value: 
 
 
 def _drop_refused(result: ClientTranslation) -> None:
-    """Drop values that the flow file would refuse (Kerberos, a broken address), with the reason."""
+    """Drop values that the flow file would refuse (a broken address, say), with the reason."""
     for key, value in list(result.client.items()):
         if "${" in value:
             continue

@@ -10,7 +10,15 @@ from typing import Any, Final, NamedTuple
 
 from onceover.config.document import REFERENCE
 from onceover.config.faults import Invalid, nearest_fix
-from onceover.config.keys import ALLOWED, PLAIN_ENDPOINT, PROTOCOLS, SYNONYMS, is_secret, refusal_of
+from onceover.config.keys import (
+    ALLOWED,
+    MECHANISMS,
+    PLAIN_ENDPOINT,
+    PROTOCOLS,
+    SYNONYMS,
+    is_secret,
+    refusal_of,
+)
 
 _PAIRS: Final = (
     ("https.ca.location", "https.ca.pem"),
@@ -131,11 +139,15 @@ def _sasl(checked: Mapping[str, str], named: set[str]) -> Iterator[KeyFault]:
             yield KeyFault(
                 "sasl.mechanism",
                 f"is required with security.protocol {checked['security.protocol']}",
-                "one of: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+                f"one of: {', '.join(MECHANISMS)}",
             )
         return
     if mechanism == "OAUTHBEARER":
         yield from _oauth(checked, named)
+        return
+    if mechanism == "GSSAPI":
+        if "sasl.kerberos.keytab" in named and "sasl.kerberos.principal" not in named:
+            yield KeyFault("sasl.kerberos.principal", "is required with sasl.kerberos.keytab", "add it")
         return
     for key in _PASSWORD_KEYS:
         if key not in named:
@@ -143,7 +155,11 @@ def _sasl(checked: Mapping[str, str], named: set[str]) -> Iterator[KeyFault]:
 
 
 def _oauth(checked: Mapping[str, str], named: set[str]) -> Iterator[KeyFault]:
-    if checked.get("sasl.oauthbearer.method", "default") == "oidc":
+    method = checked.get("sasl.oauthbearer.method", "default")
+    if method == "aws_iam":
+        if "sasl.oauthbearer.aws.region" not in named:
+            yield KeyFault("sasl.oauthbearer.aws.region", "is required with aws_iam", "add it")
+    elif method == "oidc":
         for key in _OIDC_KEYS:
             if key not in named:
                 yield KeyFault(key, "is required with sasl.oauthbearer.method oidc", f"add {key}")

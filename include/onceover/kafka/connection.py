@@ -239,7 +239,11 @@ class Connection:
         self._socket.settimeout(self._timeout_s)
         self._is_tls = context is not None
         if sasl_mechanism(properties) is not None:
-            self._authenticate()
+            try:
+                self._authenticate()
+            except OnceoverError:  # no token, no ticket
+                self.close()
+                raise
 
     # ---- requests
 
@@ -508,7 +512,7 @@ class Connection:
                 if offered
                 else "the listener does without SASL: set security.protocol to PLAINTEXT or SSL"
             )
-        client = sasl_client(self._properties)
+        client = sasl_client(self._properties, self.address.host)
         while not client.is_done():
             request = SaslAuthenticateRequest(version=2, auth_bytes=client.auth_bytes())
             answer = self.call(request, SaslAuthenticateResponse, _sasl_answer)
@@ -529,5 +533,5 @@ class Connection:
         raise UsageError(
             message,
             where=str(self.address),
-            resolve="check sasl.mechanism, sasl.username and the password of this cluster's client",
+            resolve="check sasl.mechanism and what it logs in with: sasl.username and the password, say",
         )

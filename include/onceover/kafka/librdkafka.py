@@ -8,6 +8,8 @@ from typing import Any, Final
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
+from onceover.errors import UsageError
+from onceover.kafka import kerberos
 from onceover.kafka.cluster import ClientSettings
 from onceover.kafka.security import sasl_mechanism
 from onceover.kafka.tokens import TokenProvider
@@ -52,7 +54,18 @@ _TEMPORARY: Final = frozenset(
 
 
 def library_properties(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the library's configuration for a client with these keys; it holds secrets."""
+    """Return the library's configuration for a client with these keys; it holds secrets.
+
+    Raises:
+        UsageError: the library cannot log in so.
+    """
+    if sasl_mechanism(properties) == kerberos.MECHANISM:
+        raise UsageError(
+            "confluent-kafka has no Kerberos, and this goes through it",
+            code="NO_KERBEROS",
+            seen="sasl.mechanism GSSAPI",
+            resolve="use a listener with another mechanism for ACLs, audits and Connect's offsets",
+        )
     found: dict[str, Any] = {key: text for key, text in properties.items() if not key.startswith(_OF_TOKENS)}
     found["log_level"] = _LOG_CRITICAL
     if sasl_mechanism(properties) == "OAUTHBEARER":

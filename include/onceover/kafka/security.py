@@ -14,6 +14,7 @@ from typing import Any
 from kafka.net.sasl import get_sasl_mechanism
 
 from onceover.errors import UsageError
+from onceover.kafka import kerberos
 from onceover.kafka.tokens import TokenProvider
 
 
@@ -66,9 +67,18 @@ def _load_client_certificate(context: ssl.SSLContext, properties: Mapping[str, s
             context.load_cert_chain(pair, None, password)
 
 
-def sasl_client(properties: Mapping[str, str]) -> Any:
-    """Return the library's client side of the mechanism (``auth_bytes``, ``receive``, ``is_done``)."""
+def sasl_client(properties: Mapping[str, str], host: str) -> Any:
+    """Return the library's client side of the mechanism (``auth_bytes``, ``receive``, ``is_done``).
+
+    Args:
+        host: of the broker.
+
+    Raises:
+        As ``KerberosLogin``, for GSSAPI.
+    """
     mechanism = sasl_mechanism(properties)
+    if mechanism == kerberos.MECHANISM:
+        return kerberos.KerberosLogin(properties, host)
     config: dict[str, Any] = {
         "sasl_mechanism": mechanism,
         "sasl_plain_username": properties.get("sasl.username", ""),

@@ -1,4 +1,4 @@
-"""Tokens for OAUTHBEARER: from an identity provider (KIP-768), or unsecured ones for tests.
+"""Tokens for OAUTHBEARER: from an identity provider (KIP-768), signed for Amazon's IAM, or unsecured ones.
 
 Invariant: the client's secret goes to the token endpoint that the configuration names, and nowhere else. No
 redirect is followed, whatever the endpoint answers. (That it is asked over TLS is checked where the
@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import http
 import http.client
+import importlib
 import json
 import math
 import re
@@ -83,12 +84,18 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
             As ``token``.
         """
         if time.time() > self._token.expires_s - _MARGIN_S:
-            self._token = _fetch(self._properties) if is_oidc(self._properties) else self._unsecured()
+            match _method(self._properties):
+                case "oidc":
+                    self._token = _fetch(self._properties)
+                case "aws_iam":
+                    self._token = _signed(self._properties["sasl.oauthbearer.aws.region"])
+                case _:
+                    self._token = self._unsecured()
         return self._token
 
     def extensions(self) -> dict[str, str]:
         """Return what is sent beside the token (KIP-342): some services find the cluster by it."""
-        if is_oidc(self._properties):
+        if _method(self._properties) == "oidc":
             pairs = self._properties.get("sasl.oauthbearer.extensions", "").split(",")
             return dict(pair.strip().split("=", 1) for pair in pairs if pair.strip())
         found = self._settings().items()
@@ -113,9 +120,33 @@ class TokenProvider(AbstractTokenProvider):  # type: ignore[misc]
         return Token(".".join([_base64url({"alg": "none"}), _base64url(claims), ""]), expires)
 
 
-def is_oidc(properties: Mapping[str, str]) -> bool:
-    """Tell whether tokens come from an identity provider."""
-    return properties.get("sasl.oauthbearer.method", "default").lower() == "oidc"
+def _method(properties: Mapping[str, str]) -> str:
+    return properties.get("sasl.oauthbearer.method", "default").lower()
+
+
+def _signed(region: str) -> Token:
+    """Return what Amazon's brokers take: a request, signed with the role or the keys of this machine."""
+    try:
+        signer = importlib.import_module("aws_msk_iam_sasl_signer").MSKAuthTokenProvider
+    except ImportError as error:
+        raise UsageError(
+            "tokens for Amazon's IAM need the package aws-msk-iam-sasl-signer-python, which is not installed",
+            code="NO_SIGNER",
+            seen=str(error),
+            resolve="pip install aws-msk-iam-sasl-signer-python, on Spark's executors, too",
+        ) from error
+    try:
+        text, expires_ms = signer.generate_auth_token(region)
+    except Exception as error:  # its library raises what it likes, and none of it says what may pass
+        raise UsageError(
+            "Amazon's signer gives no token",
+            code="NO_TOKEN",
+            where=region,
+            seen=type(error).__name__,
+            resolve="check the role or the keys of this machine (its own role, AWS_PROFILE, "
+            "AWS_ACCESS_KEY_ID) and sasl.oauthbearer.aws.region",
+        ) from error
+    return Token(text, expires_ms / 1000)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):

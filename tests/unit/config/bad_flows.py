@@ -287,18 +287,27 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
     ("isolation", _source(isolation__level="x"), "source.client.isolation.level", "read committed", "remove"),
     ("group.id", _source(group__id="x"), "source.client.group.id", "the flow's own group", "remove"),
     (
-        "kerberos key",
-        _source(sasl__kerberos__principal="x"),
-        "source.client.sasl.kerberos.principal",
-        "Kerberos",
-        "PLAIN",
+        "kerberos command",
+        _source(sasl__kerberos__kinit__cmd="x"),
+        "source.client.sasl.kerberos.kinit.cmd",
+        "never by a command",
+        ".keytab",
     ),
     (
-        "kerberos",
-        {"source": {"client": {**SASL, "sasl.mechanism": "GSSAPI"}}},
-        "source.client.sasl.mechanism",
-        "Kerberos",
-        "PLAIN",
+        "keytab of nobody",
+        _source(security__protocol="SASL_SSL", sasl__mechanism="GSSAPI", sasl__kerberos__keytab="/k"),
+        "source.client.sasl.kerberos.principal",
+        "required with sasl.kerberos.keytab",
+        "add",
+    ),
+    (
+        "region of nowhere",
+        _source(
+            security__protocol="SASL_SSL", sasl__mechanism="OAUTHBEARER", sasl__oauthbearer__method="aws_iam"
+        ),
+        "source.client.sasl.oauthbearer.aws.region",
+        "required with aws_iam",
+        "add",
     ),
     (
         "java store",

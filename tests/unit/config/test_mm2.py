@@ -194,6 +194,14 @@ SECURITY: list[tuple[str, dict[str, str]]] = [
             "sasl.oauthbearer.extensions": "pool=p,a=b",
         },
     ),
+    (
+        'sasl.jaas.config=x.Krb5LoginModule required useKeyTab=true keyTab="/k" principal="c@R";',
+        {"sasl.kerberos.keytab": "/k", "sasl.kerberos.principal": "c@R"},
+    ),
+    (
+        "sasl.mechanism=GSSAPI\neast.sasl.kerberos.service.name=kafka2",
+        {"sasl.mechanism": "GSSAPI", "sasl.kerberos.service.name": "kafka2"},
+    ),
     ("ssl.truststore.type=PEM\neast.ssl.truststore.location=/ca.pem", {"ssl.ca.location": "/ca.pem"}),
     (
         "ssl.keystore.type=pem\neast.ssl.keystore.location=/c.pem\neast.ssl.key.password=p",
@@ -217,9 +225,8 @@ def test_java_security_becomes_librdkafka_keys(text: str, expected: dict[str, st
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (f'sasl.jaas.config=x.Krb5LoginModule required keyTab="{SECRET}";', "Kerberos"),
         (f"sasl.jaas.config={SECRET}", "no login we can read"),
-        ("sasl.mechanism=GSSAPI", "Kerberos"),
+        ("sasl.kerberos.kinit.cmd=x", "got by the library"),
         ("sasl.jaas.config=${file:/s.properties:jaas}", "config provider"),
         (f"ssl.keystore.password={SECRET}", "openssl pkcs12"),
         ("ssl.cipher.suites=x", "no librdkafka counterpart"),

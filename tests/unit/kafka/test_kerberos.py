@@ -1,0 +1,111 @@
+"""Logins that need a package of their own: what is said without it, and what a KDC's answers mean."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka.kerberos import KerberosLogin
+from onceover.kafka.librdkafka import library_properties
+from onceover.kafka.tokens import TokenProvider
+
+CLIENT = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
+AWS = {"sasl.oauthbearer.method": "aws_iam", "sasl.oauthbearer.aws.region": "eu-west-1"}
+
+
+class GSSError(Exception):
+    """As the package's own."""
+
+    def __init__(self, min_code: int) -> None:
+        super().__init__("said the KDC")
+        self.min_code = min_code
+
+
+def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+
+
+def test_kerberos_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "gssapi")
+    with pytest.raises(UsageError) as caught:
+        KerberosLogin(CLIENT, "b")
+    assert caught.value.code == "NO_KERBEROS" and "onceover[kerberos]" in str(caught.value.resolve)
+
+
+def test_amazon_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    without(monkeypatch, "aws_msk_iam_sasl_signer")
+    with pytest.raises(UsageError) as caught:
+        TokenProvider(AWS).token()
+    assert caught.value.code == "NO_SIGNER" and "pip install" in str(caught.value.resolve)
+
+
+@pytest.mark.parametrize(
+    ("min_code", "kind"),
+    [
+        (2529639068, Retriable),  # KRB5_KDC_UNREACH, as GSSAPI hands it on: unsigned
+        (2529638919, UsageError),  # KRB5KDC_ERR_S_PRINCIPAL_UNKNOWN
+        (39756037, UsageError),
+    ],
+)
+def test_kdc_that_is_away_is_an_outage_and_one_that_says_no_is_not(
+    monkeypatch: pytest.MonkeyPatch, min_code: int, kind: type[OnceoverError]
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise GSSError(min_code)
+
+    name = SimpleNamespace(canonicalize=lambda _: None)
+    package = SimpleNamespace(
+        Name=lambda *_: name,
+        NameType=SimpleNamespace(hostbased_service=1, kerberos_principal=2),
+        MechType=SimpleNamespace(kerberos=1),
+        Credentials=refuse,
+        SecurityContext=refuse,
+        exceptions=SimpleNamespace(GSSError=GSSError),
+    )
+    monkeypatch.setitem(sys.modules, "gssapi", package)
+    with pytest.raises(kind) as caught:
+        KerberosLogin({**CLIENT, "sasl.kerberos.principal": "c", "sasl.kerberos.keytab": "/k"}, "broker-1")
+    assert caught.value.where == "kafka@broker-1"
+
+
+def test_the_library_without_kerberos_says_so() -> None:
+    """Its own message would speak of a provider that it was not built with."""
+    with pytest.raises(UsageError, match="no Kerberos"):
+        library_properties(CLIENT)
+
+
+def test_amazons_token_lives_as_long_as_its_signer_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In milliseconds there, in seconds here; the region is the cluster's."""
+    asked: list[str] = []
+
+    class Provider:
+        @staticmethod
+        def generate_auth_token(region: str) -> tuple[str, int]:
+            asked.append(region)
+            return "aHR0cHM6Ly9rYWZrYQ", 4_000_000_000_000
+
+    package = SimpleNamespace(MSKAuthTokenProvider=Provider)
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", package)
+    provider = TokenProvider(AWS)
+    assert [provider.current(), provider.current()] == [("aHR0cHM6Ly9rYWZrYQ", 4_000_000_000.0)] * 2
+    assert asked == ["eu-west-1"]
+
+
+def test_amazons_signer_that_finds_no_keys_is_for_a_person(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its exceptions quote what they were given: only their kind is repeated."""
+
+    class Provider:
+        @staticmethod
+        def generate_auth_token(_: str) -> tuple[str, int]:
+            raise ValueError("AKIDEXAMPLE")
+
+    package = SimpleNamespace(MSKAuthTokenProvider=Provider)
+    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", package)
+    with pytest.raises(UsageError) as caught:
+        TokenProvider(AWS).token()
+    assert (caught.value.code, caught.value.seen) == ("NO_TOKEN", "ValueError")
+    assert "AKID" not in str(caught.value)
