@@ -94,7 +94,7 @@ def plan_soft(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
     if view.configured is not None:
         warnings = ("its own topic is read read_committed also without exactly-once: nothing to do",)
     elif view.facts.exactly_once:
-        warnings = tuple(_required_warnings(view))
+        warnings = (*_required_warnings(view), *filter(None, [view.standing]))
         changes = [*stop_changes(view), *_settle_changes(view)]
     elif unfinished(manifest, to_topic) and manifest is not None:
         changes = list(resume_changes(view.name, manifest.initial_state))

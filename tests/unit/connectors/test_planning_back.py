@@ -176,3 +176,12 @@ def test_what_an_interrupted_run_may_still_do_is_said(back: bool) -> None:
     assert running.changes == () and "stopped if an offset has gone back" in running.warnings[0]
     stopped = planned(view(placed(VALUES), placed(VALUES), state=connector(topic, STOPPED)), found)
     assert kinds(stopped) == ["resume"] and stopped.warnings == ()
+
+
+@pytest.mark.parametrize("own", [None, OWN])
+def test_every_plan_says_who_has_stopped_the_connector(own: str | None) -> None:
+    """Before it is moved, and once it was: it stays as it is, and somebody may not want that."""
+    seen = view(placed(VALUES), placed(VALUES), state=connector(own, STOPPED), standing="somebody has")
+    plans = [plan_migration(seen, None), plan_rollback(seen, manifest(own))]
+    plans.append(plan_hard(seen, None) if own else plan_soft(seen, None))
+    assert all("somebody has" in plan.warnings for plan in plans)

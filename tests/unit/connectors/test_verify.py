@@ -95,6 +95,15 @@ def test_connector_that_has_failed_is_never_called_good(failed: str) -> None:
     assert "Denied: topic" in found.message
 
 
+def test_connector_that_somebody_has_stopped_since_is_not_called_done() -> None:
+    """Whatever it had written; who let it run would look at the exit code."""
+    own: dict[bytes, bytes | None] = {KEY: b'{"position":6}', OTHER: b'{"position":6}'}
+    seen = migrated(own, state=connector(OWN, "STOPPED"), standing="somebody has stopped it: `do this`")
+    found = judge(seen, manifest())
+    assert found.outcome is Outcome.UNVERIFIABLE
+    assert found.message.endswith("it is STOPPED now: somebody has stopped it: `do this`")
+
+
 def test_state_in_which_nothing_is_written_is_named() -> None:
     """What it had written before it was stopped is proof all the same."""
     found = judge(
