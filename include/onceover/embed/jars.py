@@ -14,7 +14,7 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
@@ -75,14 +75,30 @@ def kafka_jars(version: str = DEFAULT_VERSION, jar_set: JarSet = "broker") -> Pa
         UsageError: the version is not pinned, or a fetched file differs from the manifest.
         Retriable: the resolution failed, for example without a network.
     """
-    manifest = read_manifest(version, jar_set)
-    target = cache_directory() / f"kafka-{version}-{jar_set}"
+    return pinned_jars(
+        f"kafka-{version}-{jar_set}",
+        read_manifest(version, jar_set),
+        lambda destination: resolve(version, jar_set, destination),
+    )
+
+
+def pinned_jars(name: str, manifest: str, fetch: Callable[[Path], None]) -> Path:
+    """Return the directory ``name`` of the cache with the verified jars of a manifest.
+
+    Args:
+        fetch: called when they are needed, with the directory that is to hold them.
+
+    Raises:
+        UsageError: a fetched file differs from the manifest.
+        OnceoverError: as ``fetch``.
+    """
+    target = cache_directory() / name
     if _is_verified(target, manifest):
         return target
     with _locked(target.with_suffix(target.suffix + ".lock")):
         # Another process may have filled the cache while this one waited for the lock.
         if not _is_verified(target, manifest):
-            _fetch(version, jar_set, target, manifest)
+            _fill(target, manifest, fetch)
     _seen_whole.add((target, manifest))
     return target
 
@@ -137,7 +153,12 @@ def verify(directory: Path, manifest: str) -> None:
 
 
 def resolve(version: str, jar_set: JarSet, destination: Path) -> None:
-    """Let the Ivy that PySpark ships resolve and copy the jars into ``destination``, unchecked.
+    """Copy the jars of ``version`` into ``destination``, unchecked; as ``retrieve``."""
+    retrieve(f"Kafka {version} ({jar_set})", COORDINATES[version, jar_set], destination)
+
+
+def retrieve(what: str, coordinates: tuple[str, ...], destination: Path) -> None:
+    """Let the Ivy that PySpark ships resolve and copy jars into ``destination``, unchecked.
 
     Repositories are Ivy's defaults, or those of the machine's own ``~/.ivy2/ivysettings.xml``.
 
@@ -146,7 +167,7 @@ def resolve(version: str, jar_set: JarSet, destination: Path) -> None:
     """
     with tempfile.TemporaryDirectory(prefix="onceover-ivy-") as work:
         descriptor = Path(work) / "ivy.xml"
-        descriptor.write_text(_ivy_descriptor(COORDINATES[version, jar_set]), encoding="utf-8")
+        descriptor.write_text(_ivy_descriptor(coordinates), encoding="utf-8")
         command = [str(find_java().executable), *_proxy_options(os.environ), "-cp", str(_ivy_jar())]
         command += ["org.apache.ivy.Main", "-cache", f"{work}/cache", "-ivy", str(descriptor)]
         settings = Path.home() / ".ivy2" / "ivysettings.xml"
@@ -156,18 +177,18 @@ def resolve(version: str, jar_set: JarSet, destination: Path) -> None:
         code = run_to_end(command, name="Ivy", log_path=log_path, timeout_s=RESOLVE_TIMEOUT_S)
         if code != 0:
             raise Retriable(
-                f"the jars of Kafka {version} ({jar_set}) could not be fetched",
+                f"the jars of {what} could not be fetched",
                 where="Ivy, with the repositories configured on this machine",
                 seen=_telling_lines(tail(log_path, 500)),
                 resolve="check the network connection, then run the same command again",
             )
 
 
-def _fetch(version: str, jar_set: JarSet, target: Path, manifest: str) -> None:
+def _fill(target: Path, manifest: str, fetch: Callable[[Path], None]) -> None:
     # In the same directory as the target: a rename is atomic within one file system only.
     work = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
     try:
-        resolve(version, jar_set, work)
+        fetch(work)
         verify(work, manifest)
         work.chmod(0o755)
         if target.exists():
