@@ -75,12 +75,14 @@ class Run(HeldRun):
         """Take over transactional ids of its tasks: one that only seems to be gone writes nothing any more.
 
         Raises:
+            Fenced: another run has begun: the tasks may be those that it has resumed, and go on.
             UsageError: a right is missing.
         """
         self.tell(f"fencing {len(ids)} transactional ids of its tasks")
         cluster = self.context.access.home(self.view.state.config)
         for transactional_id in ids:
             reached(StepName.FENCE)
+            self.hold()
             with needing(cluster.config, "WRITE", f"transactional id {transactional_id}"):
                 fence(cluster, transactional_id)
 
