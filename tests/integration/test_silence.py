@@ -60,7 +60,6 @@ def replica(
 ) -> Iterator[Replica]:
     """A flow that waits for an answer for a moment only; the adversaries come through the brokers' own."""
     monkeypatch.setattr(connection, "REQUEST_TIMEOUT_MS", _PATIENCE_MS)
-    monkeypatch.setattr(admin, "_TIMEOUT_S", _PATIENCE_MS / 1000)
     source, target = (line.cluster for line in lines)
     inside = (source.internal_bootstrap, target.internal_bootstrap)
     with Replica(tmp_path, unique_name, source.client, target.client, unsecured=inside) as replica:
@@ -189,7 +188,6 @@ def test_a_frozen_broker_of_three_is_left_for_the_new_leaders(
 ) -> None:
     """The kernel still takes connections for it; nobody answers on them. The others lead what it has led."""
     monkeypatch.setattr(connection, "REQUEST_TIMEOUT_MS", _PATIENCE_MS)
-    monkeypatch.setattr(admin, "_TIMEOUT_S", _PATIENCE_MS / 1000)
     source = start_cluster("frozen", brokers=3, heap_mb=320)
     with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
         topic = f"{unique_name}.a"
