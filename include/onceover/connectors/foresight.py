@@ -6,26 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from onceover.connectors import debezium
 from onceover.connectors.keys import snapshot_state
-from onceover.connectors.model import RUNNING, STOPPED, ConnectorPlan, Snapshot
+from onceover.connectors.model import PAUSED, RUNNING, STOPPED, ConnectorPlan, Snapshot
 from onceover.connectors.view import ConnectorView
 
 # Measured on an idle cluster: the stop, the looks at topics, one transaction, a change of configuration that
 # has to last for some seconds, the start.
 STANDSTILL_S: Final = 7.0
-_DEBEZIUM: Final = "io.debezium."
 _MIRROR: Final = "org.apache.kafka.connect.mirror."
 _UNMOVED: Final = ("CheckpointConnector", "HeartbeatConnector")
-_HEARTBEAT: Final = "heartbeat.interval.ms"
-_POSTGRES: Final = ("PostgresConnector", "PostgreSqlConnector")
-# What a database keeps for a reader that is away, by the last word of the plugin's name.
-_KEPT: Final = {
-    "MySqlConnector": "binlogs for binlog_expire_logs_seconds",
-    "MariaDbConnector": "binlogs for binlog_expire_logs_seconds",
-    "SqlServerConnector": "change tables for the retention of their cleanup job (three days by default)",
-    "MongoDbConnector": "what fits into the oplog",
-    "OracleConnector": "archived redo logs as long as its administrator does",
-}
 
 
 def foreseen(
@@ -41,7 +31,7 @@ def foreseen(
         return plan
     stops = any(change.what == "stop" for change in plan.changes)
     stands = stays_stopped or view.initial_state == STOPPED
-    outage_s = STANDSTILL_S + settle_s if stops and not stands else None
+    outage_s = STANDSTILL_S + settle_s if stops and view.initial_state == RUNNING and not stands else None
     state = _snapshot_of(view.own_offsets() if view.configured else view.base_offsets())
     return replace(
         plan,
@@ -59,12 +49,7 @@ def quiet_hint(config: Mapping[str, str]) -> str | None:
             "it writes the same offset for ever and does not go by it: nothing ever shows that it goes on "
             "(unverifiable, exit code 3), and nothing can be lost by that"
         )
-    if not _plugin(config).startswith(_DEBEZIUM) or config.get(_HEARTBEAT, "0").strip() not in ("", "0"):
-        return None
-    return (
-        f"it has no {_HEARTBEAT}: while no row of its tables changes it writes no offset, and nothing shows "
-        "that it goes on (unverifiable, exit code 3); with 10000 it writes one every 10 s"
-    )
+    return debezium.silence(config)
 
 
 def _notes(
@@ -77,6 +62,9 @@ def _notes(
         )
     elif view.initial_state == STOPPED:
         yield f"is {STOPPED}, and stays so: resume it, then verify"
+    elif view.initial_state == PAUSED:
+        # After a stop the workers start none for it (4.3.0); a pause alone leaves them standing.
+        yield f"is {PAUSED}, and stays so; its tasks begin again when it is resumed: resume it, then verify"
     elif outage_s is not None:
         yield f"stands still for about {outage_s:.0f} s, longer where its tasks do not end at once"
     if state is not None:
@@ -85,16 +73,8 @@ def _notes(
 
 def _warnings(view: ConnectorView, *, stands: bool, stops: bool) -> Iterator[str]:
     config = view.state.config
-    kind = _plugin(config).rpartition(".")[2]
-    until = "until it is resumed" if stands else "while it stands still"
-    if kind in _POSTGRES and (stops or stands):
-        slot = config.get("slot.name", "debezium")
-        yield (
-            f"{until}, its replication slot {slot} holds back the database's WAL, which grows with every "
-            "change: watch the disk, and max_slot_wal_keep_size, beyond which the slot is lost"
-        )
-    if kind in _KEPT and stands:
-        yield f"its database keeps {_KEPT[kind]}: resume it before, or it has to begin anew"
+    yield from debezium.start_warnings(config)
+    yield from debezium.standing_warnings(config, stops=stops, stands=stands)
     hint = quiet_hint(config)
     if hint is not None and not stands and view.initial_state == RUNNING:
         yield hint

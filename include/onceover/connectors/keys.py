@@ -132,6 +132,15 @@ def compare(before: bytes, after: bytes | None) -> Moved:
     return {-1: Moved.BACK, 1: Moved.FORWARD}.get(step or 0, Moved.CHANGED)
 
 
+def is_place(value: bytes | None) -> bool:
+    """Tell whether an offset is a place in an order that is known: who writes it again stands there.
+
+    The very first place is none: who begins anew stands there, too, as MirrorMaker's heartbeats ever do.
+    """
+    fields = parsed_json(value)
+    return isinstance(fields, dict) and order(fields, fields) == 0 and any(position(fields).values())
+
+
 def step_of(before: bytes, after: bytes | None) -> tuple[str, str]:
     """Return two offsets of a key as people know them: by their position where that is known, in short."""
     return _position(before), _position(after)

@@ -38,6 +38,8 @@ _IDLE_S: Final = 30.0
 # Until a worker that has just been started knows what its topics say.
 _START_S: Final = 30.0
 _POLL_S: Final = 0.25
+# Characters of a line that people read; a context of Debezium has thousands.
+_LONGEST_CAUSE: Final = 400
 TASK_FAILED: Final = "TASK_FAILED"
 CONNECTOR_STATE: Final = "CONNECTOR_STATE"
 # What every worker has to report, and for how many seconds on end.
@@ -326,4 +328,10 @@ def _causes(trace: str) -> str:
     """Return the first line of a Java trace and of its last cause: they name topic and right."""
     lines = trace.strip().splitlines()
     causes = [line for line in lines if line.startswith("Caused by:")]
-    return "; ".join(dict.fromkeys([lines[0][:300], *(line[:300] for line in causes[-1:])]))
+    return "; ".join(dict.fromkeys(_shortened(line) for line in (lines[0], *causes[-1:])))
+
+
+def _shortened(line: str) -> str:
+    """Return beginning and end of a line: Debezium prints its whole state before it says what is wrong."""
+    half = _LONGEST_CAUSE // 2
+    return line if len(line) <= _LONGEST_CAUSE else f"{line[:half]} ... {line[-half:]}"

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
+from onceover.connectors import debezium
 from onceover.connectors.access import version_of
 from onceover.connectors.keys import (
     holds_null,
@@ -190,7 +191,7 @@ def _migration_refusals(view: ConnectorView) -> Iterator[Refusal]:
     base = view.base_offsets()
     if base is not None and view.base is not None:
         yield from value_refusals(base, view.base.scan.partitions)
-        yield from snapshot_refusals(base)
+    yield from stop_refusals(view, base)
     if view.own is not None:
         yield from own_topic_refusals(view, view.own)
 
@@ -217,12 +218,26 @@ def value_refusals(snapshot: Snapshot, partitions: int) -> Iterator[Refusal]:
         )
 
 
-def snapshot_refusals(snapshot: Snapshot) -> Iterator[Refusal]:
-    """Yield why a connector is better left alone until it has read what its system holds (Debezium)."""
-    busy = [key for key, value in snapshot.offsets.items() if in_snapshot(value)]
-    if busy:
+def stop_refusals(view: ConnectorView, offsets: Snapshot | None) -> Iterator[Refusal]:
+    """Yield why a connector is better not stopped now; none where it stands already.
+
+    Args:
+        offsets: by which it goes.
+    """
+    if view.state.is_stopped:
+        return
+    if debezium.loses_its_slot(view.state.config):
         yield Refusal(
-            f"{snapshot.connector} in {snapshot.topic}",
+            view.name,
+            "SLOT_DROPPED",
+            "it has slot.drop.on.stop=true: its stop would drop the replication slot, and what the database "
+            "writes until the next start would never be read",
+            "set slot.drop.on.stop=false (the default), then run again",
+        )
+    busy = [key for key, value in offsets.offsets.items() if in_snapshot(value)] if offsets else []
+    if busy and offsets is not None:
+        yield Refusal(
+            f"{offsets.connector} in {offsets.topic}",
             "SNAPSHOT_RUNS",
             f"{named(busy)}: in the middle of its first snapshot, which a stop begins anew: all that it has "
             "read so far would be written again",
@@ -295,7 +310,7 @@ def migration_warnings(view: ConnectorView) -> Iterator[str]:
     base = view.base_offsets()
     if base is None or view.base is None:
         return
-    if not base.offsets and view.state.tasks:
+    if not base.offsets and (view.state.tasks or view.state.state == RUNNING):
         yield "it runs and has no offset yet: what it reads now, a first snapshot too, begins anew"
     if base.duplicates:
         yield f"{named(base.duplicates)}: in more than one partition of {base.topic}; the newest is copied"

@@ -15,6 +15,7 @@ from onceover.connectors.planning import (
     owed_warnings,
     resume_changes,
     stop_changes,
+    stop_refusals,
     unfinished,
     value_refusals,
 )
@@ -30,7 +31,8 @@ def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
         changes = tuple(resume_changes(view.name, manifest.initial_state)) if owed and manifest else ()
         warnings = owed_warnings(view) if unfinished(manifest, to_topic) else ("it has no topic of its own",)
         return ConnectorPlan(view.name, None, to_topic, 0, 0, changes, view.problems, warnings)
-    own, refusals = view.own_offsets(), [*view.problems, *common_refusals(view)]
+    own = view.own_offsets()
+    refusals = [*view.problems, *common_refusals(view), *stop_refusals(view, own)]
     if own is None:
         refusals.append(
             Refusal(
@@ -94,6 +96,7 @@ def plan_soft(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
     if view.configured is not None:
         warnings = ("its own topic is read read_committed also without exactly-once: nothing to do",)
     elif view.facts.exactly_once:
+        refusals = (*refusals, *stop_refusals(view, view.base_offsets()))
         warnings = (*_required_warnings(view), *filter(None, [view.standing]))
         changes = [*stop_changes(view), *_settle_changes(view)]
     elif unfinished(manifest, to_topic) and manifest is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from onceover.connectors.foresight import quiet_hint
-from onceover.connectors.keys import holds_null, named
+from onceover.connectors.keys import holds_null, is_place, named
 from onceover.connectors.lifecycle import failure_of
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import OFFSETS_TOPIC_KEY, RUNNING, ConnectorOutcome, Outcome
@@ -76,7 +76,7 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
             Outcome.UNVERIFIABLE,
             f"{view.configured} is in order, but there is no manifest to compare its offsets with",
         )
-    progress = Progress.between(manifest.values, own)
+    progress = Progress.between(manifest.values, own, again=_again(view, manifest))
     if progress.back:
         outcome, message = Outcome.FAILED, f"{named(progress.back)}: lower than what was copied, or gone"
     elif progress.went_on:
@@ -96,3 +96,16 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
         outcome = Outcome.UNVERIFIABLE if outcome is Outcome.DONE else outcome
         message += f": {view.standing}"
     return ConnectorOutcome(view.name, outcome, message, facts=progress.facts())
+
+
+def _again(view: ConnectorView, manifest: Manifest) -> frozenset[bytes]:
+    """Return the keys whose place was written once more since what was copied."""
+    written = view.own.scan.latest.items() if view.own is not None else ()
+    return frozenset(
+        key
+        for (key, partition), record in written
+        if partition in manifest.landed
+        and record.offset >= manifest.landed[partition]
+        and record.value == manifest.values.get(key)
+        and is_place(record.value)
+    )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from onceover.connectors.keys import Moved, compare, named, parse_key, shown, step_of
+from onceover.connectors.keys import Moved, compare, is_place, named, parse_key, shown, step_of
 from onceover.connectors.model import ConnectorState, RawOffset, Snapshot
 from onceover.connectors.scan import Scan
 from onceover.connectors.steps import StepName, reached
@@ -32,24 +32,32 @@ class Progress:
         moved: by key of the manifest.
         fresh: keys that the manifest does not have.
         fallen: keys, of the manifest or fresh, that went back on the way to what they are now.
+        again: keys of the manifest whose offset was written once more, as Debezium does at each heartbeat
+            while no row changes: who did so has read it.
         steps: of keys of the manifest, their position there and now.
     """
 
     moved: Mapping[bytes, Moved]
     fresh: frozenset[bytes]
     fallen: frozenset[bytes] = frozenset()
+    again: frozenset[bytes] = frozenset()
     steps: Mapping[bytes, tuple[str, str]] = field(default_factory=dict)
 
     @classmethod
     def between(
-        cls, values: Mapping[bytes, bytes], now: Snapshot, fallen: frozenset[bytes] = frozenset()
+        cls,
+        values: Mapping[bytes, bytes],
+        now: Snapshot,
+        fallen: frozenset[bytes] = frozenset(),
+        again: frozenset[bytes] = frozenset(),
     ) -> Progress:
         """Compare what was copied with what is there now."""
         offsets = now.offsets
         moved = {key: compare(value, offsets.get(key)) for key, value in values.items()}
         back = {key: Moved.BACK for key in fallen & values.keys()}
         some = {key: step_of(values[key], offsets.get(key)) for key in sorted(values)[:_LISTED]}
-        return cls({**moved, **back}, frozenset(offsets.keys() - values.keys()), fallen, some)
+        stood = frozenset(key for key in again & values.keys() if moved[key] is Moved.SAME)
+        return cls({**moved, **back}, frozenset(offsets.keys() - values.keys()), fallen, stood, some)
 
     def keys(self, *kinds: Moved) -> list[bytes]:
         """Return the keys that have moved in one of these ways."""
@@ -72,7 +80,7 @@ class Progress:
         New keys beside old ones that stand still prove nothing: it may have begun anew under other keys.
         Neither do offsets of an order that nobody knows: begun anew, they would have changed as well.
         """
-        return bool(self.keys(Moved.FORWARD) if self.moved else self.fresh)
+        return bool(self.keys(Moved.FORWARD) or self.again if self.moved else self.fresh)
 
     @property
     def changed(self) -> list[bytes]:
@@ -82,19 +90,20 @@ class Progress:
     @property
     def complete(self) -> bool:
         """True when there is nothing more to wait for: every key has moved, or the first one came."""
-        return bool(self.went_on or self.changed) and not self.keys(Moved.SAME)
+        return bool(self.went_on or self.changed) and self.again.issuperset(self.keys(Moved.SAME))
 
     def facts(self) -> dict[str, Any]:
         """Return what is counted in a report."""
         counts = {str(kind): len(self.keys(kind)) for kind in Moved} | {str(Moved.BACK): len(self.back)}
         positions = [{"key": shown(key), "from": a, "to": b} for key, (a, b) in self.steps.items()]
+        counts["again"] = len(self.again)
         return {"offsets": len(self.moved), **counts, "new": len(self.fresh), "positions": positions}
 
     def describe(self) -> str:
         """Return from where to where it went on, of the first keys that did; empty where none did."""
-        gone = [key for key in self.onward if key in self.steps]
+        gone = [key for key in (*self.onward, *sorted(self.again)) if key in self.steps]
         told = [f"{shown(key)}: {' -> '.join(self.steps[key])}" for key in gone[:_TOLD]]
-        more = len(self.onward) - len(told)
+        more = len(self.onward) + len(self.again) - len(told)
         return "; ".join(told + ([f"and {more} more"] if told and more else []))
 
 
@@ -121,11 +130,17 @@ class Trail:
         self._values = values
         self._last: dict[tuple[bytes, int], bytes | None] = {}
         self._fallen: set[bytes] = set()
+        self._again: set[bytes] = set()
 
     @property
     def fallen(self) -> frozenset[bytes]:
         """Keys with a record that was lower than the one before it, or a tombstone."""
         return frozenset(self._fallen)
+
+    @property
+    def again(self) -> frozenset[bytes]:
+        """Keys with a record that was the same place as the one before it."""
+        return frozenset(self._again)
 
     def follow(self, records: Iterable[RawOffset]) -> None:
         """Judge the next records; those of one partition in the order of their offsets."""
@@ -138,6 +153,8 @@ class Trail:
             before = self._last.get(place, self._values.get(record.key))
             if before is not None and compare(before, record.value) is Moved.BACK:
                 self._fallen.add(record.key)
+            if before == record.value and is_place(record.value):
+                self._again.add(record.key)
             self._last[place] = record.value
 
 
@@ -180,7 +197,9 @@ class Course:
         records = list(self._read({**scan.end_offsets, **self._since}, scan))
         self._trail.follow(records)
         self._since = scan.end_offsets
-        return Progress.between(self._values, scan.snapshot(self._connector), self._trail.fallen)
+        return Progress.between(
+            self._values, scan.snapshot(self._connector), self._trail.fallen, self._trail.again
+        )
 
 
 def watch(

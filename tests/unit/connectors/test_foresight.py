@@ -9,7 +9,7 @@ import pytest
 
 from onceover.connectors.foresight import STANDSTILL_S, foreseen, quiet_hint
 from onceover.connectors.keys import snapshot_state, step_of
-from onceover.connectors.model import STOPPED, ConnectorPlan, MigrationPlan
+from onceover.connectors.model import PAUSED, STOPPED, ConnectorPlan, MigrationPlan
 from onceover.connectors.planning import plan_migration
 from onceover.connectors.planning_back import plan_soft
 from onceover.connectors.view import ConnectorView
@@ -96,6 +96,27 @@ def test_connector_that_never_moves_its_offset_is_told_of(name: str) -> None:
     assert any("same offset for ever" in text for text in told(seen(config)).warnings)
     other = {"connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector"}
     assert quiet_hint(other) is None
+
+
+def test_snapshot_of_each_start_is_told_of() -> None:
+    """Connect restarts it for many reasons; this is one more."""
+    always = {**BEATING, "snapshot.mode": "always"}
+    assert any("every row of its tables is written once more" in text for text in told(seen(always)).warnings)
+    assert any("snapshot.mode=always" in text for text in told(seen(always, STOPPED)).warnings)
+    assert not any("snapshot.mode" in text for text in told(seen(BEATING)).warnings)
+
+
+def test_one_that_ends_with_its_snapshot_has_neither_slot_nor_heartbeat() -> None:
+    """Neither is there anything that a heartbeat would help."""
+    (warning,) = told(seen({**BEATING, "snapshot.mode": "initial_only"})).warnings
+    assert "never writes an offset again" in warning and "with 10000" not in warning
+
+
+def test_paused_connector_stands_already() -> None:
+    """There is no outage; after a stop the workers start no tasks for it until it is resumed."""
+    plan = told(seen(BEATING, PAUSED))
+    assert plan.outage_s is None
+    assert plan.notes[0].startswith("is PAUSED, and stays so; its tasks begin again when it is resumed")
 
 
 def test_plan_that_does_nothing_foresees_nothing() -> None:

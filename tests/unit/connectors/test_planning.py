@@ -10,7 +10,7 @@ import pytest
 from onceover.connectors.configtopic import ConfigRecords
 from onceover.connectors.keys import partition_of, sentinel_key
 from onceover.connectors.manifest import Manifest
-from onceover.connectors.model import PAUSED, STOPPED, ConnectorPlan, TaskState
+from onceover.connectors.model import PAUSED, STOPPED, ConnectorPlan, ConnectorState, TaskState
 from onceover.connectors.planning import plan_migration
 from onceover.connectors.view import ConnectorView
 from onceover.engine.plan import Refusal
@@ -28,6 +28,13 @@ from tests.unit.connectors.views import (
 
 VALUES = {KEY: b'{"position":5}', OTHER: b'{"position":7}'}
 RIGHT, WRONG = partition_of(KEY, PARTITIONS), (partition_of(KEY, PARTITIONS) + 1) % PARTITIONS
+
+
+def dropping(state: str = "RUNNING") -> ConnectorState:
+    """Return a connector whose stop makes its database forget how far it was read."""
+    found = connector(state=state)
+    postgres = {"connector.class": "io.debezium.connector.postgresql.PostgresConnector"}
+    return replace(found, config={**found.config, **postgres, "slot.drop.on.stop": "TRUE"})
 
 
 def codes(plan: ConnectorPlan) -> list[str]:
@@ -108,6 +115,7 @@ def test_tombstoned_offsets_are_not_copied() -> None:
         (view([], state=connector(tasks=(TaskState(0, "FAILED", "w", "x"),))), "CONNECTOR_FAILED"),
         (view(placed({KEY: b'{"lsn":1,"snapshot_completed":false}'})), "SNAPSHOT_RUNS"),
         (view(placed({KEY: b'{"lsn":1,"snapshot":true,"last_snapshot_record":false}'})), "SNAPSHOT_RUNS"),
+        (view(placed(VALUES), state=dropping()), "SLOT_DROPPED"),
         (view([], [], policy="delete"), "NOT_COMPACTED"),
         (view([], [], policy="compact,delete"), "NOT_COMPACTED"),
         (view([], [], policy=None), "NOT_COMPACTED"),
@@ -263,3 +271,21 @@ def test_value_that_is_no_json_is_that_connectors_refusal(value: bytes) -> None:
     """The usual slip when an offset is removed by hand: an empty value and no tombstone."""
     seen = view(placed({KEY: value}), state=connector(state=STOPPED), shown=[])
     assert codes(plan_migration(seen, None)) == ["NULL_OFFSET"]
+
+
+@pytest.mark.parametrize("value", [b'{"lsn":1}', b'{"lsn":1,"snapshot_completed":false}'])
+def test_what_a_stop_would_do_is_nothing_to_one_that_stands(value: bytes) -> None:
+    """To wait until its snapshot is through would be to wait for ever."""
+    plan = plan_migration(view(placed({KEY: value}), state=dropping(STOPPED)), None)
+    assert codes(plan) == []
+
+
+@pytest.mark.parametrize(
+    ("state", "tasks", "warned"),
+    [("RUNNING", 1, True), ("RUNNING", 0, True), (PAUSED, 0, False), (STOPPED, 0, False)],
+)
+def test_connector_without_an_offset_that_may_read_begins_anew(state: str, tasks: int, warned: bool) -> None:
+    """Its tasks may not be there yet: Debezium waits for locks."""
+    running = tuple(TaskState(n, "RUNNING", "w", "") for n in range(tasks))
+    plan = plan_migration(view([], state=replace(connector(state=state), tasks=running)), None)
+    assert any("begins anew" in text for text in plan.warnings) is warned

@@ -185,3 +185,20 @@ def test_every_plan_says_who_has_stopped_the_connector(own: str | None) -> None:
     plans = [plan_migration(seen, None), plan_rollback(seen, manifest(own))]
     plans.append(plan_hard(seen, None) if own else plan_soft(seen, None))
     assert all("somebody has" in plan.warnings for plan in plans)
+
+
+BUSY = {KEY: b'{"lsn":1,"snapshot_completed":false}'}
+
+
+@pytest.mark.parametrize("state", ["RUNNING", "PAUSED"])
+def test_first_snapshot_is_not_begun_anew_by_the_way_back(state: str) -> None:
+    """All that it has read would be written again, whichever way it is stopped."""
+    hard = plan_hard(view(placed(VALUES), placed(BUSY), state=connector(OWN, state=state)), None)
+    soft = plan_soft(view(placed(BUSY), state=connector(state=state)), None)
+    assert [(codes(plan), plan.changes) for plan in (hard, soft)] == [(["SNAPSHOT_RUNS"], ())] * 2
+
+
+def test_way_back_of_one_that_stands_in_its_snapshot_is_free() -> None:
+    """The stop was somebody else's, and has done its harm."""
+    hard = plan_hard(view(placed(VALUES), placed(BUSY), state=connector(OWN, state=STOPPED)), None)
+    assert codes(hard) == [] and hard.changes

@@ -10,7 +10,8 @@ import httpx
 import pytest
 from httpx import Response
 
-from onceover.connectors.lifecycle import Lifecycle, TaskFailed
+from onceover.connectors.lifecycle import Lifecycle, TaskFailed, failure_of
+from onceover.connectors.model import ConnectorState, TaskState
 from onceover.connectors.rest import ConnectRest
 from onceover.connectors.settings import RestSettings
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
@@ -584,3 +585,15 @@ def test_type_is_asked_of_every_worker() -> None:
     assert [state.type for state in (*rest.connectors(), rest.state("c"))] == ["source"] * 2
     rest = FakeWorkers(faults=[without_plugin("w1", "w2")]).rest()
     assert [state.type for state in (*rest.connectors(), rest.state("c"))] == ["unknown"] * 2
+
+
+def test_what_is_wrong_is_told_where_it_stands_at_the_end_of_a_long_line() -> None:
+    """Debezium's first line begins with its whole state."""
+    trace = (
+        f"DebeziumException: PostgresOffsetContext [{'x' * 5000}] but it has no slot\n\tat a\nCaused by: why"
+    )
+    found = failure_of(ConnectorState("c", "source", "RUNNING", (TaskState(0, "FAILED", "w", trace),)))
+    assert found.startswith("DebeziumException: PostgresOffsetContext [") and found.endswith(
+        "; Caused by: why"
+    )
+    assert "but it has no slot" in found and len(found) < 500

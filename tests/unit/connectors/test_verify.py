@@ -144,3 +144,21 @@ def test_report_has_the_worst_exit_code(outcomes: list[Outcome], expected: int) 
     """A violation before what is to be decided, that before what is to be repeated."""
     found = tuple(ConnectorOutcome(str(n), outcome, "") for n, outcome in enumerate(outcomes))
     assert Report("connectors", "t", found).exit_code == expected
+
+
+@pytest.mark.parametrize(
+    ("landed", "value", "expected"),
+    [
+        (0, b'{"lsn":5}', Outcome.DONE),
+        (9, b'{"lsn":5}', Outcome.UNVERIFIABLE),
+        (0, b'{"odd":5}', Outcome.UNVERIFIABLE),
+        (0, b'{"offset":0}', Outcome.UNVERIFIABLE),
+    ],
+    ids=["written once more", "the copy itself", "no known order", "where all begin"],
+)
+def test_place_that_was_written_once_more_shows_that_it_was_read(
+    landed: int, value: bytes, expected: Outcome
+) -> None:
+    """A quiet table with a heartbeat: its offset is byte-equal for days, and written every few seconds."""
+    found = replace(manifest(), offsets={KEY: value}, landed=dict.fromkeys(range(PARTITIONS), landed))
+    assert judge(migrated({KEY: value}), found).outcome is expected

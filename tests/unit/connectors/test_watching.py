@@ -98,7 +98,7 @@ def test_overtaken_offset_went_back_all_the_same() -> None:
         {"key": '["c",{"p":1}]', "from": "position 2", "to": "position 5"},
     ]
     assert facts == {
-        "offsets": 2, "same": 0, "forward": 1, "changed": 0, "back": 1, "new": 0,
+        "offsets": 2, "same": 0, "forward": 1, "changed": 0, "back": 1, "again": 0, "new": 0,
     }  # fmt: skip
 
 
@@ -106,6 +106,39 @@ def test_new_offset_that_fell_went_back_too() -> None:
     """There is no value of the manifest that could tell."""
     progress = Progress.between(VALUES, snapshot({**VALUES, NEW: TWO}), frozenset({NEW}))
     assert (progress.back, progress.fresh) == ([NEW], frozenset({NEW}))
+
+
+@pytest.mark.parametrize(
+    ("written", "went_on"),
+    [
+        ([ONE], True),
+        ([ONE, ONE], True),
+        ([], False),
+        ([TWO, ONE], False),
+        ([b'{"position":0}', ONE], False),
+    ],
+    ids=["once more", "at each heartbeat", "nothing", "there and back", "begun anew"],
+)
+def test_offset_that_is_written_once_more_was_read(written: list[bytes], went_on: bool) -> None:
+    """Debezium does so at each heartbeat while no row changes; what began anew comes by other places."""
+    trail = Trail("c", {KEY: ONE})
+    trail.follow(records(written))
+    now = snapshot({KEY: written[-1] if written else ONE})
+    progress = Progress.between({KEY: ONE}, now, trail.fallen, trail.again)
+    assert (progress.went_on and not progress.back, progress.complete and not progress.back) == (
+        went_on,
+        went_on,
+    )
+    if went_on:
+        assert progress.describe() == '["c",{"p":0}]: position 1 -> position 1'
+
+
+def test_same_offset_of_an_unknown_shape_proves_nothing() -> None:
+    """It may be all that such a connector ever writes; nor does the place at which everybody begins."""
+    for value in (b'{"odd":1}', b'{"offset":0}'):
+        trail = Trail("c", {KEY: value})
+        trail.follow(records([value]))
+        assert trail.again == frozenset()
 
 
 # ---- looks
