@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from onceover.config.clients import ClientConfig
+from onceover.embed.security import Security
 from onceover.engine import aclsync, names
 from onceover.engine.acls import owned_acls
 from onceover.engine.groupapply import Applied
@@ -23,8 +24,15 @@ from onceover.kafka.cluster import Cluster
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.groups import GroupWish, apply_groups
 from tests.support.authorizer import TOPIC_OPERATIONS, Question, allows
-from tests.support.clusters import SharedCluster
-from tests.support.grants import GROUP, TRANSACTIONAL_ID, adoption_rights, grant, mirror_rights
+from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.grants import (
+    GROUP,
+    TRANSACTIONAL_ID,
+    adoption_rights,
+    grant,
+    mirror_rights,
+    target_rights,
+)
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
 from tests.support.rawacls import DENIED, DESCRIBE, TWO_PHASE_COMMIT, WRITE, RawAcl, create_raw
@@ -260,6 +268,26 @@ def test_the_authorizer_that_the_unit_tests_go_by_answers_as_the_brokers_own(
         else:
             with pytest.raises(KafkaException, match="TOPIC_AUTHORIZATION_FAILED"):
                 asked[topic].result()
+
+
+@pytest.mark.soak
+def test_a_cluster_that_is_open_without_acls_is_told_from_a_closed_one(
+    session_home: Path, guarded: Pair, unique_name: str
+) -> None:
+    """By a flow's user with the documented rights; whom a superuser is told nothing."""
+    factory = ClusterFactory(session_home)
+    setting = {"allow.everyone.if.no.acl.found": "true"}
+    security = Security("PLAIN", authorizer=True)
+    try:
+        opened = factory("open-target", security=security, config=setting)
+        for cluster, expected in ((opened, True), (guarded[1], False)):
+            grant(cluster, target_rights(unique_name))
+            for properties, found in ((cluster.client, expected), (cluster.admin_client, False)):
+                with Cluster(ClientConfig("west", properties)) as asked:
+                    side = AclAdmin(asked)
+                    assert aclsync.is_open(side, side.topic_acls()) is found
+    finally:
+        factory.close()
 
 
 def test_the_command_brings_acls_in_line_without_a_running_flow(

@@ -51,6 +51,7 @@ class AclView:
         target: all topic ACLs of the target.
         owned: ACLs on the target that this flow created, or was about to create.
         own_principal: who the flow is on the target, None when that is not known.
+        opens: a topic without ACLs is everybody's on the target, and not known to be so on the source.
     """
 
     topics: Mapping[str, str]
@@ -58,6 +59,7 @@ class AclView:
     target: frozenset[Acl]
     owned: frozenset[Acl]
     own_principal: str | None
+    opens: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,7 @@ def plan_acls(view: AclView) -> AclPlan:
         create=tuple(sorted(create, key=_deny_first)),
         delete=tuple(sorted(gone, key=_deny_first, reverse=True)),
         forget=tuple(sorted(outdated - gone - cut)),
-        refused=tuple(refused[acl] for acl in sorted(refused)),
+        refused=(*([_open()] if view.opens else []), *(refused[acl] for acl in sorted(refused))),
         at_risk=tuple(sorted(acl for acl in ours if _limit(acl, denies.get(acl.name, ())))),
     )
 
@@ -223,6 +225,17 @@ def _withheld(acl: Acl, deny: Acl, *, there: bool) -> Refusal:
         "ACL_WITHHELD",
         f"the source limits {acl} by {deny.rule}, which is not carried over; the target {seen}",
         "resolve that DENY, or forbid the same on the target by hand, where that does not cut off Onceover",
+        blocks=False,
+    )
+
+
+def _open() -> Refusal:
+    return Refusal(
+        "acls",
+        "ACLS_OPEN",
+        "on the target a topic without ACLs is everybody's (allow.everyone.if.no.acl.found), and the source "
+        "is not known to be like that: what no ACL allows anybody there, everybody may on the target",
+        "switch that off on the target; or forbid by hand what has to be, or set topics.sync_acls: false",
         blocks=False,
     )
 

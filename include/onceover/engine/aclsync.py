@@ -13,7 +13,10 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
+from uuid import uuid4
 
+from onceover.engine import names
+from onceover.engine.aclcover import applies
 from onceover.engine.acls import (
     ACLS_STAY,
     AclPlan,
@@ -32,13 +35,15 @@ from onceover.engine.leader import now_ms
 from onceover.engine.plan import Change, Refusal
 from onceover.engine.statelog import StateLog
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.acladmin import DENY, Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.acladmin import DENY, PREFIXED, Acl, AclAdmin, NoAuthorizer
 from onceover.kafka.cluster import Cluster
 
 log = logging.getLogger(__name__)
 
 # Two requests that name every ACL of a cluster: cheap, but not something to ask for every second.
 INTERVAL_S: Final = 60.0
+# A request each, to find one where the flow's user may not do everything.
+_PREFIXES_TRIED: Final = 3
 
 Done = Callable[[Change], None]
 
@@ -52,6 +57,12 @@ class Acls(Protocol):
 
     def topic_acls(self) -> frozenset[Acl]:
         """Return every ACL on topics."""
+
+    def may_read(self, absent: str) -> bool:
+        """Tell whether we might read a topic that does not exist."""
+
+    def may_write(self, absent: str) -> bool:
+        """Tell the same of writing."""
 
     def create(self, acls: tuple[Acl, ...]) -> None:
         """Create what is missing."""
@@ -88,7 +99,39 @@ def read_view(
         UsageError: the principal may not read them.
         Retriable: a cluster is away.
     """
-    return AclView(topics, source.topic_acls(), target.topic_acls(), owned_acls(state), principal)
+    here, there = source.topic_acls(), target.topic_acls()
+    opens = is_open(target, there) and not is_open(source, here)
+    return AclView(topics, here, there, owned_acls(state), principal, opens)
+
+
+def is_open(side: Acls, acls: frozenset[Acl]) -> bool:
+    """Tell whether everybody may use a topic without ACLs there (``allow.everyone.if.no.acl.found``).
+
+    No broker says so to a flow's user, so it is tried on names that no topic has: who may read what no ACL
+    speaks of, and may not write what one does, is no superuser. False where that cannot be told: the flow's
+    user is one, or may write wherever prefixes were tried, or there is none.
+
+    Args:
+        acls: all topic ACLs of that side.
+
+    Raises:
+        Retriable: a cluster is away.
+    """
+    unique = uuid4().hex
+    others = f"{unique}.onceover"
+    if any(applies(acl, others) for acl in acls):
+        return False
+    # The flow's own topics first: its user has rights there, and seldom all of them.
+    prefixes = sorted({acl.name for acl in acls if acl.pattern == PREFIXED}, key=_own_first)[:_PREFIXES_TRIED]
+    return (
+        bool(prefixes)
+        and side.may_read(others)
+        and not all(side.may_write(f"{prefix}{unique}") for prefix in prefixes)
+    )
+
+
+def _own_first(prefix: str) -> tuple[bool, str]:
+    return not prefix.startswith(names.PREFIX), prefix
 
 
 def apply_acls(plan: AclPlan, target: Acls, notes: Notes, done: Done = nobody) -> None:

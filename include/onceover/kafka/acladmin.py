@@ -29,6 +29,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.librdkafka import is_temporary, open_admin
+from onceover.kafka.topicfacts import read_code, write_code
 
 LITERAL = "LITERAL"
 PREFIXED = "PREFIXED"
@@ -158,6 +159,18 @@ class AclAdmin:
         if error_code:
             raise self._translated(KafkaError(error_code), "list its ACLs", "DESCRIBE")
         return frozenset(map(self._read, listed))
+
+    def may_read(self, absent: str) -> bool:
+        """Tell whether we might read a topic that does not exist: brokers look at the right first.
+
+        Raises:
+            Retriable: no answer.
+        """
+        return bool(read_code(self._cluster, absent) != KafkaError.TOPIC_AUTHORIZATION_FAILED)
+
+    def may_write(self, absent: str) -> bool:
+        """Tell the same of writing; nothing is written."""
+        return bool(write_code(self._cluster, absent) != KafkaError.TOPIC_AUTHORIZATION_FAILED)
 
     def create(self, acls: Iterable[Acl]) -> None:
         """Create ACLs; one that exists already is left as it is.

@@ -21,9 +21,10 @@ from onceover.engine.acls import (
     owned_acls,
     plan_acls,
 )
-from onceover.engine.aclsync import AclSync, apply_acls, own_principal
+from onceover.engine.aclsync import AclSync, apply_acls, is_open, own_principal
 from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka.acladmin import Acl, NoAuthorizer
+from tests.support.authorizer import Question, allows
 
 OWN = "User:onceover"
 TOPICS = ("flights.jfk", "flights.lax", "flights", "other", "flightsx")
@@ -312,12 +313,25 @@ class FakeAcls:
         self.life = life or Life()
         self.problem: Exception | None = None
         self.asked = 0
+        self.open = self.superuser = False
 
     def topic_acls(self) -> frozenset[Acl]:
         self.asked += 1
         if self.problem is not None:
             raise self.problem
         return frozenset(self.acls)
+
+    def may_read(self, absent: str) -> bool:
+        return self._may("READ", absent)
+
+    def may_write(self, absent: str) -> bool:
+        return self._may("WRITE", absent)
+
+    def _may(self, operation: str, topic: str) -> bool:
+        """Answer as a broker does, for the flow's own user."""
+        if self.superuser or (self.open and not any(applies(one, topic) for one in self.acls)):
+            return True
+        return allows(self.acls, Question(OWN, "10.0.0.1", operation, topic))
 
     def create(self, acls: tuple[Acl, ...]) -> None:
         for one in acls:
@@ -449,6 +463,53 @@ def test_what_cannot_be_done_is_said_once_and_the_copy_goes_on(
     beside.now_s += 61
     beside.tick(flights="flights")
     assert [r.code for r in beside.sync.refused] == ["NOT_AUTHORIZED", "ACLS_STAY"]
+
+
+OWN_TOPICS = acl(name="__onceover.", principal=OWN, pattern="PREFIXED")
+WRITES = acl("WRITE", name="__onceover.", principal=OWN, pattern="PREFIXED")
+
+
+@pytest.mark.parametrize(
+    ("acls", "is_so", "superuser", "found"),
+    [
+        ({OWN_TOPICS}, True, False, True),
+        ({OWN_TOPICS}, False, False, False),
+        ({OWN_TOPICS}, True, True, False),
+        ({OWN_TOPICS}, False, True, False),
+        # Nothing tells a superuser from everybody.
+        (set(), True, False, False),
+        # Then every topic has an ACL.
+        ({OWN_TOPICS, acl(name="*")}, True, False, False),
+        ({OWN_TOPICS, acl(name="*", principal=OWN)}, True, False, False),
+        ({WRITES}, True, False, False),
+        # There is a prefix of somebody else, or one that may be read only.
+        ({WRITES, acl(name="fl", pattern="PREFIXED")}, True, False, True),
+        ({acl(name="fl", principal=OWN, pattern="PREFIXED")}, True, False, True),
+        ({acl(name="fl", principal=OWN, pattern="PREFIXED")}, False, False, False),
+        # A literal name may be that of a topic: nobody tries to write there.
+        ({acl(name="flights")}, True, False, False),
+    ],
+)
+def test_a_cluster_that_is_open_without_acls_is_found_where_that_can_be_told(
+    acls: set[Acl], is_so: bool, superuser: bool, found: bool
+) -> None:
+    """Never a closed one, whoever the flow's user is."""
+    side = FakeAcls(acls)
+    side.open, side.superuser = is_so, superuser
+    assert is_open(side, side.topic_acls()) is found
+
+
+@pytest.mark.parametrize(("source_too", "told"), [(False, ["ACLS_OPEN"]), (True, [])])
+def test_an_open_target_of_a_closed_source_is_told_and_acls_are_followed(
+    monkeypatch: pytest.MonkeyPatch, source_too: bool, told: list[str]
+) -> None:
+    """Of an open source the copy is as open as it was."""
+    beside = Beside(monkeypatch, {acl(), OWN_TOPICS})
+    beside.target.acls.add(OWN_TOPICS)
+    beside.target.open, beside.source.open = True, source_too
+    beside.tick(flights="flights")
+    assert [refusal.code for refusal in beside.sync.refused] == told
+    assert acl() in beside.target.acls
 
 
 @pytest.mark.parametrize(
