@@ -1,30 +1,34 @@
 """Asking a person before anything is done that they should know of.
 
 Invariant: what is shown is the plan as it is when the question is put, all of it in the log of the task that
-asks; exactly that is kept as approved, for the task that does it. Nobody asked, rejected, or asked too long
-ago: nothing is approved.
+asks; exactly that is kept as approved, with who has approved it, for the task that does it. That reads the
+answer itself, under the seal of the task that was given it: no state of a task, and no XCom that somebody has
+written, stands for an answer. Nobody asked, rejected, or asked too long ago: nothing is approved.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowFailException
 
-from onceover_airflow.flowcontext import log_text
+from onceover.errors import UsageError
+from onceover.shown import screen
+from onceover_airflow.flowcontext import errors_of_ours, log_text
 from onceover_airflow.markdown import Inline
+from onceover_airflow.seal import opened, sealed
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from onceover.engine.approval import Approval, Item
+    from onceover.engine.approval import Approval, Consent, Item
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +39,13 @@ _GOOD_FOR: Final = ANSWER_WITHIN + timedelta(days=1)
 # A page of changes helps nobody to decide; the log of the task that asks has all.
 MAX_LISTED: Final = 30
 SHOWN_KEY: Final = "onceover_shown"
+ANSWER_KEY: Final = "onceover_answer"
+# Whether somebody may approve what they have started themselves.
+APPROVER_VARIABLE: Final = "ONCEOVER_APPROVER"
+ANYONE: Final = "anyone"
+ANOTHER: Final = "another"
+# Runs that a flow's file, or another DAG, has asked for.
+_UNATTENDED: Final = ("scheduled", "asset_triggered")
 
 
 @dataclass(frozen=True)
@@ -72,12 +83,26 @@ class PlanApprovalOperator(ApprovalOperator):
         """Put the question, or skip it. Raises as ``ask``."""
         from onceover.engine.approval import Approval
 
-        question = self.ask(context)
-        log_text(log, question.text)
-        shown = {**Approval.of(question.items).to_json(), "asked_s": time.time()}
-        context["ti"].xcom_push(SHOWN_KEY, shown)
+        with errors_of_ours():
+            _rule()
+            question = self.ask(context)
+            log_text(log, question.text)
+            shown = {**Approval.of(question.items).to_json(), **_place(context, self.task_id)}
+            context["ti"].xcom_push(SHOWN_KEY, sealed({**shown, "asked_s": time.time()}))
         self.body = question.body
         return super().execute(context)
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        """Keep the answer, which Airflow hands to this task alone, under its seal."""
+        answer = super().execute_complete(context, event)
+        if answer and answer["chosen_options"] == [self.APPROVE]:
+            by = (answer["responded_by_user"] or {}).get("name")
+            task_instance = context["ti"]
+            with errors_of_ours():
+                shown = opened(task_instance.xcom_pull(task_ids=self.task_id, key=SHOWN_KEY))
+                _check_place(shown, context, self.task_id)
+                task_instance.xcom_push(ANSWER_KEY, sealed({**shown, "by": by}))
+        return answer
 
 
 class FlowApprovalOperator(PlanApprovalOperator):
@@ -98,25 +123,95 @@ class FlowApprovalOperator(PlanApprovalOperator):
 
 
 def approved(context: Context, task_id: str) -> Approval:
-    """Return what a person was shown by the task ``task_id`` and said yes to; nothing where nobody was asked.
+    """Return what a person was shown by the task ``task_id`` and said yes to; nothing where nobody has.
 
     Raises:
-        AirflowFailException: that was days ago.
+        AirflowFailException: that was days ago; nobody knows who it was; it was who started the run, and has
+            to be somebody else; or the answer is not the one that the task was given.
     """
-    from onceover.engine.approval import NOTHING, Approval
+    from onceover.engine.approval import NOTHING, Approval, Consent
 
-    task_instance = context["ti"]
-    shown = task_instance.xcom_pull(task_ids=task_id, key=SHOWN_KEY)
-    answer = task_instance.xcom_pull(task_ids=task_id)
-    if not shown or not answer or answer["chosen_options"] != [ApprovalOperator.APPROVE]:
+    found = context["ti"].xcom_pull(task_ids=task_id, key=ANSWER_KEY)
+    if not found:
         return NOTHING
-    age = timedelta(seconds=time.time() - shown["asked_s"])
-    if age > _GOOD_FOR:
-        raise AirflowFailException(
-            f"what was approved was shown {age.days} days ago; expected: at most {_GOOD_FOR.days}; "
-            "to resolve: start the DAG again"
+    with errors_of_ours():
+        answer = opened(found)
+        _check_place(answer, context, task_id)
+        _check_age(answer["asked_s"])
+        consent = Consent(answer.get("by") or "", _starter(context), f"{answer['dag']}/{answer['run']}")
+        _check_person(consent, context)
+    log.info("approved by %s; started by %s", screen(consent.by), screen(consent.started_by or "nobody"))
+    return replace(Approval.from_json(answer), consent=consent)
+
+
+def _place(context: Context, task_id: str) -> dict[str, str]:
+    task_instance = context["ti"]
+    return {"dag": task_instance.dag_id, "run": task_instance.run_id, "task": task_id}
+
+
+def _check_place(found: Mapping[str, Any], context: Context, task_id: str) -> None:
+    """Refuse what was sealed for another question."""
+    place = _place(context, task_id)
+    seen = {key: found[key] for key in place}
+    if seen != place:
+        raise UsageError(
+            "the answer is one to another question",
+            code="ANOTHER_ANSWER",
+            expected="/".join(place.values()),
+            seen="/".join(seen.values()),
+            resolve="start the DAG again",
         )
-    return Approval.from_json(shown)
+
+
+def _check_age(asked_s: float) -> None:
+    age = timedelta(seconds=time.time() - asked_s)
+    if age > _GOOD_FOR:
+        raise UsageError(
+            f"what was approved was shown {age.days} days ago",
+            code="APPROVAL_TOO_OLD",
+            expected=f"at most {_GOOD_FOR.days}",
+            resolve="start the DAG again",
+        )
+
+
+def _check_person(consent: Consent, context: Context) -> None:
+    if not consent.by:
+        raise UsageError(
+            "nobody knows who has approved it", code="NO_APPROVER", resolve="start the DAG again"
+        )
+    if _rule() == ANYONE:
+        return
+    unknown = consent.started_by is None and _by_hand(context)
+    if unknown or consent.by == consent.started_by:
+        raise UsageError(
+            "nobody knows who has started the run" if unknown else f"{consent.by} has also started the run",
+            code="SAME_PERSON",
+            expected=f"an approval by another person than the one who started it ({APPROVER_VARIABLE})",
+            seen=f"approved by {consent.by}",
+            resolve="start the DAG again, and let somebody else answer",
+        )
+
+
+def _rule() -> str:
+    rule = os.environ.get(APPROVER_VARIABLE) or ANYONE
+    if rule not in (ANYONE, ANOTHER):
+        raise UsageError(
+            f"{APPROVER_VARIABLE} is not understood",
+            code="BAD_APPROVER",
+            expected=f"{ANYONE} or {ANOTHER}",
+            resolve="correct it in the environment of Airflow's workers",
+        )
+    return rule
+
+
+def _starter(context: Context) -> str | None:
+    return getattr(context.get("dag_run"), "triggering_user_name", None)
+
+
+def _by_hand(context: Context) -> bool:
+    """Tell whether it is for a person to have started the run; unless that is known, it is."""
+    kind = getattr(context.get("dag_run"), "run_type", None)
+    return str(getattr(kind, "value", kind)) not in _UNATTENDED
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Inline]]) -> list[str]:

@@ -24,6 +24,7 @@ from onceover_airflow.markdown import code, plain
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from onceover.engine.approval import Approval
     from onceover.engine.groupplan import GroupPlan, Row
     from onceover.engine.plan import Refusal
     from onceover.wiring.groups import GroupWish
@@ -78,7 +79,7 @@ def apply_groups(flow: str) -> dict[str, Any]:
     if not params["apply"]:
         raise AirflowSkipException("only a plan was asked for")
     shown = approved(context, APPROVE_TASK)
-    counts, refused, code = _write(flow, params, lambda row: shown.covers(row.item))
+    counts, refused, code = _write(flow, params, lambda row: shown.covers(row.item), shown)
     for refusal in refused:
         log.warning("left alone: %s: %s; %s", refusal.object, refusal.message, refusal.resolve)
     if code == _TEMPORARY:
@@ -99,12 +100,12 @@ def apply_groups(flow: str) -> dict[str, Any]:
 
 
 def _write(
-    flow: str, params: Mapping[str, Any], approves: Callable[[Row], bool]
+    flow: str, params: Mapping[str, Any], approves: Callable[[Row], bool], approval: Approval
 ) -> tuple[dict[str, Any], list[Refusal], int]:
     from onceover.config.units import parse_duration_ms
     from onceover.wiring import groups as group_runs
 
-    wish = _wish(params, approves)
+    wish = _wish(params, approves, approval)
     with flow_at_hand(flow) as loaded:
         if params["until"] == ONCE:
             applied = group_runs.apply_groups(
@@ -137,13 +138,17 @@ def _nobody(flow: str, pattern: str | None) -> Exception:
     )
 
 
-def _wish(params: Mapping[str, Any], approves: Callable[[Row], bool] | None = None) -> GroupWish:
+def _wish(
+    params: Mapping[str, Any],
+    approves: Callable[[Row], bool] | None = None,
+    approval: Approval | None = None,
+) -> GroupWish:
     from onceover.engine.groups import Allowed, Direction
     from onceover.wiring.groups import GroupWish
 
     patterns = [params["group"]] if params["group"] else []
     allowed = Allowed(rewind=params["allow_rewind"])
-    return GroupWish(Direction(params["direction"]), patterns, allowed, approves)
+    return GroupWish(Direction(params["direction"]), patterns, allowed, approves, approval)
 
 
 def _wait(seconds: float) -> bool:

@@ -112,6 +112,14 @@ class AskingRun:
         question: dict[str, Any] = self.airflow.call("GET", self._details)
         return question
 
+    def pretend(self) -> None:
+        """Type in the result that an approval has, and mark the asking task as a success."""
+        wait_until(self._seen_by_scheduler, _STEP_TIMEOUT_S, "the asking process has ended")
+        task = self._details.removesuffix("/-1/hitlDetails")
+        answer = {"chosen_options": ["Approve"], "params_input": {}}
+        self.airflow.call("POST", f"{task}/xcomEntries", {"key": "return_value", "value": answer})
+        self.airflow.call("PATCH", task, {"new_state": "success"})
+
     def choose(self, *options: str) -> None:
         """Answer as a person, no faster than one could.
 

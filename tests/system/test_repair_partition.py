@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -56,8 +57,12 @@ def test_a_deleted_target_topic_is_reseeded_when_a_person_approves_it(
     stopped: tuple[str, InlineFlow],
     secured_cluster: KafkaCluster,
     target_cluster: SharedCluster,
+    var: Path,
 ) -> None:
-    """What is copied again is shown first, for every partition; then the flow copies everything again."""
+    """What is copied again is shown first, for every partition; then the flow copies everything again.
+
+    Marking the question as a success is no answer, whatever its result is said to be; who answered is kept.
+    """
     topic, flow = stopped
     generation = flow.status()["generation"]
     run = start(airflow, person, action="reseed", topic=topic, partition=1)
@@ -70,7 +75,17 @@ def test_a_deleted_target_topic_is_reseeded_when_a_person_approves_it(
     assert topic not in AdminClient(target_cluster.client).list_topics(timeout=10).topics
     assert flow.status()["generation"] == generation
 
+    run.pretend()
+    assert run.ended() == "success"
+    assert (run.states[APPROVAL], run.states["apply_repair"]) == ("success", "skipped")
+    assert flow.status()["generation"] == generation
+
+    run = start(airflow, person, action="reseed", topic=topic, partition=1)
+    assert run.question() is not None
     assert set(run.answer("Approve").values()) == {"success"}
+    journal = (var / FLOW / "journal" / "partition.jsonl").read_text().splitlines()
+    who = {"by": airflow.username, "started_by": airflow.username, "run": f"{DAG}/{run.run_id}"}
+    assert [json.loads(line)["approved"] for line in journal] == [who] * len(journal) != []
     expected = {"flow": FLOW, "operation": "reseed", "partitions": PARTITIONS, "generation": generation + 1}
     assert airflow.xcom(DAG, run.run_id, "apply_repair") == expected
     assert PLANTED not in run.log(*TASKS) + question["body"]

@@ -289,7 +289,7 @@ class Migration:
             if planned is None or plan.blocked:
                 return _refused(plan)
             approved.check(items_of(plan.changes), f"{operation} of {name}")
-            return self._begun(operation, context, planned, go)
+            return self._begun(operation, context, planned, go, approved)
         except Exception as error:  # noqa: BLE001 - as just said
             return outcome_of(name, error)
 
@@ -299,9 +299,10 @@ class Migration:
         context: Context,
         planned: Planned,
         go: Callable[[Context, Planned, Done], ConnectorOutcome],
+        approved: Approval,
     ) -> ConnectorOutcome:
         view, _, plan = planned
-        with Journal(context.journal_path(view.name)) as journal:
+        with Journal(context.journal_path(view.name), approved) as journal:
             try:
                 journal.planned(MigrationPlan.of(operation, self._settings.name, context.facts, (plan,)))
                 return go(context, planned, _done(journal, plan.changes))

@@ -57,11 +57,34 @@ class Item:
 
 
 @dataclass(frozen=True)
+class Consent:
+    """Who has said yes, for the journal.
+
+    Args:
+        by: the person who answered, as their login calls them.
+        started_by: who started the run that asked; None where that was nobody, such as a schedule.
+        run: where the question was put.
+    """
+
+    by: str
+    started_by: str | None
+    run: str
+
+    def document(self) -> dict[str, str | None]:
+        """Return it as it stands in a journal."""
+        return {"by": self.by, "started_by": self.started_by, "run": self.run}
+
+
+@dataclass(frozen=True)
 class Approval:
-    """What was shown, by ``Item.what``; ``id`` tells it from every other."""
+    """What was shown, by ``Item.what``; ``id`` tells it from every other.
+
+    ``consent`` is None where it was the one who typed the command.
+    """
 
     id: str
     items: Mapping[str, Item]
+    consent: Consent | None = None
 
     @classmethod
     def of(cls, items: Iterable[Item]) -> Approval:

@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from onceover.engine.approval import Approval
 from onceover.engine.plan import Change, Plan, Refusal
 from onceover.errors import OnceoverError, UsageError
 
@@ -30,10 +31,13 @@ class Journal:
 
     Args:
         path: the file; it and its directory are created when the first line is written.
+        approval: what a person has said yes to; every line names that person.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, approval: Approval | None = None) -> None:
         self.path = path
+        consent = None if approval is None else approval.consent
+        self._approved = None if consent is None else consent.document()
         self._descriptor: int | None = None
         # Of the plan that is being applied: its operation and id, which is a hash over all its changes.
         self._applying: tuple[str, str] | None = None
@@ -77,6 +81,7 @@ class Journal:
             "plan_id": plan_id,
             "change": None if change is None else change.document(),
             "outcome": outcome,
+            "approved": self._approved,
         }
 
     def _write(self, lines: Iterable[dict[str, Any]]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
 from onceover.config.patterns import compiled
+from onceover.engine.approval import Approval
 from onceover.engine.groupapply import Announce, Applied, GroupSync, Pause
 from onceover.engine.groupfollow import Followed, follow
 from onceover.engine.groupmap import GroupMap
@@ -30,12 +31,14 @@ class GroupWish:
         patterns: anchored regular expressions; only groups that one of them matches. Empty: all of the flow.
         allowed: what is allowed beyond moving forward.
         approves: asked about each row that may skip, repeat or remove something; None approves all.
+        approval: behind ``approves``, for the journal.
     """
 
     direction: Direction = Direction.FAILOVER
     patterns: Sequence[str] = ()
     allowed: Allowed = field(default_factory=Allowed)
     approves: Approves | None = None
+    approval: Approval | None = None
 
     def selects(self) -> Callable[[str], bool]:
         """Return what tells whether a group was asked for.
@@ -88,7 +91,7 @@ def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
         source,
         target,
         Translator(target, flow.flow, home, handled=flow.handler is not None) as translator,
-        Journal(home / "journal" / "groups.jsonl") as journal,
+        Journal(home / "journal" / "groups.jsonl", wish.approval) as journal,
     ):
         reader = GroupReader(
             flow.flow,

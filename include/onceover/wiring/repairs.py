@@ -83,7 +83,7 @@ def apply_repair(
     """
     check_wish(wish)
     source, target = open_clusters(flow)
-    journal = Journal(run_dir(flow) / "journal" / "partition.jsonl")
+    journal = Journal(run_dir(flow) / "journal" / "partition.jsonl", approval)
     with source, target, journal:
         repairer = Repairer(identity(flow), source, target, lambda: _plan(flow, source, target, wish))
         return repairer.apply(journal, announce, approval)

@@ -90,7 +90,7 @@ def apply_seed(
         approval: what somebody has said yes to; None for what ``announce`` is shown first.
         read: returns the text of the file that the origin may name.
     """
-    with _seeder(flow, origin, choice, topics, read) as seeder, _journal(flow, SEED) as journal:
+    with _seeder(flow, origin, choice, topics, read) as seeder, _journal(flow, SEED, approval) as journal:
         return seeder.apply(journal, announce, approval)
 
 
@@ -118,7 +118,7 @@ def apply_adoption(
         approval: what somebody has said yes to; None for what ``announce`` is shown first.
         read: returns the text of the file of decided offsets.
     """
-    with _adopter(flow, wish, read) as seeder, _journal(flow, ADOPT) as journal:
+    with _adopter(flow, wish, read) as seeder, _journal(flow, ADOPT, approval) as journal:
         return seeder.apply(journal, announce, approval)
 
 
@@ -137,8 +137,8 @@ def _adopter(flow: Flow, wish: Adoption, read: ReadFile) -> AbstractContextManag
     return open_seeder(flow, ADOPT, origin, Choice(), wish.topics)
 
 
-def _journal(flow: Flow, operation: str) -> Journal:
-    return Journal(run_dir(flow) / "journal" / f"{operation}.jsonl")
+def _journal(flow: Flow, operation: str, approval: Approval | None) -> Journal:
+    return Journal(run_dir(flow) / "journal" / f"{operation}.jsonl", approval)
 
 
 @contextmanager

@@ -42,6 +42,6 @@ def apply_topics(
             ``announce`` is shown first.
     """
     source, target = open_clusters(flow)
-    journal = Journal(run_dir(flow) / "journal" / "topics.jsonl")
+    journal = Journal(run_dir(flow) / "journal" / "topics.jsonl", approval)
     with source, target, journal, topic_sync(flow, source, target) as sync:
         return sync.apply(journal, announce, approval)

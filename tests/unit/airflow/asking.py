@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ class Exchange:
     def __init__(self) -> None:
         self.kept: dict[tuple[str, str], Any] = {}
         self.task = ""
+        self.dag_id, self.run_id = "a_dag", "a_run"
 
     def xcom_push(self, key: str, value: Any) -> None:
         self.kept[self.task, key] = json.loads(json.dumps(value))
@@ -28,7 +30,10 @@ class Exchange:
 
 
 def ask(
-    operator: PlanApprovalOperator, values: Any, answer: str | None = ApprovalOperator.APPROVE
+    operator: PlanApprovalOperator,
+    values: Any,
+    answer: str | None = ApprovalOperator.APPROVE,
+    by: str | None = "anna",
 ) -> PlanApprovalOperator:
     """Put the question with Airflow's own part left out, and answer it; return the operator as it asked."""
     exchange: Exchange = values["ti"]
@@ -37,5 +42,12 @@ def ask(
         patch.setattr(ApprovalOperator, "execute", lambda *_: None)
         operator.execute(values)
     if answer is not None:
+        event = {
+            "chosen_options": [answer],
+            "params_input": {},
+            "responded_at": datetime.now(UTC),
+            "responded_by_user": by and {"id": by, "name": by},
+        }
+        operator.execute_complete(values, event)
         exchange.kept[operator.task_id, RETURNED] = {"chosen_options": [answer]}
     return operator

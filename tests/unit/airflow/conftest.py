@@ -74,6 +74,14 @@ class FakeSpark:
         return saw
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """ONCEOVER_HOME: where the key of approvals is made."""
+    home = tmp_path / "onceover-home"
+    monkeypatch.setenv("ONCEOVER_HOME", str(home))
+    return home
+
+
 @pytest.fixture
 def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     """A fake spark-submit in place of the real one, and a flow named ``flights``."""

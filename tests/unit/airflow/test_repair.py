@@ -27,6 +27,7 @@ from onceover_airflow import repair
 from onceover_airflow.approval import SHOWN_KEY
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours
+from onceover_airflow.seal import opened
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
@@ -176,7 +177,7 @@ def test_an_approval_is_good_for_one_time(live: Live) -> None:
     context, clusters = live(RESEED, RESEED, RESEED, **SKIP)
     ask(context)
     repair.apply_repair(FLOW)
-    given = context.values["ti"].xcom_pull(task_ids=repair.APPROVE_TASK, key=SHOWN_KEY)["id"]
+    given = opened(context.values["ti"].xcom_pull(task_ids=repair.APPROVE_TASK, key=SHOWN_KEY))["id"]
     clusters.plans = [standing(plan_of(0, "repeat", 1_000_000, "reseed"), "not stopped", given)]
     assert repair.apply_repair(FLOW)["generation"] is None
     assert clusters.applied == 1

@@ -21,8 +21,10 @@ from onceover.engine.topicsync import Applied, SyncPlan
 from onceover.errors import Retriable, UsageError
 from onceover.wiring import topics as topic_runs
 from onceover_airflow import approval, topics
+from onceover_airflow.approval import SHOWN_KEY
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours
+from onceover_airflow.seal import sealed
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
@@ -290,6 +292,9 @@ def test_the_answer_decides_about_the_task_downstream(
         "responded_at": datetime(2026, 1, 1, tzinfo=UTC),
         "responded_by_user": {"id": "1", "name": "ann"},
     }
-    context: Any = {"ti": None, "task": operator}
+    exchange = Exchange()
+    exchange.task = operator.task_id
+    exchange.xcom_push(SHOWN_KEY, sealed({"dag": "a_dag", "run": "a_run", "task": operator.task_id}))
+    context: Any = {"ti": exchange, "task": operator}
     operator.execute_complete(context, event)
     assert skips == (["apply_topics"] if skipped else [])

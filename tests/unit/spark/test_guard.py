@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from onceover.cli.sparkjob import start_job
 from onceover.config.load import load_flow
+from onceover.embed.processes import ChildProcess
 from onceover.errors import UsageError
 from onceover.spark.guard import SECRET_VARIABLE, SPARKS_VARIABLE, take_secret
 from onceover.spark.submit import AuditOptions, SparkJob, audit_job, replicate_job
@@ -119,3 +121,16 @@ def test_who_has_read_the_secret_forgets_it() -> None:
     """The driver wants it once, and what runs in the workers never does."""
     environ = {SPARKS_VARIABLE: SECRET, SECRET_VARIABLE: SECRET, "PATH": "/bin"}
     assert (take_secret(environ), take_secret(environ), environ) == (SECRET, None, {"PATH": "/bin"})
+
+
+def test_the_command_line_starts_a_job_with_no_more(
+    flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be typed where Airflow's variables are set, as in a container."""
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr(ChildProcess, "start", lambda *_, env, **__: started.append(env))
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)
+    start_job(jobs(flow, "local")[0], "job", tmp_path / "log" / "job.log")
+    (env,) = started
+    assert SECRET not in env.values()
+    assert {"PATH", "JAVA_HOME", "PYSPARK_PYTHON"} <= env.keys()
