@@ -173,6 +173,8 @@ def test_password_is_in_the_environment_of_the_job_and_nowhere_else(
 ) -> None:
     """Logs, XComs, rendered fields, asset events, command lines, Spark UI, and every file of the run."""
     assert PLANTED in run.environ[f"AIRFLOW_CONN_{CONNECTION_ID.upper()}"]
+    assert [name for name in run.environ if name.startswith("AIRFLOW__")] == []
+    assert "(kill)" not in run.shown
     shown = run.shown + shown_by_airflow(airflow, run.run_id)
     # Each place was really looked at.
     for word in ("spark.app.name", "replicate.py", "rendered_fields", "return_value", "kafka://target/"):
