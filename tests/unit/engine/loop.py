@@ -246,7 +246,7 @@ class Setting:
             resumed=self.resumed,
         )
 
-    def run(self, ends: dict[TopicPartition, int] | None = None, seconds: float = 5.0) -> list[MapRecord]:
+    def run(self, ends: dict[TopicPartition, int] | None = None, seconds: float = 60.0) -> list[MapRecord]:
         until = Until(time.monotonic() + seconds, ends)
         return [record for records in self.loop.run(until) for record in records]
 
