@@ -95,6 +95,9 @@ def _check_one(key: str, value: object) -> str:
         raise Invalid(
             "expected a single value", "write one text or number; several servers are separated by commas"
         )
+    if "\0" in str(value):
+        # To librdkafka a text ends there: one client would log in as somebody else than the other.
+        raise Invalid("holds a NUL character", "write it without")
     return ALLOWED[key].check(str(value))
 
 

@@ -196,6 +196,7 @@ def _meaning(settings: ClientSettings, error: Any, names: Mapping[str, str]) -> 
         return Fenced(
             text,
             code="FENCED",
+            where=names["topic"],
             seen="another producer of this run's transactional id",
             resolve="see which other run of this tool moves the same connector",
         )

@@ -106,6 +106,7 @@ def test_every_form_of_an_airflow_connection_is_read(text: str) -> None:
         (_json(), "has no client keys in extra"),
         (_json(extra=f"[{SECRET}"), "has no client keys in extra"),
         (_json(extra={**PRIVATE, "group.id": "g"}), "group.id: refused: progress is kept"),
+        (_json(extra={**PRIVATE, "sasl.username": "ann\0x"}), "sasl.username: holds a NUL character"),
         (_json(extra={**PRIVATE, "error_cb": "os.system"}), "error_cb: refused: would run code"),
         (_json(extra={**PRIVATE, "sasl.password": {"x": SECRET}}), "sasl.password: expected a single value"),
     ],
