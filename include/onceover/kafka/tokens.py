@@ -127,7 +127,7 @@ def _method(properties: Mapping[str, str]) -> str:
 def _signed(region: str) -> Token:
     """Return what Amazon's brokers take: a request, signed with the role or the keys of this machine."""
     try:
-        signer = importlib.import_module("aws_msk_iam_sasl_signer").MSKAuthTokenProvider
+        signer = importlib.import_module("aws_msk_iam_sasl_signer.MSKAuthTokenProvider")
     except ImportError as error:
         raise UsageError(
             "tokens for Amazon's IAM need the package aws-msk-iam-sasl-signer-python, which is not installed",

@@ -16,6 +16,9 @@ from onceover.kafka.tokens import TokenProvider
 CLIENT = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
 AWS = {"sasl.oauthbearer.method": "aws_iam", "sasl.oauthbearer.aws.region": "eu-west-1"}
 
+# A module of the package, although it is written like a class.
+SIGNER = "aws_msk_iam_sasl_signer.MSKAuthTokenProvider"
+
 
 class GSSError(Exception):
     """As the package's own."""
@@ -23,6 +26,11 @@ class GSSError(Exception):
     def __init__(self, min_code: int) -> None:
         super().__init__("said the KDC")
         self.min_code = min_code
+
+
+def put(monkeypatch: pytest.MonkeyPatch, signer: Any) -> None:
+    monkeypatch.setitem(sys.modules, SIGNER.partition(".")[0], SimpleNamespace(__path__=[]))
+    monkeypatch.setitem(sys.modules, SIGNER, signer)
 
 
 def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
@@ -37,7 +45,7 @@ def test_kerberos_without_its_package_says_what_to_install(monkeypatch: pytest.M
 
 
 def test_amazon_without_its_package_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    without(monkeypatch, "aws_msk_iam_sasl_signer")
+    without(monkeypatch, SIGNER)
     with pytest.raises(UsageError) as caught:
         TokenProvider(AWS).token()
     assert caught.value.code == "NO_SIGNER" and "pip install" in str(caught.value.resolve)
@@ -88,8 +96,7 @@ def test_amazons_token_lives_as_long_as_its_signer_says(monkeypatch: pytest.Monk
             asked.append(region)
             return "aHR0cHM6Ly9rYWZrYQ", 4_000_000_000_000
 
-    package = SimpleNamespace(MSKAuthTokenProvider=Provider)
-    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", package)
+    put(monkeypatch, Provider)
     provider = TokenProvider(AWS)
     assert [provider.current(), provider.current()] == [("aHR0cHM6Ly9rYWZrYQ", 4_000_000_000.0)] * 2
     assert asked == ["eu-west-1"]
@@ -103,8 +110,7 @@ def test_amazons_signer_that_finds_no_keys_is_for_a_person(monkeypatch: pytest.M
         def generate_auth_token(_: str) -> tuple[str, int]:
             raise ValueError("AKIDEXAMPLE")
 
-    package = SimpleNamespace(MSKAuthTokenProvider=Provider)
-    monkeypatch.setitem(sys.modules, "aws_msk_iam_sasl_signer", package)
+    put(monkeypatch, Provider)
     with pytest.raises(UsageError) as caught:
         TokenProvider(AWS).token()
     assert (caught.value.code, caught.value.seen) == ("NO_TOKEN", "ValueError")
