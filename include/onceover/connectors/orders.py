@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from onceover.connectors.commands import asking_command
 from onceover.connectors.configtopic import STARTED, TARGET, ConfigRecords, Order
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import PAUSED, STOPPED
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# 9999-12-31 23:59:59.999 UTC: Python's calendar ends there.
+_LAST_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True)
@@ -67,8 +71,12 @@ def _word(order: Order) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """Return a time in words, to the millisecond: orders may come close to each other."""
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
+    """Return a time in words, to the millisecond: orders may come close to each other.
+
+    One that no calendar has is told as the nearest that it has: whoever wrote the record chose its time.
+    """
+    at = _EPOCH + timedelta(milliseconds=min(max(at_ms, 0), _LAST_MS))
+    return at.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3] + " UTC"
 
 
 def asked_for(state: str) -> str:
