@@ -151,3 +151,20 @@ def test_a_resume_after_a_kill_at_the_resume_is_the_persons(case: Case) -> None:
     assert "interrupted run has resumed it" not in " ".join(planned.of(case.name)["warnings"]), planned
     case.assert_goes_on()
     assert case.tool.apply(case.name).outcome(case.name) == "done"
+
+
+def test_what_a_killed_run_owes_is_told_whoever_is_asked(case: Case) -> None:
+    """That it has no topic of its own yet is no way back that was done; asked again, the run goes on."""
+    case.tool.killed_at(StepName.COPY_COMMIT, "apply", case.name)
+
+    back = case.tool.downgrade(case.name)
+    assert (back.outcome(case.name), back.of(case.name)["error"]["code"]) == ("refused", "INTERRUPTED")
+    for found in (back, case.tool.verify(case.name)):
+        message = found.of(case.name)["message"]
+        assert "it is STOPPED by an interrupted run" in message
+        assert f"onceover connectors rollback {case.tool.name} --connector {case.name} --apply" in message
+    case.connect.await_stopped(case.name)
+
+    case.migrate()
+    case.assert_goes_on()
+    case.assert_never_back()

@@ -73,7 +73,7 @@ def outcome_of(name: str, error: Exception) -> ConnectorOutcome:
 def ended(context: Context, operation: str, view: ConnectorView, error: Exception) -> ConnectorOutcome:
     """Return what became of a connector that was left on the way, how it was left, and what to do next."""
     told = outcome_of(view.name, error)
-    ways = _Ways(context, operation, view.name)
+    ways = Ways(context, operation, view.name)
     try:
         now, asked = settled(context, view.name)
     except Exception as silent:  # noqa: BLE001 - what ended the run is not to be hidden by a look
@@ -131,8 +131,13 @@ def _agrees(now: ConnectorState, asked: str | None) -> bool:
     return now.state == RUNNING and asked in (STARTED, None) and has_tasks
 
 
-class _Ways:
-    """The commands that go on with a run, and back, as a person copies them."""
+class Ways:
+    """The commands that go on with a run, and back, as a person copies them.
+
+    Args:
+        operation: of the run, as a report names it.
+        name: of the connector.
+    """
 
     def __init__(self, context: Context, operation: str, name: str) -> None:
         self._connect = context.access.settings.name

@@ -17,11 +17,12 @@ from typing import Final, Self
 from onceover.connectors.access import ConnectAccess
 from onceover.connectors.context import HARD, MIGRATE, OPERATIONS, SOFT, Context, Done, Tell
 from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
-from onceover.connectors.ending import MIGRATION, ROLLBACK, ended, outcome_of, own_error
+from onceover.connectors.ending import MIGRATION, ROLLBACK, Ways, ended, outcome_of, own_error
 from onceover.connectors.foresight import foreseen
 from onceover.connectors.manifest import Manifest, ManifestStore
 from onceover.connectors.migrate import MigrationRun, migration_manifest
 from onceover.connectors.model import (
+    STOPPED,
     ConnectorOutcome,
     ConnectorPlan,
     MigrationPlan,
@@ -323,6 +324,15 @@ def _interrupted(context: Context, name: str) -> Manifest | None:
     return max(left, key=lambda run: run.begun_ms, default=None)
 
 
+def _owed(context: Context, view: ConnectorView) -> str:
+    """Return that an interrupted run has left the connector STOPPED; empty where none has."""
+    run = _interrupted(context, view.name) if view.state.is_stopped else None
+    if run is None or run.overtaken(view.records):
+        return ""
+    kind = MIGRATION if run.operation == MIGRATE else f"{MIGRATION} {run.operation}"
+    return f"it is {STOPPED} by an interrupted run ({kind}): {Ways(context, kind, view.name).stopped}"
+
+
 def _runs(context: Context, name: str) -> list[Manifest]:
     runs = [context.store.load(name, operation) for operation in OPERATIONS]
     return [run for run in runs if run is not None]
@@ -330,7 +340,8 @@ def _runs(context: Context, name: str) -> list[Manifest]:
 
 def _with_standing(context: Context, view: ConnectorView) -> ConnectorView:
     newest = max(_runs(context, view.name), key=lambda run: run.begun_ms, default=None)
-    return replace(view, standing=standing(view.records, newest, view.facts.workers[0]))
+    stands = standing(view.records, newest, view.facts.workers[0])
+    return replace(view, standing=stands, owed=_owed(context, view))
 
 
 def _is_migrated(store: ManifestStore, name: str) -> bool:

@@ -21,6 +21,7 @@ from onceover.connectors.model import (
     ConnectorState,
     Outcome,
 )
+from onceover.connectors.orders import standing
 from onceover.connectors.restore import restore
 from onceover.connectors.run import Run
 from onceover.connectors.watching import Course, Progress, unordered
@@ -186,8 +187,11 @@ class OnwardRun(Run):
         if progress.went_on:
             went = progress.describe()
             told = f" ({went})" if went else ""
-            now = "" if _run(states) else f"; {_standing(states)}"
-            return self._settled(Outcome.DONE, f"{where}, and it goes on from them{told}{now}", progress)
+            stands = "" if _run(states) else self._stands()
+            now = "" if _run(states) else f"; {_standing(states)}{f': {stands}' if stands else ''}"
+            # It went on; that it still does, nobody can say.
+            outcome = Outcome.UNVERIFIABLE if stands else Outcome.DONE
+            return self._settled(outcome, f"{where}, and it goes on from them{told}{now}", progress)
         if not {state.state for state in states} <= _LASTING:
             raise Retriable(
                 f"{self.name} does not run yet",
@@ -209,6 +213,10 @@ class OnwardRun(Run):
             f"nothing shows that it goes on from them: verify later{self._quiet()}",
             progress,
         )
+
+    def _stands(self) -> str:
+        """Return who has made it stand while it was watched, and how to let it run."""
+        return standing(self.context.observer.config_records(), self.manifest, self.context.facts.workers[0])
 
     def _settled(self, outcome: Outcome, message: str, progress: Progress | None = None) -> ConnectorOutcome:
         return self.finish(outcome, message, progress, step=SETTLED)

@@ -30,7 +30,8 @@ def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
         owed = unfinished(manifest, to_topic) and view.state.is_stopped and manifest is not None
         changes = tuple(resume_changes(view.name, manifest.initial_state)) if owed and manifest else ()
         warnings = owed_warnings(view) if unfinished(manifest, to_topic) else ("it has no topic of its own",)
-        return ConnectorPlan(view.name, None, to_topic, 0, 0, changes, view.problems, warnings)
+        problems = (*view.problems, *_owed_refusals(view, manifest))
+        return ConnectorPlan(view.name, None, to_topic, 0, 0, changes, problems, warnings)
     own = view.own_offsets()
     refusals = [*view.problems, *common_refusals(view), *stop_refusals(view, own)]
     if own is None:
@@ -55,6 +56,12 @@ def plan_hard(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
         refusals=tuple(refusals),
         warnings=(*view.doubts, *filter(None, [view.standing]), *failed_warnings(view)),
     )
+
+
+def _owed_refusals(view: ConnectorView, manifest: Manifest | None) -> Iterator[Refusal]:
+    """Yield that a run of another kind comes first: what it has begun is not told as done."""
+    if view.owed and view.configured is None and (manifest is None or manifest.finished):
+        yield Refusal(view.name, "INTERRUPTED", view.owed, "nothing was changed by this command")
 
 
 def _gone(view: ConnectorView) -> list[bytes]:
@@ -90,7 +97,7 @@ def _hard_changes(view: ConnectorView) -> Iterator[Change]:
 def plan_soft(view: ConnectorView, manifest: Manifest | None) -> ConnectorPlan:
     """Return what preparing for workers without exactly-once would do, or what is left after they changed."""
     to_topic = view.facts.offsets_topic
-    refusals = (*view.problems, *common_refusals(view))
+    refusals = (*view.problems, *common_refusals(view), *_owed_refusals(view, manifest))
     changes: list[Change] = []
     warnings: tuple[str, ...] = ()
     if view.configured is not None:

@@ -38,7 +38,8 @@ def judge(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
         return ConnectorOutcome(
             view.name,
             Outcome.UNVERIFIABLE,
-            f"its offsets are in {view.facts.offsets_topic}, with all others'",
+            f"its offsets are in {view.facts.offsets_topic}, with all others'"
+            + (f"; {view.owed}" if view.owed else ""),
         )
     wrong = [*_failures(view), *_violations(view)]
     if wrong:

@@ -79,6 +79,7 @@ class ConnectorView:
         shown: what GET offsets says, None where it says nothing.
         problems: what stands in the way of looking, or a right that is missing.
         doubts: rights of the connector's own clients that nobody can tell here.
+        owed: that an interrupted run has left it STOPPED, and the commands on and back.
         standing: who made it stand still since a run had it run, or would have, and how to let it run.
     """
 
@@ -96,6 +97,7 @@ class ConnectorView:
     problems: tuple[Refusal, ...] = ()
     doubts: tuple[str, ...] = ()
     standing: str = ""
+    owed: str = ""
 
     @property
     def name(self) -> str:

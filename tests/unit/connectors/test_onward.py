@@ -140,6 +140,9 @@ def verdict(
 ) -> tuple[Outcome, str]:
     """Return how it ends for a connector that ran, with ``after`` as its last offset, and is in ``state``."""
     run, note = run_of(access, "RUNNING"), mock.Mock()
+    said = "somebody has asked for it" if state.state in (STOPPED, "PAUSED") else ""
+    monkeypatch.setattr("onceover.connectors.onward.standing", lambda *_: said)
+    monkeypatch.setattr(Observer, "config_records", lambda _: ConfigRecords())
     access.scan.return_value = scan(placed({KEY: after}), OWN)
     access.rest.state.side_effect = lambda _name, url=None: state if url else connector(OWN)
     monkeypatch.setattr(run, "note", note)
@@ -152,7 +155,8 @@ def verdict(
     ("after", "state", "outcome", "words"),
     [
         (HIGHER, connector(OWN), Outcome.DONE, "goes on from them"),
-        (HIGHER, connector(OWN, "PAUSED"), Outcome.DONE, "it is PAUSED now"),
+        (HIGHER, connector(OWN, "PAUSED"), Outcome.UNVERIFIABLE, "it is PAUSED now: somebody has"),
+        (HIGHER, connector(OWN, "UNASSIGNED"), Outcome.DONE, "it is UNASSIGNED now"),
         (HIGH, connector(OWN), Outcome.UNVERIFIABLE, "it runs and has written none"),
         (HIGH, connector(OWN, tasks=()), Outcome.UNVERIFIABLE, "it runs, without a task,"),
         (HIGH, connector(OWN, "PAUSED"), Outcome.UNVERIFIABLE, "it is PAUSED now"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -202,3 +203,12 @@ def test_way_back_of_one_that_stands_in_its_snapshot_is_free() -> None:
     """The stop was somebody else's, and has done its harm."""
     hard = plan_hard(view(placed(VALUES), placed(BUSY), state=connector(OWN, state=STOPPED)), None)
     assert codes(hard) == [] and hard.changes
+
+
+@pytest.mark.parametrize("plan", [plan_hard, plan_soft])
+def test_what_another_run_owes_is_not_told_as_done(plan: Callable[..., ConnectorPlan]) -> None:
+    """A migration was killed when it had stopped the connector: that it has no topic yet is no way back."""
+    seen = view(placed(VALUES), placed(VALUES), state=connector(state=STOPPED), owed="it is STOPPED by a run")
+    found = plan(seen, None)
+    assert (codes(found), found.changes) == (["INTERRUPTED"], ())
+    assert codes(plan(replace(seen, state=connector(OWN, STOPPED)), None)) == []

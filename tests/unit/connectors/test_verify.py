@@ -162,3 +162,9 @@ def test_place_that_was_written_once_more_shows_that_it_was_read(
     """A quiet table with a heartbeat: its offset is byte-equal for days, and written every few seconds."""
     found = replace(manifest(), offsets={KEY: value}, landed=dict.fromkeys(range(PARTITIONS), landed))
     assert judge(migrated({KEY: value}), found).outcome is expected
+
+
+def test_shared_offsets_of_one_that_an_interrupted_run_has_stopped() -> None:
+    """Whoever asks how it is hears that it stands, and how it goes on."""
+    seen = view(placed({**VALUES}), state=connector(state="STOPPED"), owed="it is STOPPED by a run: go on")
+    assert "with all others'; it is STOPPED by a run: go on" in judge(seen, None).message
