@@ -15,6 +15,7 @@ from onceover.config.clients import ClientConfig
 from onceover.embed.kafka import KafkaCluster, start_all
 from onceover.errors import NeedsOperator
 from onceover.kafka import admin, calls, connection
+from onceover.kafka.acladmin import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.connection import ConnectionLost
 from onceover.kafka.notes import RecordWriter
@@ -164,6 +165,7 @@ def test_what_is_created_or_noted_goes_to_the_cluster_that_is_meant(
                 lambda: library.topic_configs([topic]),
                 lambda: library.alter_configs({topic: {"retention.ms": "1"}}),
                 lambda: writer.write([(b"key", b"value")]),
+                lambda: AclAdmin(target).create([Acl("LITERAL", topic, "User:x", "*", "READ", "ALLOW")]),
             ):
                 with pytest.raises(NeedsOperator) as caught:
                     change()

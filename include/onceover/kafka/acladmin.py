@@ -195,8 +195,18 @@ class AclAdmin:
             self._changed(self._open().delete_acls(filters, **_WITHIN), "delete ACLs")
 
     def _open(self) -> AdminClient:
+        """Return the library's client, which takes whatever answers at an address for its cluster.
+
+        Raises:
+            NeedsOperator: FOREIGN_CLUSTER.
+        """
         if self._client is None:
             self._client = open_admin(self._cluster.config)
+        try:
+            seen = self._client.describe_cluster(**_WITHIN).result()
+        except KafkaException as error:
+            raise self._translated(error.args[0], "say which cluster it is", "DESCRIBE") from error
+        self._cluster.recognise(seen.cluster_id, self._cluster.config.properties["bootstrap.servers"])
         return self._client
 
     def _read(self, listed: _Listed) -> Acl:
