@@ -35,6 +35,7 @@ _BUSY: Final = (
     httpx.codes.TOO_EARLY,
     httpx.codes.TOO_MANY_REQUESTS,
 )
+_UNTAKEN: Final = (httpx.codes.TOO_EARLY, httpx.codes.TOO_MANY_REQUESTS)
 # Said by a proxy for a worker that is not there yet.
 _AWAY: Final = (
     httpx.codes.BAD_GATEWAY,
@@ -116,6 +117,11 @@ def _unserved(where: str, seen: str) -> NeedsOperator:
 def is_to_wait(answer: httpx.Response) -> bool:
     """Tell whether the same request may be taken in a moment."""
     return is_rebalance(answer) or answer.status_code in _BUSY
+
+
+def is_untaken(answer: httpx.Response) -> bool:
+    """Tell whether nobody can have taken the request; behind any other error it may be on its way."""
+    return is_rebalance(answer) or answer.status_code in _UNTAKEN
 
 
 def is_rebalance(answer: httpx.Response) -> bool:

@@ -18,7 +18,7 @@ from onceover.connectors.configtopic import CONFIG, STARTED, TARGET, Order
 from onceover.connectors.context import OPERATIONS, Context, Done
 from onceover.connectors.manifest import CHANGED, CONFIGURED, Manifest
 from onceover.connectors.model import PAUSED, RUNNING, STOPPED
-from onceover.connectors.orders import Share, share, told
+from onceover.connectors.orders import Share, alike, share, told
 from onceover.connectors.records import Claim
 from onceover.connectors.view import ConnectorView
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
@@ -53,6 +53,9 @@ class HeldRun:
         self._done = done
         self._claim: Claim | None = None
         self._orders = view.records.orders(view.name)
+        self._sent_before = 0
+        # Orders of this run that may still come: sent, and not seen among those that were written.
+        self._unheard: dict[str, int] = {}
         # From the first note on: whoever commands the connector after a kill at any step is known to have.
         self.manifest = manifest if manifest.left is not None else manifest.with_orders(self._orders)
 
@@ -122,10 +125,16 @@ class HeldRun:
         records = self.context.observer.config_records()
         now = records.orders(self.name)
         if now.get(CONFIG) != self._orders.get(CONFIG):
-            raise self._changed("its configuration", self.name, "another configuration")
+            raise self._changed("its configuration", self.name, f"another configuration{self._or(CONFIG)}")
         if now.get(TARGET) != self._orders.get(TARGET):
             asked = records.target(self.name) or "nothing"
-            raise self._changed("what is asked of it", self.name, f"{asked}, by somebody else")
+            raise self._changed(
+                "what is asked of it", self.name, f"{asked}, by somebody else{self._or(TARGET)}"
+            )
+
+    def _or(self, what: str) -> str:
+        """Return that it may be this run's own, which came late: then nobody is to blame."""
+        return ", or this run's, which it had to send again" if self._unheard.get(what) else ""
 
     def _changed(self, what: str, where: str, seen: str) -> NeedsOperator:
         """Write down that this run is over, unless it is past the point; return the error."""
@@ -156,7 +165,7 @@ class HeldRun:
         """
         self.check_orders()
         self._note_orders(wanted if what == TARGET else "")
-        answered = []
+        self._sent_before, answered = self.context.access.rest.sent, []
 
         def taken() -> None:
             self._learn(what, wanted)
@@ -176,7 +185,7 @@ class HeldRun:
     def _learn(self, what: str, wanted: Any) -> None:
         """Find out which record the command has written, and whether it was the only one."""
         before = self._orders.get(what)
-        found = share(self._written_since(what, _WRITTEN_S), wanted)
+        found = self._shared(what, wanted, _WRITTEN_S)
         try:
             self._own(what, found)
         except Fenced as fenced:
@@ -187,11 +196,11 @@ class HeldRun:
     def _learn_lost(self, what: str, wanted: Any) -> None:
         """Look whether a command has arrived to which no answer came, or for whose answer nobody waits.
 
-        The only record of the time in which it was on its way is taken for its own. One that comes later is
-        not: by then it may as well be somebody's.
+        The records of the time in which it was on its way are taken for its own, where there are no more than
+        it was sent. One that comes later is not: by then it may as well be somebody's.
         """
         before = self._orders.get(what)
-        found = share(self._written_since(what, _LOST_S), wanted)
+        found = self._shared(what, wanted, _LOST_S)
         try:
             if found.own and not found.others:
                 self._own(what, found)
@@ -201,25 +210,41 @@ class HeldRun:
             raise self._late(what, wanted, before) from fenced
 
     def _own(self, what: str, found: Share) -> None:
-        if found.own is not None:
-            self.manifest = self.manifest.with_given(found.own.offset)
+        for order in found.own:
+            self.manifest = self.manifest.with_given(order.offset)
+        if found.own:
+            self._unheard[what] = self._sent - len(found.own)
             if not found.others:
-                self._orders = {**self._orders, what: found.own.offset}
+                self._orders = {**self._orders, what: found.own[-1].offset}
         self._note_orders()
 
     def _since(self, what: str, before: int | None) -> tuple[Order, ...]:
         return self.context.observer.config_records().since(self.name, what, before)
 
-    def _written_since(self, what: str, limit_s: float) -> tuple[Order, ...]:
-        deadline = Deadline(limit_s)
-        while not (since := self._since(what, self._orders.get(what))) and not deadline.passed:
+    @property
+    def _sent(self) -> int:
+        """How many times the workers may have taken the order that is being given."""
+        return self.context.access.rest.sent - self._sent_before
+
+    def _shared(self, what: str, wanted: Any, limit_s: float) -> Share:
+        """Wait for the order's record, and a little for those of its repetitions; return whose is whose."""
+        sent, deadline, repeated = self._sent, Deadline(limit_s), Deadline(min(limit_s, _LOST_S))
+        while True:
+            since = self._since(what, self._orders.get(what))
+            found = len(alike(since, wanted))
+            if found >= sent or deadline.passed or (found and repeated.passed):
+                return share(since, wanted, sent=sent)
             time.sleep(_POLL_S)
-        return since
 
     def _crossed(self, what: str, wanted: Any, found: Share) -> NeedsOperator:
         """Return the error for orders of somebody else that came while this run gave its own."""
         back = self._give_back(what, wanted, found)
-        others = told(found.others) if found.own else f"{told(found.others)}, one of which is this run's"
+        others = told(found.others)
+        if not found.own:
+            one = self._sent == 1
+            others += (
+                ", one of which is this run's" if one else f", this run's among them, sent {self._sent} times"
+            )
         kind = "its configuration" if what == CONFIG else "what is asked of it"
         error = self._changed(kind, self.name, f"{others}, while this run {_asked(wanted)}")
         error.resolve = f"{back}{error.resolve}"
@@ -229,7 +254,7 @@ class HeldRun:
         """Return the error for a command that was on its way when another run took over."""
         # The other run knows its own: what is left is this run's, or a person's.
         known = {offset for run in self._runs() for offset in run.given}
-        found = share(self._since(what, before), wanted, known)
+        found = share(self._since(what, before), wanted, known, self._sent)
         back = self._give_back(what, wanted, found)
         others = f"; beside it: {told(found.others)}" if found.others else ""
         return Fenced(
@@ -253,12 +278,12 @@ class HeldRun:
     def _give_back(self, what: str, wanted: Any, found: Share) -> str:
         """Ask again for what this run's order has displaced; return what became of that, for a person."""
         own, displaced = found.own, found.displaced
-        if own is None or displaced is None:
-            doubtful = own is None and any(order.asked != wanted for order in found.others)
+        if not own or displaced is None:
+            doubtful = not own and any(order.asked != wanted for order in found.others)
             return self._cannot_tell(wanted) if doubtful and what == TARGET else ""
         asked = displaced.asked
         try:
-            if self._since(what, own.offset):
+            if self._since(what, own[-1].offset):
                 return "somebody has commanded it once more since; "
             if what == CONFIG:
                 return self._put_back(asked)

@@ -1,7 +1,8 @@
 """Whose order it is that the workers have written down. Pure.
 
-Invariant: of several orders none is called this run's unless it cannot be anybody else's. The workers'
-records do not say who asked, but every command that they take writes exactly one.
+Invariant: of several orders none is called this run's unless it cannot be anybody else's, or all are alike
+and no more than the run has sent. The workers' records do not say who asked, but every command that they
+take writes exactly one: also one that they seemed not to take, and that was sent again.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 from onceover.connectors.commands import asking_command
 from onceover.connectors.configtopic import STARTED, TARGET, ConfigRecords, Order
 from onceover.connectors.manifest import Manifest
-from onceover.connectors.model import PAUSED, STOPPED
+from onceover.connectors.model import OFFSETS_TOPIC_KEY, PAUSED, STOPPED
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # 9999-12-31 23:59:59.999 UTC: Python's calendar ends there.
@@ -26,37 +27,46 @@ class Share:
     """Whose the orders since a run's last look are, once it has given one itself.
 
     Args:
-        own: the run's; None where nobody can tell which one.
-        others: all orders but that.
+        own: the run's, several where it had to send its command again; none where nobody can tell which.
+        others: all orders but those.
         displaced: what somebody else asked for last, where the run's came behind it and asked for something
             else.
     """
 
-    own: Order | None
+    own: tuple[Order, ...]
     others: tuple[Order, ...]
     displaced: Order | None = None
 
 
-def share(since: Sequence[Order], wanted: Any, known: Collection[int] = ()) -> Share:
+def share(since: Sequence[Order], wanted: Any, known: Collection[int] = (), sent: int = 1) -> Share:
     """Return whose orders these are.
 
     Args:
-        since: in the order in which they were written; one of them is the run's.
+        since: in the order in which they were written; some of them may be the run's.
         wanted: what it asked for: a state, or a configuration.
-        known: offsets of orders that are not this one, because another run has noted them as its own, or
-            this run has before.
+        known: offsets of orders that are not its, because another run has noted them as its own, or this
+            run has before.
+        sent: how many times the workers may have taken it.
     """
+    own = alike(since, wanted, known)
+    strangers = [order for order in since if order not in own and order.offset not in known]
+    # Beside somebody who asks for something else one of several may be that one's as well.
+    if not own or len(own) > sent or (len(own) > 1 and strangers):
+        return Share((), tuple(since))
+    others = tuple(order for order in since if order not in own)
+    last = others[-1] if others and since[-1] in own else None
+    return Share(own, others, last if last is not None and last.asked not in (None, own[-1].asked) else None)
+
+
+def alike(since: Sequence[Order], wanted: Any, known: Collection[int] = ()) -> tuple[Order, ...]:
+    """Return the orders that ask for what a run wants, and may be its; arguments as of ``share``."""
     open_ = [order for order in since if order.offset not in known and order.asked is not None]
-    mine = [order for order in open_ if order.asked == wanted]
-    if not mine and isinstance(wanted, Mapping):
-        # The only one there is, in whichever form the workers have written it.
-        mine = open_
-    if len(mine) != 1:
-        return Share(None, tuple(since))
-    own = mine[0]
-    others = tuple(order for order in since if order is not own)
-    last = others[-1] if others and since[-1] is own else None
-    return Share(own, others, last if last is not None and last.asked not in (None, own.asked) else None)
+    same = tuple(order for order in open_ if order.asked == wanted)
+    if not same and isinstance(wanted, Mapping):
+        # In whichever form the workers have written it: what it changes is the topic.
+        topic = wanted.get(OFFSETS_TOPIC_KEY)
+        same = tuple(order for order in open_ if order.asked.get(OFFSETS_TOPIC_KEY) == topic)
+    return same
 
 
 def told(orders: Sequence[Order]) -> str:
@@ -101,7 +111,8 @@ def standing(records: ConfigRecords, manifest: Manifest | None, url: str) -> str
     orders = records.since(name, TARGET, manifest.left.get(TARGET))
     at = f" at {moment(orders[-1].at_ms)}" if orders else ""
     way = f"to let it run: `{asking_command(url, name, asked_for(manifest.initial_state))}`"
-    if manifest.asking == asked and len(orders) < 2:
+    # The run may have had to send it several times.
+    if manifest.asking == asked and all(order.asked == asked for order in orders):
         return (
             f"{asked} was asked for{at}, by the run that was interrupted as it was about to ask for that, "
             f"or by somebody else, which nobody can tell: it stays so; {way}"

@@ -25,6 +25,7 @@ from onceover.connectors.answers import (
     check_started,
     document_of,
     is_to_wait,
+    is_untaken,
     listed_in,
     no_answer,
     not_now,
@@ -64,6 +65,7 @@ class ConnectRest:
     def __init__(self, settings: RestSettings, transport: httpx.BaseTransport | None = None) -> None:
         self.urls = tuple(url.rstrip("/") for url in settings.urls)
         self._timeout_s = settings.timeout_s
+        self._sent = 0
         auth = None
         if settings.username is not None:
             auth = httpx.BasicAuth(settings.username, settings.password or "")
@@ -87,6 +89,11 @@ class ConnectRest:
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
+
+    @property
+    def sent(self) -> int:
+        """How many commands of this client the workers may have taken, with every repetition."""
+        return self._sent
 
     # ---- one worker
 
@@ -221,13 +228,17 @@ class ConnectRest:
         return document_of(answer, url or self.urls[0])
 
     def _command(self, method: str, path: str, body: Mapping[str, str] | None = None) -> None:
-        """Send a command that may be sent twice, until the workers take it.
+        """Send a command that may be sent twice, until the workers take it; each may write its record.
 
         A frozen leader is replaced after its session timeout; until then the others cannot pass it on.
         """
         backoff, deadline = Backoff(0.2, 2.0), Deadline(_REBALANCE_S)
         while True:
-            answer = self._ask(method, self.any_worker().url, path, body)
+            url = self.any_worker().url
+            self._sent += 1
+            answer = self._ask(method, url, path, body)
+            if is_untaken(answer):
+                self._sent -= 1
             if answer.status_code < httpx.codes.INTERNAL_SERVER_ERROR and not is_to_wait(answer):
                 if answer.status_code == httpx.codes.NOT_FOUND and self._knows_connector_of(path):
                     raise unknown_command(answer, path)

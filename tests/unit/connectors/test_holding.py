@@ -66,7 +66,7 @@ def topic(monkeypatch: pytest.MonkeyPatch) -> Topic:
 def run(topic: Topic, tmp_path: Any) -> HeldRun:
     """A run that has looked, and holds its claim."""
     access = mock.Mock(spec=ConnectAccess)
-    access.rest = mock.Mock(spec=ConnectRest)
+    access.rest = mock.Mock(spec=ConnectRest, sent=0)
     access.records = mock.Mock(spec=RunRecords)
     access.records.load.return_value = None
     access.records.claim.return_value = mock.Mock(spec=Claim)
@@ -78,13 +78,22 @@ def run(topic: Topic, tmp_path: Any) -> HeldRun:
     return found
 
 
-def give(run: HeldRun, what: str, wanted: Any, send: Callable[[Act], object]) -> None:
-    """Give an order."""
+def give(run: HeldRun, what: str, wanted: Any, send: Callable[[Act], object], *, sent: int = 1) -> None:
+    """Give an order; ``sent``: how many times the workers may have taken it."""
+    rest: Any = run.context.access.rest
     with run.alone(), run.ordering(what, wanted) as taken:
+        rest.sent += sent
         send(taken)
 
 
-def stop(run: HeldRun, topic: Topic, before: Act = lambda: None, behind: Act = lambda: None) -> None:
+def stop(
+    run: HeldRun,
+    topic: Topic,
+    before: Act = lambda: None,
+    behind: Act = lambda: None,
+    *,
+    sent: int = 1,
+) -> None:
     """Ask for a stop; somebody does something while that is on its way."""
 
     def send(taken: Act) -> None:
@@ -93,7 +102,7 @@ def stop(run: HeldRun, topic: Topic, before: Act = lambda: None, behind: Act = l
         behind()
         taken()
 
-    give(run, TARGET, "STOPPED", send)
+    give(run, TARGET, "STOPPED", send, sent=sent)
 
 
 def claim_of(run: HeldRun) -> Any:
@@ -113,6 +122,49 @@ def test_order_that_is_alone_is_the_runs(run: HeldRun, topic: Topic) -> None:
     assert run.manifest.left == topic.records().orders("c")
     assert (run.manifest.asking, run.manifest.given) == ("", (topic.ends,))
     run.check_orders()
+
+
+def test_order_that_was_sent_twice_and_taken_twice_is_the_runs(run: HeldRun, topic: Topic) -> None:
+    """A proxy gave up on the first one, and the workers did not: nobody else was there."""
+    stop(run, topic, behind=lambda: topic.write(TARGET, "STOPPED"), sent=2)
+    assert run.manifest.left == topic.records().orders("c")
+    assert run.manifest.given == (topic.ends - 1, topic.ends)
+    run.check_orders()
+
+
+def test_order_beyond_what_was_sent_is_somebody_elses(run: HeldRun, topic: Topic) -> None:
+    """Two were sent, and three came."""
+
+    def behind() -> None:
+        topic.write(TARGET, "STOPPED")
+        topic.write(TARGET, "STOPPED")
+
+    with pytest.raises(NeedsOperator) as caught:
+        stop(run, topic, behind=behind, sent=2)
+    assert caught.value.code == "CHANGED_SINCE"
+    assert "this run's among them, sent 2 times" in str(caught.value.seen)
+    assert run.manifest.overtaken(topic.records())
+
+
+def test_repetition_that_comes_late_is_told_as_possible(run: HeldRun, topic: Topic) -> None:
+    """It may be a person's as well, so the run is over; but nobody is blamed for sure."""
+    stop(run, topic, sent=2)
+    topic.write(TARGET, "STOPPED")
+    with pytest.raises(NeedsOperator) as caught:
+        run.check_orders()
+    assert "or this run's, which it had to send again" in str(caught.value.seen)
+
+
+def test_configuration_of_somebody_else_is_not_taken_for_the_runs(run: HeldRun, topic: Topic) -> None:
+    """Where the run's own was not written, or is not yet."""
+
+    def put(taken: Act) -> None:
+        topic.write(CONFIG, {"name": "c", "batch": "7"})
+        taken()
+
+    with pytest.raises(NeedsOperator):
+        give(run, CONFIG, {"name": "c", "offsets.storage.topic": OWN}, put)
+    assert not run.manifest.given
 
 
 @pytest.mark.parametrize(("asked", "word"), [("STARTED", "resume"), ("PAUSED", "resume")])
@@ -189,10 +241,19 @@ def test_run_that_was_overtaken_before_its_order_sends_nothing(run: HeldRun, top
 
 @pytest.mark.parametrize("ended", [Retriable, KeyboardInterrupt])
 @pytest.mark.parametrize(
-    ("arrives", "own"), [(["STOPPED"], True), ([], False), (["STARTED", "STOPPED"], False)]
+    ("arrives", "sent", "own"),
+    [
+        (["STOPPED"], 1, True),
+        ([], 1, False),
+        (["STARTED", "STOPPED"], 1, False),
+        (["STOPPED", "STOPPED"], 3, True),
+        (["STOPPED", "STOPPED"], 1, False),
+        # Ended before it was sent: it cannot be its own.
+        (["STOPPED"], 0, False),
+    ],
 )
 def test_order_without_an_answer_is_the_runs_where_it_is_alone(
-    run: HeldRun, topic: Topic, *, arrives: list[str], own: bool, ended: type[BaseException]
+    run: HeldRun, topic: Topic, *, arrives: list[str], sent: int, own: bool, ended: type[BaseException]
 ) -> None:
     """Of the time in which it was on its way; of any other the next run does not know whose it is."""
 
@@ -202,7 +263,7 @@ def test_order_without_an_answer_is_the_runs_where_it_is_alone(
         raise ended("no answer")
 
     with pytest.raises(ended, match="no answer"):
-        give(run, TARGET, "STOPPED", lose)
+        give(run, TARGET, "STOPPED", lose, sent=sent)
     assert bool(run.manifest.given) is own
     topic.write(TARGET, "STOPPED")
     assert run.manifest.overtaken(topic.records())

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from onceover.connectors.commands import asking_command
 from onceover.connectors.configtopic import CONFIG, TARGET, ConfigRecords, Order
 from onceover.connectors.manifest import WENT_ON, Manifest
+from onceover.connectors.model import OFFSETS_TOPIC_KEY
 from onceover.connectors.orders import moment, share, standing, told
 from tests.unit.connectors.views import GLOBAL, OWN
 
@@ -36,13 +37,13 @@ def test_no_order_of_somebody_else_is_called_the_runs(
 
     found = share(since, "STOPPED", known)
 
-    assert found.own in (None, mine)
+    assert found.own in ((), (mine,))
     if found.own:
         assert list(found.others) == theirs
     if found.displaced:
         assert not behind and found.displaced is theirs[-1] and found.displaced.asked in ("STARTED", "PAUSED")
     if known == {each.offset for each in theirs}:
-        assert found.own is mine
+        assert found.own == (mine,)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +70,51 @@ def test_the_runs_order_is_known_by_what_it_asked_for(
 ) -> None:
     """One record of that is its own; two may be anybody's."""
     found = share(orders(*asked), wanted)
-    assert (found.own and found.own.offset, found.displaced and found.displaced.offset) == (own, displaced)
+    assert ([each.offset for each in found.own], found.displaced and found.displaced.offset) == (
+        [] if own is None else [own],
+        displaced,
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent", "own", "displaced"),
+    [
+        (["STOPPED"], 2, [10], None),
+        (["STOPPED", "STOPPED"], 2, [10, 11], None),
+        # One of them is somebody's.
+        (["STOPPED", "STOPPED", "STOPPED"], 2, [], None),
+        (["STARTED", "STOPPED"], 2, [11], 10),
+        # The second may be that of whoever has asked for the other state.
+        (["STARTED", "STOPPED", "STOPPED"], 2, [], None),
+        (["STOPPED", "STARTED", "STOPPED"], 2, [], None),
+        (["STOPPED", "STOPPED", None], 2, [], None),
+        # Ended before it was sent.
+        (["STOPPED"], 0, [], None),
+        ([{"a": "2"}, {"a": "2"}], 2, [10, 11], None),
+    ],
+)
+def test_orders_that_are_alike_are_the_runs_up_to_what_it_has_sent(
+    asked: list[Any], sent: int, own: list[int], displaced: int | None
+) -> None:
+    """A proxy that gives up on a request does not take it back."""
+    wanted = next(each for each in asked if each not in ("STARTED", None))
+    found = share(orders(*asked), wanted, sent=sent)
+    assert [each.offset for each in found.own] == own
+    assert (found.displaced and found.displaced.offset) == displaced
+    assert [*found.own, *found.others] == sorted(orders(*asked), key=lambda each: each.offset not in own)
+
+
+def test_repeated_order_behind_what_another_run_has_noted_is_the_runs() -> None:
+    """Whose the others are is known: so are these."""
+    found = share(orders("STOPPED", "STARTED", "STOPPED", "STOPPED"), "STOPPED", {10, 11}, sent=2)
+    assert [each.offset for each in found.own] == [12, 13]
+    assert found.displaced and found.displaced.asked == "STARTED"
+
+
+def test_configuration_with_another_offsets_topic_is_not_the_runs() -> None:
+    """The line is what a run changes; whoever puts another one has put it for himself."""
+    found = share(orders({"name": "c", "batch": "7"}), {"name": "c", OFFSETS_TOPIC_KEY: OWN})
+    assert not found.own and len(found.others) == 1
 
 
 def test_orders_are_told_without_what_a_configuration_holds() -> None:
@@ -121,7 +166,9 @@ def ran(asking: str = "", left: int | None = 10) -> Manifest:
         (ran(), records("STARTED", "PAUSED"), "somebody has asked for PAUSED"),
         (ran(), records("STOPPED", "STARTED"), ""),
         (ran("STOPPED"), records("STARTED", "STOPPED"), "nobody can tell"),
-        (ran("STOPPED"), records("STARTED", "STOPPED", "STOPPED"), "somebody has asked"),
+        # Sent twice, or somebody's.
+        (ran("STOPPED"), records("STARTED", "STOPPED", "STOPPED"), "nobody can tell"),
+        (ran("STOPPED"), records("STARTED", "STARTED", "STOPPED"), "somebody has asked"),
         (ran("STARTED"), records("STARTED", "STOPPED"), "somebody has asked"),
         # Written by a release that did not look; asked of a person; as it was before.
         (ran(left=None), records("STARTED", "STOPPED"), ""),

@@ -597,3 +597,42 @@ def test_what_is_wrong_is_told_where_it_stands_at_the_end_of_a_long_line() -> No
         "; Caused by: why"
     )
     assert "but it has no slot" in found and len(found) < 500
+
+
+@pytest.mark.parametrize(
+    ("status", "words", "sent"),
+    [
+        # A proxy has given up on it, or a worker whose leader has it: it may be taken yet.
+        (504, "", 2),
+        (502, "", 2),
+        (500, "", 2),
+        (408, "", 2),
+        (409, "", 1),
+        (429, "", 1),
+        (500, "Cannot complete request because a rebalance is expected", 1),
+    ],
+)
+def test_command_counts_as_often_as_the_workers_may_have_taken_it(
+    status: int, words: str, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may write a record that nobody else has asked for."""
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    rest = FakeWorkers(faults=[times(1, status, words=words)]).rest()
+    rest.stop("c")
+    assert rest.sent == sent
+
+
+def test_command_without_an_answer_counts_and_a_question_does_not() -> None:
+    """It may have arrived."""
+
+    def silent(request: httpx.Request) -> Response | None:
+        if request.method == "PUT":
+            raise httpx.ReadTimeout("silent", request=request)
+        return None
+
+    rest = FakeWorkers(faults=[silent]).rest()
+    rest.state("c")
+    assert rest.sent == 0
+    with pytest.raises(Retriable):
+        rest.stop("c")
+    assert rest.sent == 1
