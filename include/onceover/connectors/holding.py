@@ -317,7 +317,12 @@ class HeldRun:
 
     def _note_orders(self, asking: str = "") -> None:
         self.manifest = self.manifest.with_orders(self._orders, asking)
-        self.hold()
+        try:
+            self.hold()
+        except Retriable:
+            # What the cluster is not told, this machine's next run knows all the same.
+            self.context.store.save(self.manifest)
+            raise
         self.context.store.save(self.manifest)
 
 

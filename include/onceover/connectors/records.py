@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from onceover.connectors.manifest import Manifest
@@ -24,6 +25,10 @@ from onceover.kafka.admin import Admin, TopicSpec
 from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.topicfacts import topic_facts
+
+log = logging.getLogger(__name__)
+
+Again: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], tuple[HeldProducer, dict[str, Any]]]
 
 _RIGHTS: Final = ("DESCRIBE", "READ", "WRITE")
 _COMPACTED: Final = {"cleanup.policy": "compact"}
@@ -116,17 +121,34 @@ class RunRecords:
         """
         before = self._of(connector)
         self._create()
+        held, _ = self._held(connector, [before])
+
+        def again(expected: Sequence[Mapping[str, Any]]) -> tuple[HeldProducer, dict[str, Any]]:
+            # Of a topic that was made anew nobody else has taken anything.
+            return self._held(connector, [*expected, {}])
+
+        return Claim(held, self._identity, before, again)
+
+    def _held(
+        self, connector: str, expected: Sequence[Mapping[str, Any]]
+    ) -> tuple[HeldProducer, dict[str, Any]]:
+        """Return a producer that fences all others, and what stands in the topic then.
+
+        Raises:
+            Fenced: that is not as expected.
+            OnceoverError: as ``claim``.
+        """
         held = HeldProducer(self._cluster.config, self.topic, self._id(connector))
         try:
-            self._check_same(connector, before)
+            self._check_same(connector, expected)
         except BaseException:
             held.close()
             raise
-        return Claim(held, self._identity)
+        return held, self._of(connector)
 
-    def _check_same(self, connector: str, before: Mapping[str, Any]) -> None:
+    def _check_same(self, connector: str, expected: Sequence[Mapping[str, Any]]) -> None:
         self._values()
-        if self._of(connector) != before:
+        if self._of(connector) not in expected:
             raise Fenced(
                 f"another run for {connector} went on while this one began",
                 code="FENCED",
@@ -179,26 +201,43 @@ class RunRecords:
 class Claim:
     """A run that is the newest for its connector, until another one begins.
 
+    A producer that a broker was away from is of no use any more: another one takes its place, unless somebody
+    else has written meanwhile.
+
     Args:
         producer: is closed with it.
         identity: returns which topic it is that is written to now.
+        before: what the topic has of the connector.
+        again: returns another producer, and what the topic has then; raises ``Fenced`` where that is none of
+            what it is given.
     """
 
-    def __init__(self, producer: HeldProducer, identity: Callable[[], UUID | None]) -> None:
-        self._producer = producer
+    def __init__(
+        self,
+        producer: HeldProducer,
+        identity: Callable[[], UUID | None],
+        before: Mapping[str, Any],
+        again: Again,
+    ) -> None:
+        self._producer: HeldProducer | None = producer
         self._identity = identity
+        self._again = again
+        # What the topic has; more than one where nobody has heard whether the last write came about.
+        self._possible: list[dict[str, Any]] = [dict(before)]
         self._written: tuple[str, UUID | None] | None = None
 
     def close(self) -> None:
         """End it; nobody is fenced by that."""
-        self._producer.close()
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
 
     def write(self, manifest: Manifest) -> None:
-        """Write the run down.
+        """Write the run down; once more with another producer where a broker was away.
 
         Raises:
             Fenced: another run has begun.
-            Retriable: a broker is away.
+            Retriable: a broker is away for longer; the next call begins with another producer.
             UsageError: a right is missing.
         """
         parts = list(_parts(manifest))
@@ -209,8 +248,26 @@ class Claim:
         # They are many, and the same from the snapshot on.
         if written != self._written:
             records |= dict(zip(_part_keys(*key, len(parts)), parts, strict=True))
-        self._producer.write(Entry(0, key.encode(), _encoded(value)) for key, value in records.items())
+        try:
+            self._write(records)
+        except Retriable as error:
+            log.info("%s: taking it over again: %s", manifest.connector, error)
+            self._write(records)
         self._written = written
+
+    def _write(self, records: Mapping[str, Any]) -> None:
+        content = {key: _encoded(value) for key, value in records.items()}
+        if self._producer is None:
+            self._producer, found = self._again(self._possible)
+            self._possible = [found]
+        after = self._possible[-1] | {key: json.loads(value) for key, value in content.items()}
+        try:
+            self._producer.write(Entry(0, key.encode(), value) for key, value in content.items())
+        except Retriable:
+            self._possible.append(after)
+            self.close()
+            raise
+        self._possible = [after]
 
 
 def _head(manifest: Manifest, parts: int) -> dict[str, Any]:

@@ -310,3 +310,37 @@ def test_error_of_a_cluster_that_is_away_hides_no_record_that_was_read(run: Held
     with pytest.raises(Fenced) as caught:
         stop(run, topic, before=overtaken(run, topic))
     assert "nobody can tell" in str(caught.value.resolve)
+
+
+def test_order_that_the_cluster_cannot_be_told_of_is_known_at_this_machine(
+    run: HeldRun, topic: Topic
+) -> None:
+    """The next run goes on: the record was the run's own, and it knew."""
+
+    def away(_manifest: Manifest) -> None:
+        if topic.records().target("c") == "STOPPED":
+            raise Retriable("away")
+
+    claim_of(run).write.side_effect = away
+    with pytest.raises(Retriable, match="away"):
+        stop(run, topic)
+    found = run.context.store.load("c", MIGRATE)
+    assert found is not None and not found.overtaken(topic.records())
+    assert (found.asking, found.given) == ("", (topic.ends,))
+
+
+def test_order_is_noted_as_soon_as_the_cluster_can_be_told(run: HeldRun, topic: Topic) -> None:
+    """Before the run ends: whoever goes on may sit at another machine."""
+    told: list[Manifest] = []
+    away = [True]
+
+    def write(manifest: Manifest) -> None:
+        if topic.records().target("c") == "STOPPED" and away:
+            away.pop()
+            raise Retriable("away")
+        told.append(manifest)
+
+    claim_of(run).write.side_effect = write
+    with pytest.raises(Retriable):
+        stop(run, topic)
+    assert not told[-1].overtaken(topic.records())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -17,7 +17,7 @@ from onceover.connectors import records
 from onceover.connectors.manifest import Manifest
 from onceover.connectors.records import Claim, RunRecords, runs_topic
 from onceover.connectors.write import Entry
-from onceover.errors import NeedsOperator
+from onceover.errors import Fenced, NeedsOperator, Retriable
 from tests.unit.connectors.views import GLOBAL, OWN
 
 CONFIG = {"name": "c", "connection.password": "hunter2"}
@@ -30,9 +30,22 @@ class Topic:
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.written: list[list[str]] = []
+        self.away: list[bool] = []
+        self.closed = 0
         self.id: UUID | None = UUID(int=1)
 
+    def close(self) -> None:
+        self.closed += 1
+
     def write(self, entries: Iterable[Entry]) -> None:
+        """Take entries, unless away: then they are there all the same, or not."""
+        if self.away:
+            if self.away.pop(0):
+                self._take(entries)
+            raise Retriable("away")
+        self._take(entries)
+
+    def _take(self, entries: Iterable[Entry]) -> None:
         keys = []
         for entry in entries:
             keys.append(entry.key.decode())
@@ -47,7 +60,13 @@ class Topic:
 
 def claim(topic: Topic) -> Claim:
     producer: Any = topic
-    return Claim(producer, lambda: topic.id)
+
+    def again(expected: Sequence[Mapping[str, Any]]) -> tuple[Any, dict[str, Any]]:
+        if topic.values not in expected:
+            raise Fenced("another run")
+        return topic, dict(topic.values)
+
+    return Claim(producer, lambda: topic.id, {}, again)
 
 
 def without_hash(manifest: Manifest) -> Manifest:
@@ -121,3 +140,50 @@ def test_offsets_of_another_run_are_no_offsets(monkeypatch: pytest.MonkeyPatch) 
         topic.read(monkeypatch)
     assert found.value.code == "MANIFEST_DAMAGED"
     assert "__onceover.connect.g.runs" in (found.value.where or "")
+
+
+@pytest.mark.parametrize("landed", [True, False])
+def test_run_is_written_once_more_where_a_broker_was_away(
+    monkeypatch: pytest.MonkeyPatch, *, landed: bool
+) -> None:
+    """Whether the first attempt came about, nobody has heard: either is its own."""
+    topic = Topic()
+    held = claim(topic)
+    held.write(BEGUN)
+    topic.away = [landed]
+    run = replace(BEGUN, offsets={b"k": b"v"}).with_step("stop").with_given(7)
+    held.write(run)
+    assert topic.read(monkeypatch) == without_hash(run)
+    assert topic.closed == 1
+    fenced = run.with_step("fence")
+    held.write(fenced)
+    assert topic.read(monkeypatch) == without_hash(fenced)
+
+
+@pytest.mark.parametrize("landed", [[True, False], [False, False], [False, True]])
+def test_broker_that_stays_away_ends_one_write_and_not_the_claim(
+    landed: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one begins with another producer."""
+    topic = Topic()
+    held = claim(topic)
+    held.write(BEGUN)
+    topic.away = landed
+    stopped = BEGUN.with_step("stop")
+    with pytest.raises(Retriable):
+        held.write(stopped)
+    held.write(stopped)
+    assert topic.read(monkeypatch) == without_hash(stopped)
+    held.close()
+
+
+def test_run_that_somebody_has_overtaken_while_a_broker_was_away_takes_nothing_back() -> None:
+    """What the other one wrote is not its own, in whichever kind of run."""
+    topic = Topic()
+    held = claim(topic)
+    held.write(BEGUN)
+    topic.away = [False]
+    topic.values['["c", "downgrade-hard"]'] = {"begun_ms": 1}
+    with pytest.raises(Fenced):
+        held.write(BEGUN.with_step("stop"))
+    assert "stop" not in str(topic.values['["c", "migrate"]'])
