@@ -9,7 +9,7 @@ from typing import Final
 
 from onceover.connectors.access import ConnectAccess
 from onceover.connectors.lifecycle import Lifecycle
-from onceover.connectors.manifest import ManifestStore, file_name
+from onceover.connectors.manifest import Manifest, ManifestStore, file_name
 from onceover.connectors.model import WorkerFacts
 from onceover.connectors.settings import Wish
 from onceover.connectors.view import Observer
@@ -44,6 +44,19 @@ class Context:
     def store(self) -> ManifestStore:
         """Where manifests are."""
         return ManifestStore(self.access.settings.home, self.access.records)
+
+    def runs(self, name: str) -> list[Manifest]:
+        """Return the newest run of each kind for a connector.
+
+        Raises:
+            As ``ManifestStore.load``.
+        """
+        runs = [self.store.load(name, operation) for operation in OPERATIONS]
+        return [run for run in runs if run is not None]
+
+    def newest(self, name: str) -> Manifest | None:
+        """Return the newest run for a connector, of whichever kind; errors as of ``runs``."""
+        return max(self.runs(name), key=lambda run: run.begun_ms, default=None)
 
     @property
     def observer(self) -> Observer:

@@ -12,7 +12,7 @@ import time
 from typing import Final
 
 from onceover.connectors.answers import NO_CONNECTOR
-from onceover.connectors.commands import connector_words, rollback_command
+from onceover.connectors.commands import asking_command, connector_words, rollback_command
 from onceover.connectors.configtopic import STARTED
 from onceover.connectors.context import HARD, SOFT, Context
 from onceover.connectors.lifecycle import described
@@ -26,6 +26,7 @@ from onceover.connectors.model import (
     ConnectorState,
     Outcome,
 )
+from onceover.connectors.orders import asked_for, standing
 from onceover.connectors.view import ConnectorView
 from onceover.errors import (
     Fenced,
@@ -81,7 +82,9 @@ def ended(context: Context, operation: str, view: ConnectorView, error: Exceptio
         if words.code == NO_CONNECTOR:
             return told.left("it is gone: somebody has deleted it", None, unfinished=True)
         return told.left(
-            f"its state is not known now ({words.message}): {ways.stopped}", None, unfinished=True
+            f"its state is not known now ({words.message}): {ways.stopped}{_perhaps(context, view)}",
+            None,
+            unfinished=True,
         )
     text = f"it is {described(now)}"
     if not _agrees(now, asked):
@@ -91,8 +94,26 @@ def ended(context: Context, operation: str, view: ConnectorView, error: Exceptio
     stopped = STOPPED in (now.state, asked) and view.initial_state != STOPPED
     moved = now.offsets_topic != view.state.offsets_topic
     if stopped or moved:
-        text += f": {ways.stopped if stopped else ways.moved}"
+        text += f": {_on(context, view, asked, ways) if stopped else ways.moved}"
     return told.left(text, now.state, unfinished=stopped or moved)
+
+
+def _on(context: Context, view: ConnectorView, asked: str | None, ways: Ways) -> str:
+    """Return the way on from a stop, which is another one where the next run takes it for somebody's."""
+    if asked is None:
+        return f"{ways.stopped}{_perhaps(context, view)}"
+    try:
+        records, newest = context.observer.config_records(), context.newest(view.name)
+    except Exception as error:  # noqa: BLE001 - as above
+        log.info("%s: what the next run makes of it is not known: %s", view.name, error)
+        return f"{ways.stopped}{_perhaps(context, view)}"
+    stays = standing(records, newest, context.facts.workers[0])
+    return f"{stays}; then {ways.stopped}" if stays else ways.stopped
+
+
+def _perhaps(context: Context, view: ConnectorView) -> str:
+    command = asking_command(context.facts.workers[0], view.name, asked_for(view.initial_state))
+    return f"; if it stays stopped then, `{command}`"
 
 
 def settled(context: Context, name: str) -> tuple[ConnectorState, str | None]:

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from onceover.connectors.access import ConnectAccess
-from onceover.connectors.context import HARD, MIGRATE, OPERATIONS, SOFT, Context, Done, Tell
+from onceover.connectors.context import HARD, MIGRATE, SOFT, Context, Done, Tell
 from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
 from onceover.connectors.ending import MIGRATION, ROLLBACK, Ways, ended, outcome_of, own_error
 from onceover.connectors.foresight import foreseen
@@ -320,7 +320,7 @@ class Migration:
 
 def _interrupted(context: Context, name: str) -> Manifest | None:
     """Return the newest run for a connector that did not come to its end."""
-    left = [run for run in _runs(context, name) if not run.finished]
+    left = [run for run in context.runs(name) if not run.finished]
     return max(left, key=lambda run: run.begun_ms, default=None)
 
 
@@ -333,13 +333,8 @@ def _owed(context: Context, view: ConnectorView) -> str:
     return f"it is {STOPPED} by an interrupted run ({kind}): {Ways(context, kind, view.name).stopped}"
 
 
-def _runs(context: Context, name: str) -> list[Manifest]:
-    runs = [context.store.load(name, operation) for operation in OPERATIONS]
-    return [run for run in runs if run is not None]
-
-
 def _with_standing(context: Context, view: ConnectorView) -> ConnectorView:
-    newest = max(_runs(context, view.name), key=lambda run: run.begun_ms, default=None)
+    newest = context.newest(view.name)
     stands = standing(view.records, newest, view.facts.workers[0])
     return replace(view, standing=stands, owed=_owed(context, view))
 

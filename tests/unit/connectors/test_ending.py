@@ -8,18 +8,21 @@ from typing import cast
 import pytest
 
 from onceover.connectors import ending
-from onceover.connectors.configtopic import ConfigRecords
-from onceover.connectors.context import HARD, SOFT, Context
+from onceover.connectors.configtopic import ConfigRecords, Order
+from onceover.connectors.context import HARD, MIGRATE, SOFT, Context
 from onceover.connectors.ending import MIGRATION, ROLLBACK, ended, outcome_of
+from onceover.connectors.manifest import Manifest
 from onceover.connectors.model import ConnectorOutcome, ConnectorState, Outcome, TaskState
 from onceover.connectors.view import ConnectorView
 from onceover.errors import Fatal, Fenced, MustReset, NeedsOperator, OnceoverError, Retriable, UsageError
-from tests.unit.connectors.views import OWN, facts
+from tests.unit.connectors.views import GLOBAL, OWN, facts
 
 CHANGED = NeedsOperator("its configuration changed", code="CHANGED_SINCE", where="c", resolve="run again")
 APPLY = "`onceover connectors apply trial --connector c`"
 DOWNGRADE = "`onceover connectors downgrade trial --connector c --mode hard --apply`"
 BACK = "`onceover connectors rollback trial --connector c --apply`"
+
+RESUME = "`curl -X PUT http://w:8083/connectors/c/resume`"
 
 
 def state(word: str, *tasks: str, topic: str | None = None) -> ConnectorState:
@@ -36,6 +39,12 @@ class Clusters:
         self.asked = asked
         self.reports = list(reports)
         self.asked_for = 0
+        self.run: Manifest | OnceoverError | None = None
+
+    def newest(self, _name: str) -> Manifest | None:
+        if isinstance(self.run, OnceoverError):
+            raise self.run
+        return self.run
 
     def state(self, _name: str) -> ConnectorState:
         found = self.reports.pop(0) if len(self.reports) > 1 else self.reports[0]
@@ -47,11 +56,17 @@ class Clusters:
         self.asked_for += 1
         if isinstance(self.asked, OnceoverError):
             raise self.asked
-        return ConfigRecords({} if self.asked is None else {"target-state-c": {"state.v2": self.asked}})
+        if self.asked is None:
+            return ConfigRecords()
+        order = Order(7, 7000, self.asked)
+        key = "target-state-c"
+        return ConfigRecords({key: {"state.v2": self.asked}}, {key: 7}, {key: (order,)})
 
     def context(self, topic: str | None = None) -> Context:
         found = SimpleNamespace(
             observer=self,
+            newest=self.newest,
+            facts=facts(),
             access=SimpleNamespace(rest=self, settings=SimpleNamespace(name="trial")),
             wish=SimpleNamespace(topic=topic),
         )
@@ -100,6 +115,32 @@ def test_second_in_which_a_status_flips_is_waited_through(flips: list[ConnectorS
     assert (found.outcome, found.facts["state"]) == (Outcome.UNFINISHED, "STOPPED")
     assert "it is STOPPED, tasks: none" in found.message
     assert APPLY in found.message and BACK in found.message
+
+
+@pytest.mark.parametrize(
+    ("asking", "words"), [("STOPPED", "nobody can tell: it stays so"), ("", "no known run of this tool")]
+)
+def test_stop_that_the_next_run_takes_for_somebodys_has_the_command_that_ends_it(
+    asking: str, words: str
+) -> None:
+    """To run it again would leave it stopped."""
+    clusters = Clusters("STOPPED", state("STOPPED"))
+    begun = Manifest.begin(MIGRATE, "c", (GLOBAL, OWN), "RUNNING", {}, {}, exactly_once=True)
+    clusters.run = begun.with_orders({}, asking)
+    found = clusters.end(Retriable("away"))
+    assert words in found.message and RESUME in found.message
+    assert found.message.index(RESUME) < found.message.index(APPLY)
+    clusters.run = begun.with_orders({"target": 7})
+    assert RESUME not in clusters.end(Retriable("away")).message
+
+
+@pytest.mark.parametrize("away", [True, False])
+def test_where_nobody_can_tell_what_the_next_run_makes_of_it_both_are_named(*, away: bool) -> None:
+    """The broker with the runs is away, or the one with the orders."""
+    clusters = Clusters(Retriable("away") if away else "STOPPED", state("STOPPED"))
+    clusters.run = Retriable("away")
+    found = clusters.end(Retriable("away"))
+    assert APPLY in found.message and f"if it stays stopped then, {RESUME}" in found.message
 
 
 def test_connector_that_does_what_it_did_is_left_as_refused() -> None:
