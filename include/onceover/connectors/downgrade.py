@@ -138,6 +138,7 @@ def downgrade_manifest(view: ConnectorView, found: Manifest | None, operation: s
         view.state.config,
         view.records.epochs(view.name),
         exactly_once=view.facts.exactly_once,
+        behind_ms=view.newest_ms,
     )
 
 

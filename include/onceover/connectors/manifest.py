@@ -43,7 +43,7 @@ class Manifest:
         connector: whose offsets.
         from_topic: where they were; ``to_topic`` where they go.
         former: the connector's own topic before, None without one: what rollback puts back.
-        begun_ms: when the run began; its name.
+        begun_ms: when the run began; its name. Later than that of every run before it, whatever clocks say.
         initial_state: what the connector did before it was stopped.
         salt: of ``config_hash``, which covers everything but the topic.
         exactly_once: whether the workers were.
@@ -92,8 +92,14 @@ class Manifest:
         epochs: Mapping[str, int],
         *,
         exactly_once: bool,
+        behind_ms: int = 0,
     ) -> Manifest:
-        """Return the manifest of a run that begins now; ``route``: from which topic to which."""
+        """Return the manifest of a run that begins now.
+
+        Args:
+            route: from which topic to which.
+            behind_ms: when the newest run before it began, maybe at a machine whose clock is ahead.
+        """
         salt = secrets.token_hex(_SALT_BYTES)
         return cls(
             operation=operation,
@@ -101,7 +107,7 @@ class Manifest:
             from_topic=route[0],
             to_topic=route[1],
             former=config.get(OFFSETS_TOPIC_KEY) or None,
-            begun_ms=now_ms(),
+            begun_ms=max(now_ms(), behind_ms + 1),
             initial_state=initial_state,
             salt=salt,
             config_hash=_config_hash(salt, config),

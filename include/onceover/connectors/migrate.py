@@ -114,6 +114,7 @@ def migration_manifest(view: ConnectorView, found: Manifest | None) -> Manifest:
         view.state.config,
         view.records.epochs(view.name),
         exactly_once=view.facts.exactly_once,
+        behind_ms=view.newest_ms,
     )
 
 

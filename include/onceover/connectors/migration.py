@@ -336,7 +336,8 @@ def _owed(context: Context, view: ConnectorView) -> str:
 def _with_standing(context: Context, view: ConnectorView) -> ConnectorView:
     newest = context.newest(view.name)
     stands = standing(view.records, newest, view.facts.workers[0])
-    return replace(view, standing=stands, owed=_owed(context, view))
+    began_ms = 0 if newest is None else newest.begun_ms
+    return replace(view, standing=stands, owed=_owed(context, view), newest_ms=began_ms)
 
 
 def _is_migrated(store: ManifestStore, name: str) -> bool:

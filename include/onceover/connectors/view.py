@@ -81,6 +81,7 @@ class ConnectorView:
         doubts: rights of the connector's own clients that nobody can tell here.
         owed: that an interrupted run has left it STOPPED, and the commands on and back.
         standing: who made it stand still since a run had it run, or would have, and how to let it run.
+        newest_ms: when the newest run for it began, by the clock of that one's machine; 0 without one.
     """
 
     state: ConnectorState
@@ -98,6 +99,7 @@ class ConnectorView:
     doubts: tuple[str, ...] = ()
     standing: str = ""
     owed: str = ""
+    newest_ms: int = 0
 
     @property
     def name(self) -> str:

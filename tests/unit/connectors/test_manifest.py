@@ -7,16 +7,22 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.connectors import manifest
+from onceover.connectors import manifest, migration
 from onceover.connectors.configtopic import ConfigRecords
+from onceover.connectors.context import HARD, MIGRATE, SOFT, Context
+from onceover.connectors.downgrade import downgrade_manifest
 from onceover.connectors.manifest import WENT_ON, Manifest, ManifestStore, file_name
+from onceover.connectors.migrate import migration_manifest
+from onceover.connectors.settings import Wish
 from onceover.errors import NeedsOperator, UsageError
-from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, placed, scan
+from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, facts, placed, scan, view
 
 CONFIG = {"name": "c", "connection.password": "hunter2", "offsets.storage.topic": OWN}
 
@@ -178,3 +184,26 @@ def test_run_is_over_once_another_has_commanded_the_connector(
 ) -> None:
     """A person, or a run of which nothing is known here."""
     assert found.overtaken(records) is over
+
+
+@pytest.mark.parametrize("ahead_ms", [-300_000, 0, 300_000])
+def test_run_is_newer_than_the_one_before_it_whatever_its_machines_clock_says(ahead_ms: int) -> None:
+    """A migration, and the downgrade that took it back two minutes later from another machine."""
+    ran = replace(begun(), begun_ms=begun().begun_ms + ahead_ms)
+    found = view([], [], newest_ms=ran.begun_ms)
+    for later in (migration_manifest(found, None), downgrade_manifest(found, None, HARD)):
+        assert later.begun_ms > ran.begun_ms
+
+
+@pytest.mark.parametrize("operation", [MIGRATE, HARD, SOFT])
+def test_newest_run_of_whichever_kind_is_what_the_next_one_begins_behind(
+    operation: str, tmp_path: Path
+) -> None:
+    """Also one that has come to its end."""
+    ran = replace(begun(), operation=operation, begun_ms=begun().begun_ms + 300_000)
+    records = SimpleNamespace(load=lambda _, kind: ran if kind == operation else None)
+    access: Any = SimpleNamespace(settings=SimpleNamespace(home=tmp_path), records=records)
+    context = Context(access, facts(), Wish(("c",)), lambda _: None)
+    for newest in (ran, replace(ran, finished=True)):
+        ran = newest
+        assert migration._with_standing(context, view([])).newest_ms == ran.begun_ms
