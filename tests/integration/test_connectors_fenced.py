@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
 import pytest
 
 from onceover.config.clients import ClientConfig
 from onceover.connectors import steps
+from onceover.connectors.manifest import Manifest
+from onceover.connectors.records import RunRecords
 from onceover.connectors.steps import StepName
 from onceover.connectors.write import Entry, HeldProducer, write_in_transaction
-from onceover.errors import Fenced
+from onceover.errors import Fenced, Retriable
+from onceover.kafka.cluster import Cluster
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import held
@@ -64,3 +70,69 @@ def test_a_transaction_that_was_fenced_before_its_commit_says_so(
         steps.listen(lambda _step: None)
     assert fenced.value.code == "FENCED"
     assert held(target_cluster.client, topic, 1)[0] == []
+
+
+@pytest.fixture
+def runs(settings: ClientConfig, topic: str) -> Iterator[RunRecords]:
+    """What runs have written down, on a cluster that has none of this name yet."""
+    with Cluster(settings) as cluster:
+        found = RunRecords(cluster, topic, topic)
+        yield found
+        found.close()
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, *, landed: bool) -> None:
+    """Let the next write fail, before it comes about or after that."""
+    write = HeldProducer.write
+
+    def once(producer: HeldProducer, entries: Iterable[Entry]) -> None:
+        monkeypatch.setattr(HeldProducer, "write", write)
+        if landed:
+            write(producer, entries)
+        raise Retriable("away")
+
+    monkeypatch.setattr(HeldProducer, "write", once)
+
+
+@pytest.mark.parametrize("landed", [False, True])
+def test_a_claim_goes_on_behind_a_broker_that_was_away(
+    runs: RunRecords, monkeypatch: pytest.MonkeyPatch, *, landed: bool
+) -> None:
+    """What it has written itself is not another run's, whether it heard of that or not."""
+    begun = Manifest.begin("migrate", "c", ("from", "to"), "RUNNING", {}, {}, exactly_once=True)
+    runs.load("c", "migrate")
+    claim = runs.claim("c")
+    claim.write(begun)
+    stopped = replace(begun, offsets={b"k": b"v"}).with_step("stop").with_given(7)
+    failing(monkeypatch, landed=landed)
+    claim.write(stopped)
+    fenced = stopped.with_step("fence")
+    claim.write(fenced)
+    claim.close()
+    found = runs.load("c", "migrate")
+    assert found is not None and (found.steps, found.given, found.values) == (
+        fenced.steps,
+        (7,),
+        {b"k": b"v"},
+    )
+
+
+def test_a_claim_that_was_taken_over_while_a_broker_was_away_ends(
+    runs: RunRecords, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And leaves the other run alone."""
+    begun = Manifest.begin("migrate", "c", ("from", "to"), "RUNNING", {}, {}, exactly_once=True)
+    runs.load("c", "migrate")
+    older = runs.claim("c")
+    older.write(begun)
+    runs.load("c", "migrate")
+    newer = runs.claim("c")
+    newer.write(begun.with_step("newer"))
+    failing(monkeypatch, landed=False)
+    with pytest.raises(Fenced):
+        older.write(begun.with_step("older"))
+    older.close()
+    newer.write(begun.with_step("newer").with_step("more"))
+    newer.close()
+    found = runs.load("c", "migrate")
+    assert found is not None and [step for step, _ in found.steps] == ["newer", "more"]

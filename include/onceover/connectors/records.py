@@ -124,8 +124,11 @@ class RunRecords:
         held, _ = self._held(connector, [before])
 
         def again(expected: Sequence[Mapping[str, Any]]) -> tuple[HeldProducer, dict[str, Any]]:
-            # Of a topic that was made anew nobody else has taken anything.
-            return self._held(connector, [*expected, {}])
+            # In a topic that was made anew nobody else has written.
+            possible = [*expected, {}]
+            # First of all: to fence a newer run would leave nobody who goes on.
+            self._check_same(connector, possible)
+            return self._held(connector, possible)
 
         return Claim(held, self._identity, before, again)
 
