@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -56,7 +56,7 @@ class Context:
 
     def newest(self, name: str) -> Manifest | None:
         """Return the newest run for a connector, of whichever kind; errors as of ``runs``."""
-        return max(self.runs(name), key=lambda run: run.begun_ms, default=None)
+        return newest_of(self.runs(name))
 
     @property
     def observer(self) -> Observer:
@@ -82,3 +82,8 @@ class Context:
         """Between the two looks that must be equal where no fence holds."""
         given = self.wish.settle_s
         return self.access.flush_interval_s if given is None else given
+
+
+def newest_of(runs: Iterable[Manifest]) -> Manifest | None:
+    """Return the run that began last, None without any."""
+    return max(runs, key=lambda run: run.begun_ms, default=None)

@@ -9,13 +9,13 @@ was killed at any point is simply run again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Final, Self
 
 from onceover.connectors.access import ConnectAccess
-from onceover.connectors.context import HARD, MIGRATE, SOFT, Context, Done, Tell
+from onceover.connectors.context import HARD, MIGRATE, SOFT, Context, Done, Tell, newest_of
 from onceover.connectors.downgrade import HardRun, SoftRun, downgrade_manifest
 from onceover.connectors.ending import MIGRATION, ROLLBACK, Ways, ended, outcome_of, own_error
 from onceover.connectors.foresight import foreseen
@@ -203,7 +203,7 @@ class Migration:
         return view, found, _foreseen(context, plan_soft(view, found), view, stays_stopped=stays_stopped)
 
     def _rollback(self, context: Context, name: str) -> Planned:
-        found = _interrupted(context, name)
+        found = _interrupted(context.runs(name))
         topics = [] if found is None else [found.from_topic, found.to_topic]
         own = [topic for topic in topics if topic != context.access.global_topic]
         view = _look(context, name, own[0] if own else self._topic(context.wish, name))
@@ -318,26 +318,31 @@ class Migration:
                 return ended(context, operation, view, ours)
 
 
-def _interrupted(context: Context, name: str) -> Manifest | None:
+def _interrupted(runs: Iterable[Manifest]) -> Manifest | None:
     """Return the newest run for a connector that did not come to its end."""
-    left = [run for run in context.runs(name) if not run.finished]
-    return max(left, key=lambda run: run.begun_ms, default=None)
-
-
-def _owed(context: Context, view: ConnectorView) -> str:
-    """Return that an interrupted run has left the connector STOPPED; empty where none has."""
-    run = _interrupted(context, view.name) if view.state.is_stopped else None
-    if run is None or run.overtaken(view.records):
-        return ""
-    kind = MIGRATION if run.operation == MIGRATE else f"{MIGRATION} {run.operation}"
-    return f"it is {STOPPED} by an interrupted run ({kind}): {Ways(context, kind, view.name).stopped}"
+    return newest_of(run for run in runs if not run.finished)
 
 
 def _with_standing(context: Context, view: ConnectorView) -> ConnectorView:
-    newest = context.newest(view.name)
-    stands = standing(view.records, newest, view.facts.workers[0])
-    began_ms = 0 if newest is None else newest.begun_ms
-    return replace(view, standing=stands, owed=_owed(context, view), newest_ms=began_ms)
+    """Return a view that also has what runs for the connector have left, and who has commanded it since."""
+    runs = context.runs(view.name)
+    newest, left = newest_of(runs), _interrupted(runs)
+    seen = replace(
+        view,
+        standing=standing(view.records, newest, view.facts.workers[0]),
+        newest_ms=0 if newest is None else newest.begun_ms,
+    )
+    if left is None or left.overtaken(view.records):
+        return seen
+    return replace(seen, interrupted=left.initial_state, owed=_owed(context, view, left))
+
+
+def _owed(context: Context, view: ConnectorView, run: Manifest) -> str:
+    """Return that an interrupted run has left the connector STOPPED; empty where it does not stand."""
+    if not view.state.is_stopped:
+        return ""
+    kind = MIGRATION if run.operation == MIGRATE else f"{MIGRATION} {run.operation}"
+    return f"it is {STOPPED} by an interrupted run ({kind}): {Ways(context, kind, view.name).stopped}"
 
 
 def _is_migrated(store: ManifestStore, name: str) -> bool:
@@ -356,11 +361,7 @@ def _standing_migration(store: ManifestStore, name: str) -> Manifest | None:
 
 
 def _look(context: Context, name: str, topic: str, *, back: bool = False) -> ConnectorView:
-    view, interrupted = context.observer.look(name, topic, back=back), _interrupted(context, name)
-    view = _with_standing(context, view)
-    if interrupted is None or interrupted.overtaken(view.records):
-        return view
-    return replace(view, interrupted=interrupted.initial_state)
+    return _with_standing(context, context.observer.look(name, topic, back=back))
 
 
 def _found(context: Context, view: ConnectorView, operation: str) -> Manifest | None:

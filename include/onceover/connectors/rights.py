@@ -15,12 +15,11 @@ from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.admin import NOT_AUTHORIZED, TOPIC_EXISTS, Admin, TopicSpec
 from onceover.kafka.cluster import ClientSettings, Cluster, failure
-from onceover.kafka.topicfacts import read_code, topic_facts, write_code
+from onceover.kafka.topicfacts import may_on_absent, topic_facts
 from onceover.txn.classify import Action, Api, classify
 
 # No coordinator hands it out: ids grow from 0 in blocks of 1000.
 _NO_PRODUCER: Final = ((1 << 62) + 1, 0)
-_TOPIC_AUTHORIZATION: Final = 29
 
 
 def principal_of(settings: ClientSettings) -> str:
@@ -100,13 +99,10 @@ def check_new_topic(cluster: Cluster, spec: TopicSpec) -> None:
 def may_on_new_topic(cluster: Cluster, topic: str, operation: str) -> bool:
     """Tell whether we might READ from or WRITE to a topic that does not exist.
 
-    Brokers look at the right before they look for the topic.
-
     Raises:
         Retriable: the cluster does not answer.
     """
-    code = cluster.retry(lambda: {"READ": read_code, "WRITE": write_code}[operation](cluster, topic))
-    return code != _TOPIC_AUTHORIZATION
+    return cluster.retry(lambda: may_on_absent(cluster, topic, operation))
 
 
 def check_transactional_ids(cluster: Cluster, names: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.librdkafka import is_temporary, open_admin
-from onceover.kafka.topicfacts import read_code, write_code
+from onceover.kafka.topicfacts import may_on_absent
 
 LITERAL = "LITERAL"
 PREFIXED = "PREFIXED"
@@ -166,11 +166,11 @@ class AclAdmin:
         Raises:
             Retriable: no answer.
         """
-        return bool(read_code(self._cluster, absent) != KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        return may_on_absent(self._cluster, absent, "READ")
 
     def may_write(self, absent: str) -> bool:
         """Tell the same of writing; nothing is written."""
-        return bool(write_code(self._cluster, absent) != KafkaError.TOPIC_AUTHORIZATION_FAILED)
+        return may_on_absent(self._cluster, absent, "WRITE")
 
     def create(self, acls: Iterable[Acl]) -> None:
         """Create ACLs; one that exists already is left as it is.

@@ -18,6 +18,7 @@ _VERSION: Final = 12
 _FETCH_VERSION: Final = 4
 _PRODUCE_VERSION: Final = 7
 _PRODUCE_MS: Final = 10_000
+_TOPIC_AUTHORIZATION_FAILED: Final = 29
 # AclOperation's codes.
 _OPERATIONS: Final = {
     3: "READ",
@@ -59,14 +60,20 @@ def topic_facts(cluster: Cluster, topic: str) -> TopicFacts:
     return facts
 
 
-def read_code(cluster: Cluster, topic: str) -> int:
-    """Ask to read from a topic that does not exist; return the error code, which tells whether we might.
+def may_on_absent(cluster: Cluster, topic: str, operation: str) -> bool:
+    """Tell whether we might READ from or WRITE to a topic that does not exist.
 
-    Brokers look at the right first. Try again with ``Cluster.retry``.
+    Brokers look at the right before they look for the topic. Try again with ``Cluster.retry``.
 
     Raises:
         Retriable: the cluster is away.
     """
+    ask = {"READ": _ask_to_read, "WRITE": _ask_to_write}[operation]
+    return ask(cluster, topic) != _TOPIC_AUTHORIZATION_FAILED
+
+
+def _ask_to_read(cluster: Cluster, topic: str) -> int:
+    """Ask to read from a topic that does not exist; return the error code."""
     request = FetchRequest(
         version=_FETCH_VERSION,
         replica_id=-1,
@@ -79,8 +86,8 @@ def read_code(cluster: Cluster, topic: str) -> int:
     return cluster.control().call(request, FetchResponse, _read_code)
 
 
-def write_code(cluster: Cluster, topic: str) -> int:
-    """Ask to write nothing to a topic that does not exist; as ``read_code``."""
+def _ask_to_write(cluster: Cluster, topic: str) -> int:
+    """Ask to write nothing to a topic that does not exist; return the error code."""
     request = ProduceRequest(
         version=_PRODUCE_VERSION,
         transactional_id=None,
