@@ -16,14 +16,14 @@ PYTEST_WORKERS ?= 3
 # CPU instead of 4 for each of a few hundred.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup demo up feed down check lint types layers unit lock browser kerberos test bench soak advisories requirements clean
+.PHONY: help hooks setup demo up feed down check lint types layers unit lock browser kerberos test bench soak advisories requirements clean
 
 help: ## Show this list
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Prepare .venv, Java and Kafka (quick when done already)
 
-$(STAMP): uv.lock pyproject.toml scripts/setup scripts/uv scripts/prepare.py $(wildcard include/onceover/embed/checksums/*.txt)
+$(STAMP): uv.lock pyproject.toml scripts/setup scripts/uv scripts/prepare.py include/onceover_lab/embed/archive.py $(wildcard include/onceover_lab/embed/checksums/*.txt)
 	@scripts/setup
 	@touch $@
 
@@ -40,6 +40,9 @@ down: ## Stop what `make up` and `make feed` started; data are kept
 	@if [ -x $(BIN)/onceover ]; then $(BIN)/onceover clusters down; fi
 
 check: lint types layers unit ## Lint, types, layers and unit tests
+
+hooks: ## Have git run `make check` before each commit
+	@git config core.hooksPath scripts/hooks
 
 lint: setup
 	@echo "== lint and format (ruff)"

@@ -9,7 +9,7 @@ import logging
 import tempfile
 from pathlib import Path
 
-from onceover.embed import jars
+from onceover_lab.embed import jars
 
 log = logging.getLogger("pin_jars")
 

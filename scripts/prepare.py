@@ -6,11 +6,11 @@ import logging
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from onceover.embed.archive import make_archive
-from onceover.embed.jars import COORDINATES, DEFAULT_VERSION, kafka_jars
-from onceover.embed.java import ensure_java
 from onceover.errors import OnceoverError
+from onceover.process.java import ensure_java
 from onceover.spark import archive
+from onceover_lab.embed.archive import make_archive
+from onceover_lab.embed.jars import COORDINATES, DEFAULT_VERSION, kafka_jars
 
 log = logging.getLogger("setup")
 

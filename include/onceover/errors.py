@@ -9,6 +9,8 @@ from __future__ import annotations
 import traceback
 from typing import Any, ClassVar, Final, Self
 
+from onceover.codes import GeneralCode
+
 _LONGEST_TEXT: Final = 500
 
 
@@ -122,7 +124,7 @@ class NotNow(Retriable):
 class MustReset(OnceoverError):
     """The open transaction is lost or its outcome unknown: drop the producer, begin again at fencing.
 
-    Never reason about which batches landed (DESIGN 5).
+    Never reason about which batches landed (docs/protocol.md).
     """
 
     exit_code = 5
@@ -153,7 +155,7 @@ def unexpected(error: BaseException, *, resolve: str = "see the traceback in the
     text = text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} ..."
     return Fatal(
         f"unexpected {type(error).__name__}: {text or 'without a text'}",
-        code="UNEXPECTED",
+        code=GeneralCode.UNEXPECTED,
         where=f"{last.filename}:{last.lineno} in {last.name}" if last else None,
         resolve=f"{resolve}; it is a bug, or something on this machine",
     )
@@ -163,7 +165,7 @@ def unusable_path(error: OSError) -> UsageError:
     """Return what the operating system refused about a file or directory as an error of ours."""
     return UsageError(
         f"{error.filename} cannot be used: {error.strerror}",
-        code="PATH_UNUSABLE",
+        code=GeneralCode.PATH_UNUSABLE,
         where=str(error.filename),
         resolve="let this user read and write it, or name another one; what Onceover itself keeps is below "
         "ONCEOVER_HOME",

@@ -1,9 +1,9 @@
 """Texts of others, as people are shown them: anybody may name a group, a connector or a header. Pure.
 
-Invariant: what comes out is seen as it is and does nothing. It commands no terminal, turns no text round,
-begins no line of its own and is no HTML; whatever cannot be seen is written as an escape (``\\n``,
-``\\u202e``), so that no name looks like another one. Each kind of output has its one function here; those
-of Markdown are beside the pages that need them (``onceover_airflow.markdown``), and made of ``visible``.
+Invariant: what comes out is seen as it is and does nothing. It commands no terminal and no page of a log,
+turns no text round, begins no line of its own and is no HTML; whatever cannot be seen is written as an escape
+(``\\n``, ``\\u202e``), so that no name looks like another one. Each kind of output has its one function here;
+those of Markdown are beside the pages that need them (``onceover_airflow.markdown``), made of ``visible``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from typing import Final
 _BLANK: Final = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
+# Wherever in a line they stand: Airflow's page of a log drops the line, or hides what follows (3.3.2).
+_COMMAND: Final = re.compile(r":(?=:(?:end)?group::)", re.IGNORECASE)
 
 
 def visible(value: object) -> str:
-    """Return a text in one line, everything that cannot be seen as an escape."""
+    """Return a text in one line, everything that cannot be seen, or would hide something, as an escape."""
     text = str(value)
+    if "::" in text:
+        text = _COMMAND.sub(r"\\x3a", text)
     if text.isprintable() and _BLANK.search(text) is None:
         return text
     return "".join(char if _is_seen(char) else char.encode("unicode_escape").decode() for char in text)

@@ -3,7 +3,8 @@
 Invariant: what is shown is the plan as it is when the question is put, all of it in the log of the task that
 asks; exactly that is kept as approved, with who has approved it, for the task that does it. That reads the
 answer itself, under the seal of the task that was given it: no state of a task, and no XCom that somebody has
-written, stands for an answer. Nobody asked, rejected, or asked too long ago: nothing is approved.
+written or kept, stands for an answer. It counts once, in the run that asked (module ``asked``). Nobody asked,
+rejected, or asked too long ago: nothing is approved.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import logging
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -21,6 +22,8 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 
 from onceover.errors import UsageError
 from onceover.shown import screen
+from onceover_airflow import asked
+from onceover_airflow.codes import AirflowCode
 from onceover_airflow.flowcontext import errors_of_ours, log_text
 from onceover_airflow.markdown import Inline
 from onceover_airflow.seal import opened, sealed
@@ -28,13 +31,13 @@ from onceover_airflow.seal import opened, sealed
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from onceover.engine.approval import Approval, Consent, Item
+    from onceover.planning.approval import Approval, Consent, Item
 
 log = logging.getLogger(__name__)
 
 # Nobody answered: nothing is done. Long enough for a weekend.
 ANSWER_WITHIN: Final = timedelta(days=3)
-# The tries after an answer take minutes; who clears a task later than this is to be asked again.
+# The tries after an answer take minutes.
 _GOOD_FOR: Final = ANSWER_WITHIN + timedelta(days=1)
 # A page of changes helps nobody to decide; the log of the task that asks has all.
 MAX_LISTED: Final = 30
@@ -81,14 +84,18 @@ class PlanApprovalOperator(ApprovalOperator):
 
     def execute(self, context: Context) -> Any:
         """Put the question, or skip it. Raises as ``ask``."""
-        from onceover.engine.approval import Approval
+        from onceover.planning.approval import Approval
 
         with errors_of_ours():
-            _rule()
+            rule = _rule()
             question = self.ask(context)
+            if rule == ANOTHER and asked.was_run_cleared(context):
+                raise _cleared()
+            asked.put_once(context)
             log_text(log, question.text)
-            shown = {**Approval.of(question.items).to_json(), **_place(context, self.task_id)}
-            context["ti"].xcom_push(SHOWN_KEY, sealed({**shown, "asked_s": time.time()}))
+            shown = {**Approval.of(question.items).to_json(), **asked.origin_of(context, self.task_id)}
+            own = {"question": asked.question_id(context), "asked_s": time.time()}
+            context["ti"].xcom_push(SHOWN_KEY, sealed({**shown, **own}))
         self.body = question.body
         return super().execute(context)
 
@@ -100,7 +107,8 @@ class PlanApprovalOperator(ApprovalOperator):
             task_instance = context["ti"]
             with errors_of_ours():
                 shown = opened(task_instance.xcom_pull(task_ids=self.task_id, key=SHOWN_KEY))
-                _check_place(shown, context, self.task_id)
+                asked.check_origin(shown, context, self.task_id)
+                asked.check_question(shown, context)
                 task_instance.xcom_push(ANSWER_KEY, sealed({**shown, "by": by}))
         return answer
 
@@ -127,16 +135,17 @@ def approved(context: Context, task_id: str) -> Approval:
 
     Raises:
         AirflowFailException: that was days ago; nobody knows who it was; it was who started the run, and has
-            to be somebody else; or the answer is not the one that the task was given.
+            to be somebody else; the answer was used before, or is not the one that the task was given.
     """
-    from onceover.engine.approval import NOTHING, Approval, Consent
+    from onceover.planning.approval import NOTHING, Approval, Consent
 
     found = context["ti"].xcom_pull(task_ids=task_id, key=ANSWER_KEY)
     if not found:
         return NOTHING
     with errors_of_ours():
         answer = opened(found)
-        _check_place(answer, context, task_id)
+        asked.check_origin(answer, context, task_id)
+        asked.check_uncleared(context)
         _check_age(answer["asked_s"])
         consent = Consent(answer.get("by") or "", _starter(context), f"{answer['dag']}/{answer['run']}")
         _check_person(consent, context)
@@ -144,31 +153,12 @@ def approved(context: Context, task_id: str) -> Approval:
     return replace(Approval.from_json(answer), consent=consent)
 
 
-def _place(context: Context, task_id: str) -> dict[str, str]:
-    task_instance = context["ti"]
-    return {"dag": task_instance.dag_id, "run": task_instance.run_id, "task": task_id}
-
-
-def _check_place(found: Mapping[str, Any], context: Context, task_id: str) -> None:
-    """Refuse what was sealed for another question."""
-    place = _place(context, task_id)
-    seen = {key: found[key] for key in place}
-    if seen != place:
-        raise UsageError(
-            "the answer is one to another question",
-            code="ANOTHER_ANSWER",
-            expected="/".join(place.values()),
-            seen="/".join(seen.values()),
-            resolve="start the DAG again",
-        )
-
-
 def _check_age(asked_s: float) -> None:
     age = timedelta(seconds=time.time() - asked_s)
     if age > _GOOD_FOR:
         raise UsageError(
             f"what was approved was shown {age.days} days ago",
-            code="APPROVAL_TOO_OLD",
+            code=AirflowCode.APPROVAL_TOO_OLD,
             expected=f"at most {_GOOD_FOR.days}",
             resolve="start the DAG again",
         )
@@ -177,7 +167,7 @@ def _check_age(asked_s: float) -> None:
 def _check_person(consent: Consent, context: Context) -> None:
     if not consent.by:
         raise UsageError(
-            "nobody knows who has approved it", code="NO_APPROVER", resolve="start the DAG again"
+            "nobody knows who has approved it", code=AirflowCode.NO_APPROVER, resolve="start the DAG again"
         )
     if _rule() == ANYONE:
         return
@@ -185,11 +175,20 @@ def _check_person(consent: Consent, context: Context) -> None:
     if unknown or consent.by == consent.started_by:
         raise UsageError(
             "nobody knows who has started the run" if unknown else f"{consent.by} has also started the run",
-            code="SAME_PERSON",
+            code=AirflowCode.SAME_PERSON,
             expected=f"an approval by another person than the one who started it ({APPROVER_VARIABLE})",
             seen=f"approved by {consent.by}",
             resolve="start the DAG again, and let somebody else answer",
         )
+
+
+def _cleared() -> UsageError:
+    return UsageError(
+        "the run was cleared, and nobody knows by whom: who answers may be alone with it",
+        code=AirflowCode.SAME_PERSON,
+        expected=f"two persons, of whom one has started the run ({APPROVER_VARIABLE})",
+        resolve="start the DAG again, and let somebody else answer",
+    )
 
 
 def _rule() -> str:
@@ -197,7 +196,7 @@ def _rule() -> str:
     if rule not in (ANYONE, ANOTHER):
         raise UsageError(
             f"{APPROVER_VARIABLE} is not understood",
-            code="BAD_APPROVER",
+            code=AirflowCode.BAD_APPROVER,
             expected=f"{ANYONE} or {ANOTHER}",
             resolve="correct it in the environment of Airflow's workers",
         )

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import attrs
 from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param, get_current_context
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowSkipException
 
+from onceover.state.codes import StateCode
 from onceover_airflow import forms
-from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.operators import FlowJobOperator, leave
 from onceover_airflow.pages import page_link
 from onceover_airflow.tasks import check_flow
-from onceover_airflow.verdict import Next, Verdict
+from onceover_airflow.verdict import Next, TaskVerdict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -37,6 +38,7 @@ AUDIT_TASK: Final = "audit"
 # Also where the task failed, and a return value would not be kept.
 VERDICT_KEY: Final = "verdict"
 PASSED: Final = "PASS"
+_SCHEDULED: Final = "scheduled"
 # Beginnings that leave nothing out: what came before the watermark was proven by earlier audits.
 WHOLE: Final = ("watermark", "start")
 # A time with its zone left out is UTC, as on the command line.
@@ -106,14 +108,14 @@ def check_audit(flow: str) -> dict[str, Any]:
     """Validate the flow file, its clients and the form, before anything is started.
 
     Raises:
-        AirflowFailException: something is not in order; another try would not help.
+        TaskFailed: something is not in order; another try would not help.
     """
     from onceover.wiring.audit import check_topics
 
     params, checked = get_current_context()["params"], check_flow(flow)
     since = params["since"]
     if params["full"] and since not in WHOLE:
-        raise AirflowFailException(
+        raise TaskFailed(
             f"`full` and `since` exclude each other; seen: since {since}; to resolve: start the DAG again "
             "with one of them"
         )
@@ -184,13 +186,26 @@ class AuditOperator(FlowJobOperator):
         """Return the verdict with its numbers."""
         return count_audit(report)
 
-    def judged(self, verdict: Verdict, report: Mapping[str, Any] | None, context: Context) -> Verdict:
-        """Keep what an audit found that did not pass, and say it in its own words."""
+    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
+        """Keep what an audit found that did not pass, and say it in its own words.
+
+        Raises:
+            AirflowSkipException: nobody asked but the schedule, and the flow was never started.
+        """
+        if is_too_early(report, context):
+            raise AirflowSkipException(f"skipped: {verdict.message}")
         self.pages = pages_of(report)
         if verdict.next is not Next.FAIL or report is None or "verdict" not in report:
             return verdict
         leave(context, VERDICT_KEY, count_audit(report))
-        return Verdict(Next.FAIL, describe_audit(report))
+        return TaskVerdict(Next.FAIL, describe_audit(report))
+
+
+def is_too_early(report: Mapping[str, Any] | None, context: Context) -> bool:
+    """Tell whether a schedule has come before the flow's first start: no fault, and nothing to prove yet."""
+    error = (report or {}).get("error") or {}
+    run = context.get("dag_run")
+    return error.get("code") == StateCode.NOT_STARTED and run is not None and run.run_type == _SCHEDULED
 
 
 def count_audit(report: Mapping[str, Any]) -> dict[str, Any]:
@@ -208,7 +223,7 @@ def count_audit(report: Mapping[str, Any]) -> dict[str, Any]:
 
 def describe_audit(report: Mapping[str, Any]) -> str:
     """Return an audit that did not pass in its own words, with where to look."""
-    from onceover.audit.jsonreport import summary
+    from onceover.audit.report.jsonreport import summary
 
     return f"{report['verdict']}: {summary(report)}\nreport: {report.get('report')}"
 
@@ -238,7 +253,7 @@ def report_audit(flow: str) -> dict[str, Any] | None:
     """Show the verdict and where the report is; announce what a PASS has proven. None without a verdict.
 
     Raises:
-        AirflowFailException: the flow file is not in order.
+        TaskFailed: the flow file is not in order.
     """
     context = get_current_context()
     counts = context["ti"].xcom_pull(task_ids=AUDIT_TASK) or context["ti"].xcom_pull(

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from airflow.sdk import Connection
-from airflow.sdk.exceptions import AirflowFailException, AirflowNotFoundException
+from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
 from onceover.config.clients import resolve_clients
@@ -15,6 +15,7 @@ from onceover.config.connectclients import resolve_connect
 from onceover.config.connectfile import ConnectFile
 from onceover.config.connection import variable_of
 from onceover.config.flowfile import Flow
+from onceover_airflow.errors import TaskFailed
 from onceover_airflow.secrets import environment, secret_texts
 
 # Of a worker's own file: everything else in it is no secret, and masking short values would hide whole logs.
@@ -27,7 +28,7 @@ def connection_environment(flow: Flow) -> dict[str, str]:
     Every secret of the flow's clients, wherever it is written, is masked in the task's log first.
 
     Raises:
-        AirflowFailException: a Connection does not exist.
+        TaskFailed: a Connection does not exist.
         UsageError: a client is not in order; the message shows no value.
     """
     names = {spec.connection for spec in (flow.source, flow.target) if spec.connection}
@@ -45,7 +46,7 @@ def connect_environment(file: ConnectFile) -> dict[str, str]:
     Every secret of its clients, and of the workers' own file, is masked in the task's log first.
 
     Raises:
-        AirflowFailException: a Connection does not exist.
+        TaskFailed: a Connection does not exist.
         UsageError: something that the file names is not in order; the message shows no value.
     """
     where = f"Connect file {file.path}"
@@ -68,7 +69,7 @@ def _read(name: str, where: str, kind: str) -> str:
     try:
         connection = Connection.get(name)
     except AirflowNotFoundException as error:
-        raise AirflowFailException(
+        raise TaskFailed(
             f"Airflow has no Connection {name}; where: {where}; expected: a Connection of type {kind}; "
             "to resolve: create it under Admin > Connections, or change the file"
         ) from error

@@ -15,12 +15,12 @@ from urllib.parse import quote
 
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Asset, AssetAlias, Param, get_current_context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.config.connectfile import find_connect_files
 from onceover.logs import quiet_libraries
 from onceover.private import privately
-from onceover.shown import lined
+from onceover.shown import lined, visible
 from onceover_airflow import forms
 from onceover_airflow.approval import (
     ANSWER_WITHIN,
@@ -30,7 +30,7 @@ from onceover_airflow.approval import (
     approved,
     table,
 )
-from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.flowcontext import errors_of_ours, log_text
 from onceover_airflow.flows import by_name
 from onceover_airflow.markdown import code, plain
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from onceover.config.connectfile import ConnectFile
     from onceover.connectors.model import MigrationPlan, Report
-    from onceover.connectors.settings import Wish
+    from onceover.connectors.settings import ConnectorRequest
 
 log = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ def list_connectors(connect: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: no worker, or no broker, answers; tried again.
-        AirflowFailException: it runs no source connector, or not those that the form names; any other error.
+        TaskFailed: it runs no source connector, or not those that the form names; any other error.
     """
     from onceover.wiring import connectors as runs
 
@@ -119,30 +119,30 @@ def plan_migration(connect: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: no worker, or no broker, answers; tried again.
-        AirflowFailException: nothing can be done for any connector; any other error.
+        TaskFailed: nothing can be done for any connector; any other error.
     """
     context = get_current_context()
-    wish = _wish(context)
-    planned = read_plan(connect, wish, context["params"]["operation"])
+    request = _request(context)
+    planned = read_plan(connect, request, context["params"]["operation"])
     log_text(log, planned.describe())
     refused = [plan.name for plan in planned.connectors if plan.blocked]
     if len(refused) == len(planned.connectors):
-        raise AirflowFailException(_refusals(connect, planned))
+        raise TaskFailed(_refusals(connect, planned))
     return {
         "connect": connect,
-        "connectors": list(wish.connectors),
+        "connectors": list(request.connectors),
         "plan_id": planned.plan_id,
         "changes": len(planned.changes),
         "refused": refused,
     }
 
 
-def read_plan(connect: str, wish: Wish, operation: str) -> MigrationPlan:
+def read_plan(connect: str, request: ConnectorRequest, operation: str) -> MigrationPlan:
     """Return the plan of an operation as of now."""
     from onceover.wiring import connectors as runs
 
     with connect_at_hand(connect) as file:
-        return runs.plan_operation(file, wish, runs.Operation(operation))
+        return runs.plan_operation(file, request, runs.Operation(operation))
 
 
 def apply_migration(connect: str) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def apply_migration(connect: str) -> dict[str, Any]:
     Raises:
         AirflowSkipException: only a plan was asked for, or there is nothing to do.
         JobInterrupted: no worker, or no broker, answers; tried again, which goes on from there.
-        AirflowFailException: other changes have come since the approval; a connector failed, or waits for
+        TaskFailed: other changes have come since the approval; a connector failed, or waits for
             somebody's decision (the others are done); any other error.
     """
     from onceover.wiring import connectors as runs
@@ -168,7 +168,7 @@ def apply_migration(connect: str) -> dict[str, Any]:
 
     with connect_at_hand(connect) as file:
         operation = runs.Operation(context["params"]["operation"])
-        report = runs.apply_operation(file, _wish(context), operation, show, log.info, approval)
+        report = runs.apply_operation(file, _request(context), operation, show, log.info, approval)
     return _judged(report)
 
 
@@ -178,7 +178,7 @@ def verify_migration(connect: str) -> dict[str, Any]:
     Raises:
         AirflowSkipException: nothing was applied, or connectors went back, which ``apply_migration`` judged.
         JobInterrupted: no worker, or no broker, answers; tried again.
-        AirflowFailException: something is not as it should be, or cannot be proven.
+        TaskFailed: something is not as it should be, or cannot be proven.
     """
     from onceover.wiring import connectors as runs
 
@@ -188,7 +188,7 @@ def verify_migration(connect: str) -> dict[str, Any]:
     if context["params"]["operation"] != MIGRATE:
         raise AirflowSkipException("there is no topic of their own to verify: the last task has judged them")
     with connect_at_hand(connect) as file:
-        report = runs.verify_connectors(file, _wish(context))
+        report = runs.verify_connectors(file, _request(context))
     verdict = _judged(report)
     for name in verdict["connectors"]:
         uri = migrated_uri(connect, name)
@@ -208,7 +208,7 @@ def connect_at_hand(ref: str) -> Iterator[ConnectFile]:
 
     Raises:
         JobInterrupted: a temporary failure (exit code 5); tried again.
-        AirflowFailException: any other error of ours.
+        TaskFailed: any other error of ours.
     """
     from onceover.config.connectfile import load_connect
     from onceover_airflow.connections import connect_environment
@@ -220,16 +220,25 @@ def connect_at_hand(ref: str) -> Iterator[ConnectFile]:
             yield file
 
 
-def _wish(context: Context) -> Wish:
-    from onceover.connectors.settings import Wish
+def _request(context: Context) -> ConnectorRequest:
+    from onceover.connectors.settings import ConnectorRequest
 
     listed = context["ti"].xcom_pull(task_ids=LIST_TASK)
     names = listed["named"]
     if not names:
         picked = context["ti"].xcom_pull(task_ids=PICK_TASK)
-        names = picked["chosen_options"] if picked else []
+        offered = _offered(listed["sources"])
+        names = [offered.get(option, option) for option in (picked["chosen_options"] if picked else [])]
     migrates = context["params"]["operation"] == MIGRATE
-    return Wish(connectors=tuple(names), topic=(context["params"]["topic"] if migrates else None) or None)
+    return ConnectorRequest(
+        connectors=tuple(names), topic=(context["params"]["topic"] if migrates else None) or None
+    )
+
+
+def _offered(names: Sequence[str]) -> dict[str, str]:
+    """Return the connectors by what a person is shown of each: as it is, and like no other one."""
+    # A backslash of its own could pretend to be an escape.
+    return {visible(name.replace("\\", r"\\")): name for name in names}
 
 
 def _judged(report: Report) -> dict[str, Any]:
@@ -237,14 +246,14 @@ def _judged(report: Report) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: something did not answer.
-        AirflowFailException: a connector failed, or waits for somebody.
+        TaskFailed: a connector failed, or waits for somebody.
     """
     log_text(log, report.describe())
     told = f"{report.operation} of Connect cluster {report.connect}:\n{report.describe()}"
     if report.exit_code == _TEMPORARY:
         raise JobInterrupted(told)
     if report.exit_code:
-        raise AirflowFailException(told)
+        raise TaskFailed(told)
     return {
         "connect": report.connect,
         "connectors": [outcome.name for outcome in report.outcomes],
@@ -285,7 +294,7 @@ class PickConnectorsOperator(HITLOperator):
         listed = context["ti"].xcom_pull(task_ids=LIST_TASK)
         if listed["named"]:
             raise AirflowSkipException("the form names the connectors")
-        self.options = listed["sources"]
+        self.options = list(_offered(listed["sources"]))
         self.body = (
             f"Source connectors of {code(self.connect)}, as its workers list them now. Nothing is changed "
             "before the plan was shown and approved."
@@ -315,7 +324,7 @@ class ApproveMigrationOperator(PlanApprovalOperator):
         """Return the question; skipped where there is nothing to do."""
         if not context["params"]["apply"]:
             raise AirflowSkipException("only a plan was asked for")
-        planned = read_plan(self.connect, _wish(context), context["params"]["operation"])
+        planned = read_plan(self.connect, _request(context), context["params"]["operation"])
         if not planned.changes:
             raise AirflowSkipException("nothing to do")
         return Question(planned.items, question(planned), planned.describe())

@@ -1,8 +1,16 @@
-"""The one failure that Airflow may answer with another try."""
+"""The failures of a task: one that Airflow may answer with another try, and one that it does not.
+
+Invariant: Airflow's log shows an error with all its causes, and no name in any of them does anything there.
+"""
 
 from __future__ import annotations
 
-from airflow.sdk.exceptions import AirflowException
+import copy
+
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from onceover.errors import OnceoverError
+from onceover.shown import screen
 
 
 class JobInterrupted(AirflowException):
@@ -14,5 +22,22 @@ class JobInterrupted(AirflowException):
     """
 
     def __init__(self, message: str, *, killed: bool = False) -> None:
-        super().__init__(message)
+        super().__init__(screen(message))
         self.killed = killed
+
+
+class TaskFailed(AirflowFailException):
+    """Another try would not help."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(screen(message))
+
+
+def shown(error: OnceoverError) -> OnceoverError:
+    """Return an error of ours as the cause of one for Airflow."""
+    found = copy.copy(error)
+    found.message = screen(error.message)
+    for field in ("where", "expected", "seen", "resolve"):
+        text = getattr(error, field)
+        setattr(found, field, text and screen(text))
+    return found.with_traceback(error.__traceback__)

@@ -7,12 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from onceover.errors import OnceoverError, Retriable
 from onceover.private import privately
 from onceover.shown import screen
-from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
 from onceover_airflow.secrets import environment
 
@@ -26,7 +24,7 @@ def flow_at_hand(ref: str) -> Iterator[Flow]:
 
     Raises:
         JobInterrupted: a temporary failure (exit code 5); tried again.
-        AirflowFailException: any other error of ours.
+        TaskFailed: any other error of ours.
     """
     from onceover.config.load import load_flow
     from onceover_airflow.connections import connection_environment
@@ -43,17 +41,17 @@ def errors_of_ours() -> Iterator[None]:
 
     Raises:
         JobInterrupted: a temporary failure (exit code 5); tried again.
-        AirflowFailException: any other error of ours.
+        TaskFailed: any other error of ours.
     """
     try:
         yield
     except Retriable as error:
-        raise JobInterrupted(screen(str(error))) from error
+        raise JobInterrupted(str(error)) from shown(error)
     except OnceoverError as error:
-        raise AirflowFailException(screen(str(error))) from error
+        raise TaskFailed(str(error)) from shown(error)
 
 
 def log_text(log: logging.Logger, text: str) -> None:
     """Log a text as a person reads it: Airflow shows one event a line."""
     for line in screen(text).split("\n"):
-        log.info(line)
+        log.info("%s", line)

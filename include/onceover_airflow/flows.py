@@ -17,6 +17,7 @@ from onceover.config import values
 from onceover.config.flowfile import SchedulesSpec
 from onceover.config.load import find_flow_files, read_keys
 from onceover.errors import UsageError
+from onceover_airflow.codes import AirflowCode
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def by_name(ref: str) -> str:
     if ref and not values.NAME.fullmatch(ref):
         raise UsageError(
             "a form takes names only, no paths",
-            code="NOT_A_NAME",
+            code=AirflowCode.NOT_A_NAME,
             expected=values.NAME_RULE,
             resolve="put the file into its directory and name it without its suffix",
         )

@@ -13,21 +13,21 @@ from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.shown import lined
 from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, Question, approved, table
-from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.markdown import code, plain
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from onceover.engine.approval import Approval
-    from onceover.engine.groupplan import GroupPlan, Row
-    from onceover.engine.plan import Refusal
-    from onceover.wiring.groups import GroupWish
+    from onceover.groups.plan import GroupPlan, Row
+    from onceover.planning.approval import Approval
+    from onceover.planning.plan import Refusal
+    from onceover.wiring.groups import GroupRequest
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ def plan_groups(flow: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: a cluster does not answer; tried again.
-        AirflowFailException: any other error.
+        TaskFailed: any other error.
     """
     planned = read_plan(flow, get_current_context()["params"])
     log_text(log, planned.describe())
@@ -62,7 +62,7 @@ def read_plan(flow: str, params: Mapping[str, Any]) -> GroupPlan:
     from onceover.wiring import groups as group_runs
 
     with flow_at_hand(flow) as loaded:
-        return group_runs.plan_groups(loaded, _wish(params))
+        return group_runs.plan_groups(loaded, _request(params))
 
 
 def apply_groups(flow: str) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def apply_groups(flow: str) -> dict[str, Any]:
     Raises:
         AirflowSkipException: only a plan was asked for; or the flow has no groups, so nothing is in place.
         JobInterrupted: a cluster does not answer; tried again, which goes on from there.
-        AirflowFailException: a group waits for somebody's decision; no group is called as the form says; or
+        TaskFailed: a group waits for somebody's decision; no group is called as the form says; or
             any other error.
     """
     context = get_current_context()
@@ -85,7 +85,7 @@ def apply_groups(flow: str) -> dict[str, Any]:
     if code == _TEMPORARY:
         raise JobInterrupted(_told(flow, refused))
     if code != _DONE:
-        raise AirflowFailException(_told(flow, refused))
+        raise TaskFailed(_told(flow, refused))
     if not counts["positions"]:
         raise _nobody(flow, params["group"])
     if params["group"]:
@@ -105,18 +105,18 @@ def _write(
     from onceover.config.units import parse_duration_ms
     from onceover.wiring import groups as group_runs
 
-    wish = _wish(params, approves, approval)
+    request = _request(params, approves, approval)
     with flow_at_hand(flow) as loaded:
         if params["until"] == ONCE:
             applied = group_runs.apply_groups(
-                loaded, wish, lambda plan: log_text(log, plan.describe()), _wait
+                loaded, request, lambda plan: log_text(log, plan.describe()), _wait
             )
             refused = [*applied.plan.refused, *applied.refused]
             made, positions = len(applied.done), len(applied.plan.rows)
             return _counts(flow, made, positions, refused), refused, applied.exit_code
         until_s = time.monotonic() + parse_duration_ms(params["until"]) / 1000
         pause = _until(until_s)
-        followed = group_runs.follow_groups(loaded, wish, FOLLOW_INTERVAL_S, pause, log.info)
+        followed = group_runs.follow_groups(loaded, request, FOLLOW_INTERVAL_S, pause, log.info)
         log_text(log, followed.describe())
         counts = _counts(flow, followed.changes, followed.positions, followed.refused)
         return counts, followed.refused, followed.exit_code
@@ -129,7 +129,7 @@ def _counts(flow: str, made: int, positions: int, refused: Collection[Refusal]) 
 def _nobody(flow: str, pattern: str | None) -> Exception:
     """Return how the task ends when there was no position to put in place."""
     if pattern:
-        return AirflowFailException(
+        return TaskFailed(
             f"flow {flow}: no group that {pattern} matches has offsets in the flow's topics; "
             f"to resolve: correct the pattern; all groups: onceover groups plan {flow}"
         )
@@ -138,17 +138,17 @@ def _nobody(flow: str, pattern: str | None) -> Exception:
     )
 
 
-def _wish(
+def _request(
     params: Mapping[str, Any],
     approves: Callable[[Row], bool] | None = None,
     approval: Approval | None = None,
-) -> GroupWish:
-    from onceover.engine.groups import Allowed, Direction
-    from onceover.wiring.groups import GroupWish
+) -> GroupRequest:
+    from onceover.groups.decide import Allowed, Direction
+    from onceover.wiring.groups import GroupRequest
 
     patterns = [params["group"]] if params["group"] else []
     allowed = Allowed(rewind=params["allow_rewind"])
-    return GroupWish(Direction(params["direction"]), patterns, allowed, approves, approval)
+    return GroupRequest(Direction(params["direction"]), patterns, allowed, approves, approval)
 
 
 def _wait(seconds: float) -> bool:

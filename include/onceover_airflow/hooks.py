@@ -7,12 +7,14 @@ task) reaches the child.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -20,21 +22,25 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk._shared.secrets_masker import redact
 from airflow.sdk.exceptions import AirflowException
 
-from onceover.embed.processes import guarded_argv
 from onceover.private import UMASK
+from onceover.process.children import guarded_argv
+from onceover.shown import visible
 from onceover.spark.locate import spark_submit
 from onceover.spark.submit import SparkJob
 from onceover_airflow.loglevels import levelled
 
 # Enough of the driver's last words to explain a job that never came up.
 TAIL_LINES: Final = 15
-# As the driver logs it.
-UI_LINE: Final = re.compile(r"Spark UI: (https?://\S+)")
+# What the driver logs when it has left a note of itself. Its lines are mixed with those of handlers, which
+# may print what a record says: the address is read from the note.
+_UI_LINE: Final = re.compile(r"onceover\.spark\.driver: Spark UI: \S+")
+_ADDRESS: Final = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]+")
 
 
 class SparkJobHook(SparkSubmitHook):
     """Runs one :class:`SparkJob` in client mode and tells how it ended.
 
+    :param note: file in which the driver says who it is
     :param on_ui: is told the address of the job's Spark UI, once it is there
     """
 
@@ -44,9 +50,11 @@ class SparkJobHook(SparkSubmitHook):
         *,
         name: str,
         environment: Mapping[str, str],
+        note: Path | None = None,
         on_ui: Callable[[str], None] | None = None,
     ) -> None:
         self._job = job
+        self._note = note
         self._on_ui = on_ui
         submit = spark_submit()
         super().__init__(
@@ -89,15 +97,30 @@ class SparkJobHook(SparkSubmitHook):
         """
         # Airflow masks the task's log, but not the copy of it that LocalExecutor writes to the
         # scheduler's own output (seen with 3.3.2).
-        for level, line in levelled(str(redact(raw)).rstrip() for raw in itr):
+        for level, line in levelled(visible(str(redact(raw)).rstrip().expandtabs(4)) for raw in itr):
             self._last_submit_log_lines.append(line)
             self._look_for_ui(line)
             self.log.log(level, "%s", line)
 
     def _look_for_ui(self, line: str) -> None:
-        match = UI_LINE.search(line)
-        if match and self._on_ui is not None:
-            self._on_ui(match.group(1))
+        if self._on_ui is None or _UI_LINE.fullmatch(line) is None:
+            return
+        address = self._noted_ui()
+        if address is not None:
+            self._on_ui(address)
+
+    def _noted_ui(self) -> str | None:
+        """Return the address in the note of this job's driver; None for the note of another one."""
+        try:
+            note = json.loads(self._note.read_text()) if self._note else {}
+            pid, address = note.get("pid"), note.get("ui")
+        except (OSError, ValueError, AttributeError):
+            return None
+        process: subprocess.Popen[str] | None = self._submit_sp
+        own = set() if process is None else {each.pid for each in _children(process.pid, recursive=True)}
+        if not isinstance(pid, int) or pid not in own or not isinstance(address, str):
+            return None
+        return address if _ADDRESS.fullmatch(address) else None
 
     def run(self) -> int:
         """Run the job to its end and return spark-submit's exit code, negative for a signal.
@@ -167,8 +190,8 @@ class SparkJobHook(SparkSubmitHook):
         return True
 
 
-def _children(pid: int) -> list[psutil.Process]:
+def _children(pid: int, *, recursive: bool = False) -> list[psutil.Process]:
     try:
-        return list(psutil.Process(pid).children())
+        return list(psutil.Process(pid).children(recursive=recursive))
     except psutil.NoSuchProcess:
         return []

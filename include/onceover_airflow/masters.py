@@ -10,6 +10,7 @@ import os
 from typing import TYPE_CHECKING, Final
 
 from onceover.errors import UsageError
+from onceover_airflow.codes import AirflowCode
 
 if TYPE_CHECKING:
     from onceover.config.flowfile import Flow
@@ -36,7 +37,7 @@ def check_master(master: str, flow: Flow) -> None:
     if master not in allowed:
         raise UsageError(
             f"a form may not send flow {flow.flow} to the Spark master {master}",
-            code="MASTER_NOT_ALLOWED",
+            code=AirflowCode.MASTER_NOT_ALLOWED,
             expected=f"one of: {', '.join(dict.fromkeys(allowed))}",
             resolve=f"an administrator adds it to {MASTERS_VARIABLE} of Airflow's workers, or the flow file "
             "names it as spark.master",

@@ -2,7 +2,7 @@
 
 Invariant: the task's try ends OK only if the job reported success; it is tried again only when the
 job was killed or met a temporary failure; a try can overlap the driver of an older one, which the
-newer generation fences (DESIGN 5).
+newer generation fences (docs/protocol.md).
 """
 
 from __future__ import annotations
@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.sdk import BaseOperatorLink
-from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError, Retriable
-from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
 from onceover_airflow.masters import check_master
 from onceover_airflow.retrying import retry_interrupted
-from onceover_airflow.verdict import Next, Verdict, count_report, judge, judge_scope, read_report
+from onceover_airflow.verdict import Next, TaskVerdict, count_report, judge, judge_scope, read_report
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
@@ -65,7 +64,7 @@ class FlowJobOperator(SparkSubmitOperator):
         """Return what goes into the XCom after a job that ended well."""
         raise NotImplementedError
 
-    def judged(self, verdict: Verdict, report: Mapping[str, Any] | None, context: Context) -> Verdict:
+    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
         """Look at how the job ended, before the task ends the same way."""
         return verdict
 
@@ -74,10 +73,10 @@ class FlowJobOperator(SparkSubmitOperator):
 
         Raises:
             JobInterrupted: killed, or temporary failure; Airflow tries again.
-            AirflowFailException: everything else, with what, where, expected, seen and what resolves it.
+            TaskFailed: everything else, with what, where, expected, seen and what resolves it.
         """
         # Spark's and Kafka's libraries are not for the process that parses DAG files.
-        from onceover.config.load import load_flow
+        from onceover.config.load import DRIVER_NOTE, load_flow, run_dir
         from onceover.spark.master import reach
         from onceover_airflow.connections import connection_environment
         from onceover_airflow.hooks import SparkJobHook
@@ -89,13 +88,14 @@ class FlowJobOperator(SparkSubmitOperator):
             job = self.job(loaded).with_own_report()
             reach(job.master)
         except Retriable as error:
-            raise JobInterrupted(str(error)) from error
+            raise JobInterrupted(str(error)) from shown(error)
         except OnceoverError as error:
-            raise AirflowFailException(str(error)) from error
+            raise TaskFailed(str(error)) from shown(error)
         self._job_hook = hook = SparkJobHook(
             job,
             name=f"onceover {loaded.flow}",
             environment=variables,
+            note=run_dir(loaded) / DRIVER_NOTE,
             on_ui=lambda url: show_ui(context, url),
         )
         returncode = None if self._killed else hook.run()
@@ -107,7 +107,7 @@ class FlowJobOperator(SparkSubmitOperator):
         if verdict.next is Next.RETRY:
             raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed)
         if verdict.next is Next.FAIL or report is None:
-            raise AirflowFailException(f"flow {self.flow}: {verdict.message}")
+            raise TaskFailed(f"flow {self.flow}: {verdict.message}")
         return self.result(report)
 
     def on_kill(self) -> None:
@@ -179,7 +179,7 @@ class ReplicateOperator(FlowJobOperator):
 
         return replicate_job(flow, until=self.until, master=self.master or None)
 
-    def judged(self, verdict: Verdict, report: Mapping[str, Any] | None, context: Context) -> Verdict:
+    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
         """A copy of nothing is no success, although the job ended well."""
         return judge_scope(verdict, report)
 

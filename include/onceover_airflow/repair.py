@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param, get_current_context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover_airflow import forms
 from onceover_airflow.approval import FlowApprovalOperator, Question, approved, table
+from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.markdown import code, plain
 from onceover_airflow.standing import show_standing
@@ -24,9 +25,9 @@ from onceover_airflow.standing import show_standing
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from onceover.engine.plan import Change
-    from onceover.engine.repair import Repair
-    from onceover.wiring.repairs import RepairWish
+    from onceover.operate.repair import Repair
+    from onceover.planning.plan import Change
+    from onceover.wiring.repairs import RepairRequest
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ def plan_repair(flow: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: a cluster does not answer; tried again.
-        AirflowFailException: it cannot be done, with what resolves that; or any other error.
+        TaskFailed: it cannot be done, with what resolves that; or any other error.
     """
     planned = read_plan(flow, get_current_context()["params"])
     log_text(log, planned.describe())
@@ -83,7 +84,7 @@ def read_plan(flow: str, params: Mapping[str, Any]) -> Repair:
     from onceover.wiring import repairs
 
     with flow_at_hand(flow) as loaded:
-        return repairs.plan_repair(loaded, _wish(params))
+        return repairs.plan_repair(loaded, _request(params))
 
 
 def apply_repair(flow: str) -> dict[str, Any]:
@@ -92,7 +93,7 @@ def apply_repair(flow: str) -> dict[str, Any]:
     Raises:
         AirflowSkipException: only a plan was asked for, or there is nothing to do.
         JobInterrupted: a cluster does not answer; tried again, which plans anew.
-        AirflowFailException: other partitions or risks have come since the approval, or any other error.
+        TaskFailed: other partitions or risks have come since the approval, or any other error.
     """
     from onceover.wiring import repairs
 
@@ -109,7 +110,7 @@ def apply_repair(flow: str) -> dict[str, Any]:
     if not approval.items:
         raise AirflowSkipException("nothing was approved")
     with flow_at_hand(flow) as loaded:
-        done = repairs.apply_repair(loaded, _wish(params), show, approval)
+        done = repairs.apply_repair(loaded, _request(params), show, approval)
     if done.earlier:
         log.info("done already, by an earlier try of what was approved; nothing was changed now")
     if done.generation is not None:
@@ -130,7 +131,7 @@ def report_repair(flow: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: a cluster does not answer; tried again.
-        AirflowFailException: any other error.
+        TaskFailed: any other error.
     """
     status = show_standing(flow)
     stopped = sum(1 for partition in status["partitions"] if partition["stop"])
@@ -141,32 +142,32 @@ def refuse_refused(planned: Repair) -> None:
     """Fail where the plan cannot be carried out.
 
     Raises:
-        AirflowFailException: it refuses something.
+        TaskFailed: it refuses something.
     """
     if planned.refused:
         shown = "; ".join(f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in planned.refused)
-        raise AirflowFailException(f"flow {planned.flow}: {planned.operation} is not possible: {shown}")
+        raise TaskFailed(f"flow {planned.flow}: {planned.operation} is not possible: {shown}")
 
 
-def _wish(params: Mapping[str, Any]) -> RepairWish:
+def _request(params: Mapping[str, Any]) -> RepairRequest:
     """Return what the form asks for; what makes no sense is refused with the plan.
 
     Raises:
-        AirflowFailException: a topic without its partition, or the other way round.
+        TaskFailed: a topic without its partition, or the other way round.
     """
     from onceover.model import TopicPartition
-    from onceover.wiring.repairs import RepairWish
+    from onceover.wiring.repairs import RepairRequest
 
     topic, partition = params["topic"] or None, params["partition"]
     if (topic is None) is not (partition is None):
         given = f"topic {topic}" if topic else f"partition {partition}"
-        raise AirflowFailException(
+        raise TaskFailed(
             f"only {given} is given; expected: topic and partition, or with {RESUME} neither; to resolve: "
             "start the DAG again with both"
         )
     named, offset = None if topic is None else TopicPartition(topic, int(partition)), params["offset"]
     # JSON Schema takes 3.0 for an integer, too.
-    return RepairWish(params["action"], named, None if offset is None else int(offset))
+    return RepairRequest(params["action"], named, None if offset is None else int(offset))
 
 
 class ApproveRepairOperator(FlowApprovalOperator):

@@ -1,6 +1,6 @@
 """What a run leaves for people and for other DAGs: a table, counts and one asset. Pure.
 
-Shapes are those of ``onceover status`` and ``onceover replicate --json`` (DESIGN 14).
+Shapes are those of ``onceover status`` and ``onceover replicate --json`` (docs/operations.md).
 """
 
 from __future__ import annotations

@@ -146,7 +146,8 @@ def tell_when_it_lasts(context: Context) -> None:
         f"interrupted {streak.tries} times in a row since {since:%Y-%m-%d %H:%M} UTC, and tried again: "
         f"{context.get('exception')}"
     )
-    log.error("%s", reason)
+    for line in reason.split("\n"):
+        log.error("%s", line)
     asked = streak.asked_s is not None and now_s - streak.asked_s < TELL_AFTER_S
     if not streak.told and not asked:
         remember(context, replace(streak, told=notify(context, reason), asked_s=now_s))

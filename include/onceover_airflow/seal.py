@@ -17,9 +17,13 @@ from typing import Any, Final
 
 from onceover.config.home import onceover_home
 from onceover.errors import UsageError
+from onceover.private import read_by_others
+from onceover_airflow.codes import AirflowCode
 
 # With an underscore: no flow can be called so, whose folder would be at the same place.
 _KEY_FILE: Final = "approval_key"
+# A place of its own, where ONCEOVER_HOME is shared with others: Spark's executors write receipts there.
+KEY_VARIABLE: Final = "ONCEOVER_APPROVAL_KEY"
 _KEY_BYTES: Final = 32
 _TEXT, _SEAL = "text", "seal"
 
@@ -28,7 +32,7 @@ def sealed(value: Mapping[str, Any]) -> dict[str, str]:
     """Return the value with its seal, as JSON can hold it.
 
     Raises:
-        UsageError: the key cannot be read, or made.
+        UsageError: the key cannot be read, or made, or is not this user's alone.
     """
     text = json.dumps(value, sort_keys=True)
     return {_TEXT: text, _SEAL: _seal_of(text)}
@@ -56,7 +60,7 @@ def _seal_of(text: str) -> str:
 def _not_ours() -> UsageError:
     return UsageError(
         "what a task has left for this one was not written by it",
-        code="NOT_SEALED",
+        code=AirflowCode.NOT_SEALED,
         where=str(_path()),
         expected="an answer that the asking task has sealed with this key",
         resolve="start the DAG again; tasks on several machines need the same file",
@@ -64,7 +68,8 @@ def _not_ours() -> UsageError:
 
 
 def _path() -> Path:
-    return onceover_home() / _KEY_FILE
+    own = os.environ.get(KEY_VARIABLE)
+    return Path(own) if own else onceover_home() / _KEY_FILE
 
 
 def _key() -> bytes:
@@ -72,24 +77,46 @@ def _key() -> bytes:
     try:
         if not path.exists():
             _make(path)
-        key = path.read_bytes()
+        key = _read(path)
     except OSError as error:
         raise UsageError(
             f"the key of approvals cannot be read: {error.strerror}",
-            code="APPROVAL_KEY",
+            code=AirflowCode.APPROVAL_KEY,
             where=str(path),
-            expected="a file of this user below ONCEOVER_HOME",
+            expected=f"a file of this user: {KEY_VARIABLE}, or below ONCEOVER_HOME",
             resolve="let the user of Airflow's tasks read it",
         ) from error
     if len(key) != _KEY_BYTES:
         raise UsageError(
             "the key of approvals is damaged",
-            code="APPROVAL_KEY",
+            code=AirflowCode.APPROVAL_KEY,
             where=str(path),
             expected=f"{_KEY_BYTES} bytes",
             resolve="remove it; questions that are open have to be put again",
         )
     return key
+
+
+def _read(path: Path) -> bytes:
+    """Return the key. What was looked at is what is read: both use one descriptor.
+
+    Raises:
+        UsageError: others can read or change it; what they seal is as good as ours.
+    """
+    with path.open("rb") as file:
+        how = read_by_others(file.fileno())
+        if how is not None:
+            raise UsageError(
+                "the key of approvals is not this user's alone: who reads it can approve anything",
+                code=AirflowCode.APPROVAL_KEY,
+                where=str(path),
+                expected="mode 0600, and this user for its owner",
+                seen=how,
+                resolve="remove it: a new one is made, and open questions are to be put again; or, if nobody "
+                f"can have read it: chmod 600 {path}",
+            )
+        # One byte more than there are tells that it is damaged.
+        return file.read(_KEY_BYTES + 1)
 
 
 def _make(path: Path) -> None:

@@ -14,10 +14,11 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param, get_current_context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover_airflow import forms
 from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, Question, approved, table
+from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.markdown import code, plain
 
@@ -25,10 +26,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from onceover.config.flowfile import Flow
-    from onceover.engine.approval import Approval
-    from onceover.engine.plan import Change
-    from onceover.engine.seed import SeedPlan
-    from onceover.engine.seedapply import Seeded
+    from onceover.planning.approval import Approval
+    from onceover.planning.plan import Change
+    from onceover.seeding.apply import Seeded
+    from onceover.seeding.plan import SeedPlan
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +93,7 @@ def plan_progress(flow: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: a cluster does not answer; tried again.
-        AirflowFailException: any other error.
+        TaskFailed: any other error.
     """
     planned = read_plan(flow, get_current_context()["params"])
     log_text(log, planned.describe())
@@ -122,13 +123,13 @@ def check_fields(params: Mapping[str, Any]) -> None:
     """Refuse fields of the kind that was not picked: somebody means something that would not be done.
 
     Raises:
-        AirflowFailException: there are some.
+        TaskFailed: there are some.
     """
     untouched = {name: param.value for name, param in seed_params().items()}
     others = _OF_SEED if params["kind"] == ADOPT else _OF_ADOPT
     filled = [name for name in others if (params[name] or None) != (untouched[name] or None)]
     if filled:
-        raise AirflowFailException(
+        raise TaskFailed(
             f"{', '.join(filled)}: not for the kind {params['kind']}; to resolve: start the DAG again with "
             f"the other kind, or without {'it' if len(filled) == 1 else 'them'}"
         )
@@ -140,7 +141,7 @@ def apply_progress(flow: str) -> dict[str, Any]:
     Raises:
         AirflowSkipException: only a plan was asked for, or there is nothing to write.
         JobInterrupted: a cluster does not answer; tried again, which goes on from there.
-        AirflowFailException: other partitions or risks have come since the approval, something is refused
+        TaskFailed: other partitions or risks have come since the approval, something is refused
             until somebody decides, or any other error.
     """
     context = get_current_context()
@@ -152,9 +153,7 @@ def apply_progress(flow: str) -> dict[str, Any]:
     if seeded.exit_code:
         waiting = [refusal for refusal in seeded.plan.refused if refusal.blocks]
         shown = "; ".join(f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in waiting[:MAX_LISTED])
-        raise AirflowFailException(
-            f"flow {flow}: {seeded.written} positions written, {len(waiting)} refused: {shown}"
-        )
+        raise TaskFailed(f"flow {flow}: {seeded.written} positions written, {len(waiting)} refused: {shown}")
     return {"flow": flow, "written": seeded.written, "generation": seeded.generation}
 
 
@@ -183,7 +182,7 @@ def _flow(flow: str, params: Mapping[str, Any]) -> Iterator[Flow]:
 
 
 def _choice(params: Mapping[str, Any]) -> Any:
-    from onceover.engine.seed import Choice
+    from onceover.seeding.plan import Choice
 
     return Choice(replace=params["replace"], missing=params["missing"])
 

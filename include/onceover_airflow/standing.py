@@ -8,10 +8,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from airflow.sdk.exceptions import AirflowFailException
-
 from onceover.errors import Retriable
-from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand
 from onceover_airflow.report import status_table
 
@@ -23,14 +21,14 @@ def show_standing(flow: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: a cluster does not answer for the moment; tried again.
-        AirflowFailException: it refuses to, or is another cluster; any other error.
+        TaskFailed: it refuses to, or is another cluster; any other error.
     """
     from onceover.wiring.status import read_status
 
     with flow_at_hand(flow) as loaded:
         status = read_status(loaded)
     for line in status_table(status):
-        log.info(line)
+        log.info("%s", line)
     for note in status.get("notes", ()):
         log.warning("%(object)s: %(message)s; %(resolve)s", note)
     for side in ("source", "target"):
@@ -39,5 +37,5 @@ def show_standing(flow: str) -> dict[str, Any]:
             text = f"{status[side]['alias']}: {error['message']}"
             if error["exit"] == Retriable.exit_code:
                 raise JobInterrupted(text)
-            raise AirflowFailException(text)
+            raise TaskFailed(text)
     return status

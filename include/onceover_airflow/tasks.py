@@ -6,9 +6,9 @@ import logging
 from typing import Any, Final
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
-from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import OnceoverError
+from onceover_airflow.errors import TaskFailed, shown
 from onceover_airflow.flows import by_name
 from onceover_airflow.notify import check_notifier
 from onceover_airflow.report import asset_uri, count_run
@@ -24,7 +24,7 @@ def check_flow(flow: str) -> dict[str, str | int]:
     """Validate the flow file and its clients without touching a cluster.
 
     Raises:
-        AirflowFailException: something is not in order; another try would not help.
+        TaskFailed: something is not in order; another try would not help.
     """
     from onceover.config.load import load_flow
     from onceover_airflow.connections import connection_environment
@@ -34,7 +34,7 @@ def check_flow(flow: str) -> dict[str, str | int]:
         loaded = load_flow(by_name(flow))
         connection_environment(loaded)
     except OnceoverError as error:
-        raise AirflowFailException(str(error)) from error
+        raise TaskFailed(str(error)) from shown(error)
     log.info(
         "flow %s: %s -> %s, %d lanes", loaded.flow, loaded.source.alias, loaded.target.alias, loaded.lanes
     )
@@ -48,7 +48,7 @@ def report_result(flow: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: a cluster does not answer; tried again.
-        AirflowFailException: any other error.
+        TaskFailed: any other error.
     """
     context = get_current_context()
     copied = context["ti"].xcom_pull(task_ids="replicate")

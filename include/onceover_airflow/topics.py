@@ -10,16 +10,17 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover_airflow.approval import FlowApprovalOperator, Question, approved, table
+from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.markdown import Inline, code, plain
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from onceover.engine.topicsync import SyncPlan
+    from onceover.topics.sync import SyncPlan
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +34,7 @@ def plan_topics(flow: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: a cluster does not answer; tried again.
-        AirflowFailException: any other error.
+        TaskFailed: any other error.
     """
     planned = read_plan(flow)
     show(planned)
@@ -71,7 +72,7 @@ def apply_topics(flow: str) -> dict[str, Any]:
     Raises:
         AirflowSkipException: only a plan was asked for.
         JobInterrupted: a cluster does not answer; tried again, which goes on from there.
-        AirflowFailException: other changes that may cost records have come since the approval; or any
+        TaskFailed: other changes that may cost records have come since the approval; or any
             other error.
     """
     from onceover.wiring import topics as topic_runs
@@ -90,19 +91,19 @@ def report_topics(flow: str) -> dict[str, Any]:
 
     Raises:
         JobInterrupted: a cluster does not answer; tried again.
-        AirflowFailException: a topic or an ACL is refused until somebody decides; no topic is in scope; or
+        TaskFailed: a topic or an ACL is refused until somebody decides; no topic is in scope; or
             any other error.
     """
-    from onceover.engine.scopecheck import nothing_in_scope
+    from onceover.topics.scopecheck import nothing_in_scope
 
     planned = read_plan(flow)
     show(planned)
     counts = count_plan(planned)
     if planned.exit_code:
         refused = "; ".join(f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in planned.plan.refused)
-        raise AirflowFailException(f"flow {flow} needs an operator: {refused}")
+        raise TaskFailed(f"flow {flow} needs an operator: {refused}")
     if nothing := nothing_in_scope(r.document() for r in planned.plan.refused):
-        raise AirflowFailException(nothing)
+        raise TaskFailed(nothing)
     if planned.is_empty:
         uri = synced_uri(flow)
         get_current_context()["outlet_events"][AssetAlias(SYNCED_ALIAS)].add(Asset(uri), extra=counts)

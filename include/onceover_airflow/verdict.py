@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.outcome import killed_by
+from onceover.exitstatus import killed_by
 from onceover.shown import screen
 
 EXIT_DONE: Final = 0
@@ -38,7 +38,7 @@ class Next(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TaskVerdict:
     """The decision and the text a person reads; ``killed`` when processes of the job died."""
 
     next: Next
@@ -46,7 +46,7 @@ class Verdict:
     killed: bool = False
 
 
-def judge(returncode: int, report: Mapping[str, Any] | None, *, log_tail: str = "") -> Verdict:
+def judge(returncode: int, report: Mapping[str, Any] | None, *, log_tail: str = "") -> TaskVerdict:
     """Decide by the job's report and by the exit code of spark-submit (negative: a signal).
 
     The report is written last, so where there is one it tells the outcome even if the process was
@@ -57,29 +57,29 @@ def judge(returncode: int, report: Mapping[str, Any] | None, *, log_tail: str = 
         return _judge_silent(returncode, log_tail)
     told = report.get("exit")
     if not isinstance(told, int) or (told != returncode and not killed(returncode)):
-        return Verdict(
+        return TaskVerdict(
             Next.FAIL,
             f"the job's report and its process disagree; expected: the same exit code; seen: report "
             f"{told!r}, process {returncode}; to resolve: read the task's log, then start the flow again",
         )
     if told == EXIT_DONE:
-        return Verdict(Next.OK, "done")
+        return TaskVerdict(Next.OK, "done")
     message = describe_failure(told, report)
     if told != EXIT_TEMPORARY:
-        return Verdict(Next.FAIL, message)
-    return Verdict(Next.RETRY, message, killed=killed(returncode) or _died(report))
+        return TaskVerdict(Next.FAIL, message)
+    return TaskVerdict(Next.RETRY, message, killed=killed(returncode) or _died(report))
 
 
-def judge_scope(verdict: Verdict, report: Mapping[str, Any] | None) -> Verdict:
+def judge_scope(verdict: TaskVerdict, report: Mapping[str, Any] | None) -> TaskVerdict:
     """Fail a copy that ended well and had nothing in scope.
 
     Green every day would be a misspelt pattern's disguise; a flow whose topics are still to come has no
     run to make yet.
     """
-    from onceover.engine.scopecheck import nothing_in_scope
+    from onceover.topics.scopecheck import nothing_in_scope
 
     nothing = nothing_in_scope((report or {}).get("warnings", ()))
-    return verdict if verdict.next is not Next.OK or nothing is None else Verdict(Next.FAIL, nothing)
+    return verdict if verdict.next is not Next.OK or nothing is None else TaskVerdict(Next.FAIL, nothing)
 
 
 def killed(returncode: int) -> bool:
@@ -96,17 +96,17 @@ def _died(report: Mapping[str, Any]) -> bool:
     return isinstance(error, Mapping) and error.get("code") in DIED
 
 
-def _judge_silent(returncode: int, log_tail: str) -> Verdict:
+def _judge_silent(returncode: int, log_tail: str) -> TaskVerdict:
     number = killed_by(returncode)
     if number is not None:
-        return Verdict(
+        return TaskVerdict(
             Next.RETRY, f"the Spark driver was killed by signal {number} before it could report", killed=True
         )
     if returncode == EXIT_TEMPORARY:
-        return Verdict(Next.RETRY, "temporary failure (exit code 5, no report)")
+        return TaskVerdict(Next.RETRY, "temporary failure (exit code 5, no report)")
     meaning = MEANING.get(returncode, "the job ended without a word")
     tail = f"; its last lines:\n{log_tail}" if log_tail else ""
-    return Verdict(
+    return TaskVerdict(
         Next.FAIL, f"{meaning} (exit code {returncode}, no report): the job did not start properly{tail}"
     )
 

@@ -20,9 +20,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from onceover.audit.htmlpage import frame
+from onceover.audit.report.htmlpage import render
 from onceover.config.home import onceover_home
-from onceover.shown import html
 from onceover_airflow.pages import PREFIX, audit_folder, base_path
 
 ACCESS: Final = requires_access_view(AccessView.WEBSITE)
@@ -90,8 +89,8 @@ async def _refused(app: FastAPI, request: Request, error: StarletteHTTPException
         door = f"{base_path()}{_LOGIN}?{urlencode({'next': f'{base_path()}{PREFIX}{page}'})}"
         return RedirectResponse(door, headers={"Cache-Control": "no-store"})
     title = _TITLES.get(error.status_code, "This page cannot be shown")
-    body = f'<main class="plain"><section><h2>{title}</h2><p>{html(str(error.detail))}</p></section></main>'
-    return HTMLResponse(frame(title, body), error.status_code, headers=_HEADERS)
+    body = render("message", title=title, text=error.detail)
+    return HTMLResponse(body, error.status_code, headers=_HEADERS)
 
 
 def _file(folder: Path, path: str) -> Path:

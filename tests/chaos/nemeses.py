@@ -17,7 +17,7 @@ from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import NewPartitions
 from kafka.protocol.admin import AlterClientQuotasRequest
 
-from onceover.engine.steps import Step
+from onceover.state.steps import Step
 from tests.chaos.checker import Place
 from tests.chaos.clients import Steady
 from tests.chaos.history import History

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from onceover.engine import names
+from onceover.state import names
 from onceover.wire.offsetmap import decode_map_key, decode_map_value
-from onceover.wiring.groups import GroupWish, apply_groups
+from onceover.wiring.groups import GroupRequest, apply_groups
 from tests.chaos import nemeses
 from tests.chaos.checker import (
     Anomaly,
@@ -187,8 +187,8 @@ def carried(world: World, source: Mapping[Place, list[Entry]]) -> list[GroupAt]:
         for topic, count in world.partitions.items():
             anywhere = {n: _somewhere(world, source[Place(topic, n)]) for n in range(count)}
             commit(inside, _group(world, number), topic, anywhere)
-    wish = GroupWish(patterns=[f"{_group(world, '.*')}"])
-    apply_groups(InlineFlow(world.path).watch.flow, wish, lambda _: None, lambda _: False)
+    request = GroupRequest(patterns=[f"{_group(world, '.*')}"])
+    apply_groups(InlineFlow(world.path).watch.flow, request, lambda _: None, lambda _: False)
     found = []
     for number in range(_GROUPS):
         group = _group(world, number)

@@ -16,12 +16,12 @@ from typing import Any, Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.embed.security import Mechanism, Security
-from onceover.engine import names
-from onceover.engine.requests import request_stop
 from onceover.errors import OnceoverError
+from onceover.state import names
+from onceover.stops.requests import request_stop
 from onceover.wiring.flows import open_clusters
+from onceover_lab.embed.kafka import KafkaCluster, start_all
+from onceover_lab.embed.security import Mechanism, Security
 from tests.chaos.checker import Entry, Place, Positions
 from tests.chaos.clients import Steady, Transactional
 from tests.chaos.history import History

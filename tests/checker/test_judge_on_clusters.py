@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Adversary, Traffic
 from tests.support.clusters import SharedCluster
-from tests.support.judge import Kind, Verdict, compare_topics
+from tests.support.judge import CopyFaultKind, CopyVerdict, compare_topics
 from tests.support.rawkafka import Codec, RawRecord
 from tests.support.wait import wait_until
 
@@ -25,8 +25,8 @@ class Sides(NamedTuple):
     topic: str
     clients: tuple[dict[str, str], dict[str, str]]
 
-    def compare(self, **options: object) -> Verdict:
-        verdict: Verdict = compare_topics(*self.clients, [self.topic], timeout_s=TIMEOUT_S, **options)  # type: ignore[arg-type]
+    def compare(self, **options: object) -> CopyVerdict:
+        verdict: CopyVerdict = compare_topics(*self.clients, [self.topic], timeout_s=TIMEOUT_S, **options)  # type: ignore[arg-type]
         return verdict
 
 
@@ -45,8 +45,8 @@ def record(number: int, value: bytes | None = b"v") -> RawRecord:
     return RawRecord(b"key-%d" % number, value, ((b"h", None), (b"h", b"")), EPOCH_MS + number)
 
 
-def found(verdict: Verdict) -> dict[Kind, int]:
-    return {kind: verdict.count(kind) for kind in Kind if verdict.count(kind)}
+def found(verdict: CopyVerdict) -> dict[CopyFaultKind, int]:
+    return {kind: verdict.count(kind) for kind in CopyFaultKind if verdict.count(kind)}
 
 
 def test_every_kind_of_batch_compares_equal_to_itself(sides: Sides) -> None:
@@ -73,7 +73,7 @@ def test_null_that_became_empty_is_altered(sides: Sides) -> None:
     sides.source.plain(sides.topic, 0, [record(1), record(2, None), record(3)])
     sides.target.plain(sides.topic, 0, [record(1), record(2, b""), record(3)])
     verdict = sides.compare()
-    assert found(verdict) == {Kind.ALTERED: 1}
+    assert found(verdict) == {CopyFaultKind.ALTERED: 1}
     assert set(verdict.partitions[0].altered_fields) == {"value"}
 
 
@@ -84,7 +84,7 @@ def test_aborted_record_on_the_target_is_named(sides: Sides) -> None:
     aborted.abort()
     sides.source.plain(sides.topic, 0, [record(2)])
     sides.target.plain(sides.topic, 0, [record(1), record(2)])
-    assert found(sides.compare()) == {Kind.ABORTED_VISIBLE: 1}
+    assert found(sides.compare()) == {CopyFaultKind.ABORTED_VISIBLE: 1}
 
 
 def test_open_transaction_is_not_compared_until_it_commits(sides: Sides) -> None:
@@ -96,14 +96,14 @@ def test_open_transaction_is_not_compared_until_it_commits(sides: Sides) -> None
     assert "1 offsets behind an open transaction" in before.explain()
     held.commit()
     wait_until(lambda: not sides.compare().ok, TIMEOUT_S, "the commit is visible")
-    assert found(sides.compare()) == {Kind.LOST: 1}
+    assert found(sides.compare()) == {CopyFaultKind.LOST: 1}
 
 
 def test_records_before_the_start_are_left_out(sides: Sides) -> None:
     """A flow that began at the end of the source owes nothing before it."""
     sides.source.plain(sides.topic, 0, [record(n) for n in range(5)])
     sides.target.plain(sides.topic, 0, [record(3), record(4)])
-    assert found(sides.compare()) == {Kind.LOST: 3}
+    assert found(sides.compare()) == {CopyFaultKind.LOST: 3}
     assert sides.compare(from_offsets={(sides.topic, 0): 3}).ok
 
 
@@ -111,7 +111,7 @@ def test_record_in_the_wrong_partition_is_misrouted(sides: Sides) -> None:
     """Same cluster, same topic, another partition."""
     sides.source.plain(sides.topic, 0, [record(1)])
     sides.target.plain(sides.topic, 1, [record(1)])
-    assert found(sides.compare()) == {Kind.MISROUTED: 1}
+    assert found(sides.compare()) == {CopyFaultKind.MISROUTED: 1}
 
 
 def test_missing_topic_is_an_error_and_not_an_empty_log(sides: Sides) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from tests.support.proxy import Proxy
 
-from onceover.embed.ports import LOOPBACK
+from onceover_lab.embed.ports import LOOPBACK
 
 _TIMEOUT_S = 10.0
 _FRAME = bytes(range(250)) * 40

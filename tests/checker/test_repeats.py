@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.support.repeats import without_repeats
 
-from onceover.demo.compare import compare_logs
-from onceover.demo.verdict import Kind, Log, Partition, digest_record
+from onceover_lab.demo.compare import compare_logs
+from onceover_lab.demo.verdict import CopyFaultKind, Log, Partition, digest_record
 
 
 def log(letters: str) -> Log:
@@ -17,11 +17,11 @@ def log(letters: str) -> Log:
     return result
 
 
-def judged(source: str, target: str) -> tuple[int, dict[Kind, int]]:
+def judged(source: str, target: str) -> tuple[int, dict[CopyFaultKind, int]]:
     """Return the repeats and what is wrong besides."""
     kept, repeats = without_repeats(log(source), log(target))
     verdict = compare_logs([(log(source), kept)])
-    return repeats, {kind: verdict.count(kind) for kind in Kind if verdict.count(kind)}
+    return repeats, {kind: verdict.count(kind) for kind in CopyFaultKind if verdict.count(kind)}
 
 
 @pytest.mark.parametrize(
@@ -46,14 +46,14 @@ def test_repeats_are_counted_and_nothing_is_wrong(source: str, target: str, repe
 @pytest.mark.parametrize(
     ("source", "target", "kind"),
     [
-        ("abc", "ab", Kind.LOST),
+        ("abc", "ab", CopyFaultKind.LOST),
         # its successor is there twice, which makes up the number and nothing else
-        ("abc", "acc", Kind.LOST),
-        ("aab", "ab", Kind.LOST),
-        ("abc", "acb", Kind.REORDERED),
-        ("abc", "abxc", Kind.PHANTOM),
+        ("abc", "acc", CopyFaultKind.LOST),
+        ("aab", "ab", CopyFaultKind.LOST),
+        ("abc", "acb", CopyFaultKind.REORDERED),
+        ("abc", "abxc", CopyFaultKind.PHANTOM),
     ],
 )
-def test_everything_else_is_still_named(source: str, target: str, kind: Kind) -> None:
+def test_everything_else_is_still_named(source: str, target: str, kind: CopyFaultKind) -> None:
     """Repeats excuse nothing."""
     assert kind in judged(source, target)[1]

@@ -10,23 +10,27 @@ import pytest
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
+from onceover.acls import sync as aclsync
+from onceover.acls.kept import owned_acls
 from onceover.config.clients import ClientConfig
-from onceover.embed.security import Security
-from onceover.engine import aclsync, names
-from onceover.engine.acls import owned_acls
-from onceover.engine.groupapply import Applied
-from onceover.engine.groups import Allowed
-from onceover.engine.statelog import StateLog
-from onceover.engine.supervisor import Supervisor
 from onceover.errors import UsageError
+from onceover.groups.apply import AppliedGroups
+from onceover.groups.decide import Allowed
 from onceover.kafka.acladmin import Acl, AclAdmin, NoAuthorizer
 from onceover.kafka.cluster import Cluster
+from onceover.lead.supervisor import Supervisor
+from onceover.state import names
+from onceover.state.log import StateLog
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.groups import GroupWish, apply_groups
+from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover_lab.embed.security import Security
 from tests.support.authorizer import TOPIC_OPERATIONS, Question, allows
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.grants import (
+    CLUSTER,
+    CLUSTER_NAME,
     GROUP,
+    TOPIC,
     TRANSACTIONAL_ID,
     adoption_rights,
     grant,
@@ -78,15 +82,19 @@ def others(acls: frozenset[Acl]) -> set[tuple[str, str, str]]:
     return {(a.principal, a.operation, a.permission) for a in acls if a.principal != OWN}
 
 
-def raw_names(acls: frozenset[Acl]) -> list[Acl]:
-    """Return those that only a client of the raw protocol can create."""
-    return [each for each in acls if each.is_cut or each.is_unknown]
+def with_nul(acls: frozenset[Acl], topic: str) -> set[tuple[str, str, str, str]]:
+    """Return who and from where, with a NUL in the name, may or may not do what with a topic."""
+    return {
+        (a.principal, a.host, a.operation, a.permission)
+        for a in acls
+        if a.name == topic and "\0" in a.principal + a.host
+    }
 
 
 def state_of(replica: Replica) -> dict[str, Any]:
-    """Return what everybody but the leader wrote into the flow's state."""
+    """Return what is kept of what the flow looks after."""
     source, target = open_clusters(replica.flow.watch.flow)
-    state = StateLog(target, names.state_topic(replica.name), names.STATE_OTHERS)
+    state = StateLog(target, names.owned_topic(replica.name), 0)
     with source, target:
         try:
             return state.catch_up()
@@ -198,30 +206,68 @@ def test_what_the_source_forbids_is_not_allowed_on_the_target(
     replica.assert_same()
 
 
-def test_names_with_a_nul_and_operations_of_a_later_kafka_give_nobody_a_right(
+def test_names_with_a_nul_are_carried_over_as_they_are_and_go_as_they_are(
     replica: Replica, superusers: tuple[AclAdmin, AclAdmin], guarded: Pair, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Brokers take both, also on topics that no flow has; the rest of the ACLs is followed as ever."""
+    """Brokers take them, list them, and delete them; what a name is up to the NUL is somebody else's."""
+    source, target = superusers
+    topic = replica.topic()
+    odd = [
+        RawAcl(topic, "User:*\0x"),
+        RawAcl(topic, "User:x\0y"),
+        RawAcl(topic, "User:ann", host="*\0x", operation=DESCRIBE),
+        RawAcl(topic, f"{OWN}\0", operation=WRITE, permission=DENIED),
+    ]
+    expected = {
+        ("User:*\0x", "*", "READ", "ALLOW"),
+        ("User:x\0y", "*", "READ", "ALLOW"),
+        ("User:ann", "*\0x", "DESCRIBE", "ALLOW"),
+        (f"{OWN}\0", "*", "WRITE", "DENY"),
+    }
+    with Cluster(ClientConfig("source", guarded[0].admin_client)) as cluster:
+        create_raw(cluster, odd)
+    wait_until(lambda: with_nul(source.topic_acls(), topic) == expected, 30.0, "the source lists them")
+    cut = acl(topic, "READ", who="User:x")
+    target.create([cut])
+    wait_until(lambda: cut in target.topic_acls(), 30.0, "the target has one that is called so up to the NUL")
+
+    def follow() -> frozenset[Acl]:
+        code, document = replica.command(capsys, "topics", "apply", str(replica.flow.path))
+        assert (code, document["refused"]) == (0, []), document
+        return frozenset(a for a in target.topic_acls() if a.name == topic)
+
+    there = follow()
+    assert with_nul(there, topic) == expected
+    assert others(there) == {(who, operation, may) for who, _, operation, may in expected} | {
+        ("User:x", "READ", "ALLOW")
+    }
+    source.delete([a for a in source.topic_acls() if a.name == topic and "\0" in a.principal + a.host])
+    wait_until(lambda: not with_nul(source.topic_acls(), topic), 30.0, "the source has none of them")
+    assert others(follow()) == {("User:x", "READ", "ALLOW")}
+
+
+def test_operations_of_a_later_kafka_are_told_and_the_rest_is_followed(
+    replica: Replica, superusers: tuple[AclAdmin, AclAdmin], guarded: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Brokers take them, also on topics that no flow has."""
     source, target = superusers
     topic = replica.topic()
     source.create([acl(topic, "READ")])
-    strange = [
-        RawAcl(topic, "User:*\0x"),
-        RawAcl(topic, "User:ann", host="*\0x", operation=DESCRIBE),
-        RawAcl(topic, f"{OWN}\0", operation=WRITE, permission=DENIED),
-        RawAcl(topic, "User:ann", operation=TWO_PHASE_COMMIT, permission=DENIED),
-        RawAcl("elsewhere", "User:ann", operation=TWO_PHASE_COMMIT),
-    ]
     with Cluster(ClientConfig("source", guarded[0].admin_client)) as cluster:
-        create_raw(cluster, strange)
-        wait_until(lambda: len(raw_names(source.topic_acls())) >= len(strange), 30.0, "the source lists them")
-    told = {"ACL_NUL", "ACL_UNKNOWN"}
+        create_raw(
+            cluster,
+            [
+                RawAcl(topic, "User:ann", operation=TWO_PHASE_COMMIT, permission=DENIED),
+                RawAcl("elsewhere", "User:ann", operation=TWO_PHASE_COMMIT),
+            ],
+        )
 
     def copied() -> set[tuple[str, str, str]]:
         code, document = replica.command(capsys, "topics", "apply", str(replica.flow.path))
-        assert (code, {refusal["code"] for refusal in document["refused"]}) == (3, told), document
+        assert (code, {refusal["code"] for refusal in document["refused"]}) == (3, {"ACL_UNKNOWN"}), document
         return others(frozenset(a for a in target.topic_acls() if a.name == topic))
 
+    wait_until(lambda: any(a.is_unknown for a in source.topic_acls()), 30.0, "the source lists them")
     assert copied() == {("User:ann", "READ", "ALLOW")}
     source.create([acl(topic, "READ", deny=True)])
     wait_until(lambda: acl(topic, "READ", deny=True) in source.topic_acls(), 30.0, "the source forbids it")
@@ -290,6 +336,42 @@ def test_a_cluster_that_is_open_without_acls_is_told_from_a_closed_one(
         factory.close()
 
 
+@pytest.mark.soak
+def test_a_copy_that_nothing_closes_is_told_where_both_clusters_are_open(
+    session_home: Path,
+    tmp_path: Path,
+    unique_name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All that the source allows is withheld: closed there by its ACLs, everybody's on the target."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "home"))
+    factory, security = ClusterFactory(session_home), Security("PLAIN", authorizer=True)
+    setting = {"allow.everyone.if.no.acl.found": "true"}
+    try:
+        here, there = (
+            factory(name, security=security, config=setting) for name in ("open-here", "open-there")
+        )
+        bootstraps = (here.internal_bootstrap, there.internal_bootstrap)
+        with Replica(tmp_path, unique_name, here.client, there.client, unsecured=bootstraps) as replica:
+            replica.configure(topics={"sync_acls": True})
+            for cluster, operations in ((here, "DESCRIBE"), (there, "DESCRIBE ALTER")):
+                prefix = (TOPIC, "somebody-elses", True, "READ")
+                grant(cluster, [(CLUSTER, CLUSTER_NAME, False, operations), prefix])
+            topic = replica.topic()
+            with Cluster(ClientConfig("east", here.admin_client)) as source:
+                rules = [acl(topic, "READ", who=OWN), acl(topic, "DESCRIBE_CONFIGS", who=OWN)]
+                denied = acl(topic, "ALL", who=OWN)._replace(permission="DENY", host="192.0.2.9")
+                bound = {*rules, denied, acl(topic, "WRITE")}
+                AclAdmin(source).create(bound)
+                wait_until(lambda: AclAdmin(source).topic_acls() >= bound, 30.0, "the broker goes by them")
+            code, document = replica.command(capsys, "topics", "plan", str(replica.flow.path))
+    finally:
+        factory.close()
+    told = {(each["object"], each["code"]) for each in document["refused"]}
+    assert (code, (topic, "ACLS_OPEN") in told) == (3, True), document
+
+
 def test_the_command_brings_acls_in_line_without_a_running_flow(
     replica: Replica,
     superusers: tuple[AclAdmin, AclAdmin],
@@ -349,9 +431,9 @@ def test_groups_move_with_the_rights_of_their_page_and_are_unknown_without(
     replica.copy()
     commit(source.admin_client, name, topic, {0: 7})
 
-    def apply(**allowed: bool) -> Applied:
-        wish = GroupWish(patterns=[name], allowed=Allowed(**allowed))
-        return apply_groups(replica.flow.watch.flow, wish, lambda _: None, lambda _: False)
+    def apply(**allowed: bool) -> AppliedGroups:
+        request = GroupRequest(patterns=[name], allowed=Allowed(**allowed))
+        return apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False)
 
     unknown = [("UNKNOWN", 3)]
     assert [(r.code, apply().exit_code) for r in apply().plan.refused] == unknown

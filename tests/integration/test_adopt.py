@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from onceover.embed.mirrormaker import MirrorMaker
+from onceover_lab.embed.mirrormaker import MirrorMaker
 from tests.support.busy import BusyProducer
 from tests.support.flows import assert_same
 from tests.support.mirror import IDENTITY, PREFIX, START_S, Load, start_mirror

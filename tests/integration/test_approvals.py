@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
-from onceover.engine import repairapply, seedapply
-from onceover.engine.approval import Approval
-from onceover.engine.leader import Leader
-from onceover.engine.seed import Choice
-from onceover.engine.seedapply import Seeded
 from onceover.errors import NeedsOperator, Retriable
+from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
-from onceover.wiring.repairs import RepairWish, apply_repair, plan_repair
+from onceover.operate import repairapply
+from onceover.planning.approval import Approval
+from onceover.seeding import apply as seedapply
+from onceover.seeding.apply import Seeded
+from onceover.seeding.plan import Choice
+from onceover.wiring.repairs import RepairRequest, apply_repair, plan_repair
 from onceover.wiring.seeding import apply_seed, plan_seed
 from tests.support.replica import Replica, delete_topics
 from tests.support.scene import Capture, Scene, generation
@@ -27,16 +28,16 @@ def ignored(_: object) -> None:
 class Repairs:
     """One repair of a partition, asked for by several people, as the DAG does it."""
 
-    def __init__(self, replica: Replica, wish: RepairWish) -> None:
+    def __init__(self, replica: Replica, request: RepairRequest) -> None:
         self.flow = replica.flow.watch.flow
-        self.wish = wish
+        self.request = request
 
     def ask(self) -> Approval:
         """Show the plan as it is now."""
-        return Approval.of(plan_repair(self.flow, self.wish).items)
+        return Approval.of(plan_repair(self.flow, self.request).items)
 
     def apply(self, approval: Approval) -> repairapply.Repaired:
-        return apply_repair(self.flow, self.wish, ignored, approval)
+        return apply_repair(self.flow, self.request, ignored, approval)
 
     def refuse(self, approval: Approval, why: str) -> None:
         """See that it is not done, and that nobody is fenced by the try."""
@@ -53,7 +54,7 @@ def test_two_tabs_with_the_same_reseed_copy_once(replica: Replica, capsys: Captu
     replica.source.create_topic(scene.topic, 1)
     scene.feed(4)
     replica.copy()
-    repairs = Repairs(replica, RepairWish("reseed", TopicPartition(scene.topic, 0)))
+    repairs = Repairs(replica, RepairRequest("reseed", TopicPartition(scene.topic, 0)))
     one, two = repairs.ask(), repairs.ask()
     repairs.apply(one)
     repairs.refuse(two, "which somebody has changed since")
@@ -69,7 +70,7 @@ def test_two_tabs_with_the_same_reseed_copy_once(replica: Replica, capsys: Captu
 def test_a_skip_back_is_done_once(replica: Replica) -> None:
     """The flow has gone on since: the same offset would repeat other records."""
     scene = Scene(replica)
-    repairs = Repairs(replica, RepairWish("skip-to", TopicPartition(scene.topic, 0), 5))
+    repairs = Repairs(replica, RepairRequest("skip-to", TopicPartition(scene.topic, 0), 5))
     approval = repairs.ask()
     repairs.apply(approval)
     assert replica.copy().records == 5
@@ -85,7 +86,7 @@ def test_an_interrupted_try_is_finished_under_its_approval(
     scene = Scene(replica)
     delete_topics(replica.target_client, [scene.topic])
     replica.copy()
-    repairs = Repairs(replica, RepairWish("reseed", TopicPartition(scene.topic, 0)))
+    repairs = Repairs(replica, RepairRequest("reseed", TopicPartition(scene.topic, 0)))
     approval = repairs.ask()
 
     def late(*_: object) -> None:
@@ -95,7 +96,10 @@ def test_an_interrupted_try_is_finished_under_its_approval(
         patch.setattr(repairapply, "wait_for_topics", late)
         with pytest.raises(Retriable):
             repairs.apply(approval)
-    assert [change.what for change in plan_repair(repairs.flow, repairs.wish).changes] == ["position", "flow"]
+    assert [change.what for change in plan_repair(repairs.flow, repairs.request).changes] == [
+        "position",
+        "flow",
+    ]
     assert not repairs.apply(approval).earlier
     assert replica.copy().records == 10
     assert repairs.apply(approval).earlier
@@ -107,7 +111,7 @@ def test_a_lost_answer_is_no_second_reseed(replica: Replica, monkeypatch: pytest
     scene = Scene(replica)
     delete_topics(replica.target_client, [scene.topic])
     replica.copy()
-    repairs = Repairs(replica, RepairWish("reseed", TopicPartition(scene.topic, 0)))
+    repairs = Repairs(replica, RepairRequest("reseed", TopicPartition(scene.topic, 0)))
     approval = repairs.ask()
     enrol = Leader.enrol
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from onceover.audit.model import Compared, FindingKind, Mode, Reason, Side
-from onceover.audit.since import START
-from onceover.audit.watermark import read_watermarks
-from onceover.engine.flowstate import read_flow_state
+from onceover.audit.model import ComparedAs, FindingKind, Mode, Reason, Side
+from onceover.audit.ranges.since import START
 from onceover.model import TopicPartition
-from onceover.wiring.audit import AuditWish, keep_verified
+from onceover.state.read import read_flow_state
+from onceover.state.verified import read_watermarks
+from onceover.wiring.audit import AuditRequest, keep_verified
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.contentaudit import audit, partition
@@ -29,7 +29,7 @@ from tests.support.wait import wait_until
 
 _TIMEOUT_S = 30.0
 # So that small topics have several ranges.
-SMALL_RANGES = AuditWish(since=START, range_bytes=64 << 10)
+SMALL_RANGES = AuditRequest(since=START, range_bytes=64 << 10)
 
 
 def test_everything_copied_agrees_on_both_sides(replica: Replica) -> None:
@@ -44,7 +44,7 @@ def test_everything_copied_agrees_on_both_sides(replica: Replica) -> None:
     for number in range(PARTITIONS):
         result = partition(content, topic, number)
         assert len(result.digests) > 2
-        assert {d.compared for d in result.digests} & {Compared.BYTES, Compared.MIXED}
+        assert {d.compared for d in result.digests} & {ComparedAs.BYTES, ComparedAs.MIXED}
         assert (result.findings, result.unverifiable) == ((), ())
         assert result.verified_to == result.source_to > 0
 
@@ -80,7 +80,7 @@ def test_open_transaction_is_counted_and_never_passed(replica: Replica) -> None:
     replica.source.plain(topic, 0, replica.source.records(4))
     replica.copy()
 
-    content = audit(replica.flow.watch.flow, AuditWish(settle_s=0.0))
+    content = audit(replica.flow.watch.flow, AuditRequest(settle_s=0.0))
 
     (gap,) = partition(content, topic).unverifiable
     assert (gap.reason, gap.offset_from, gap.offset_to, gap.offsets) == (Reason.OPEN_TRANSACTION, 5, 12, 7)
@@ -120,7 +120,7 @@ def test_lag_of_a_flow_that_does_not_run_is_unverifiable(replica: Replica) -> No
     assert result.findings == ()
 
 
-def test_strange_record_is_found_and_holds_the_watermark(replica: Replica) -> None:
+def test_surplus_record_is_found_and_holds_the_watermark(replica: Replica) -> None:
     """A record that somebody else wrote into the copy is named, and nothing behind it counts as proven."""
     topic = replica.topic()
     replica.source.plain(topic, 0, replica.source.records(10))
@@ -139,12 +139,12 @@ def test_strange_record_is_found_and_holds_the_watermark(replica: Replica) -> No
     assert finding.target_offset == result.target_from
     assert (result.verified_to, again.verified_before) == (before.verified_to, 10)
     assert again.findings == result.findings
-    full = partition(audit(flow, AuditWish(since=START)), topic)
+    full = partition(audit(flow, AuditRequest(since=START)), topic)
     assert full.findings == result.findings
 
 
 def test_what_the_flow_has_not_taken_in_and_what_belongs_to_nobody_is_told(replica: Replica) -> None:
-    """A topic that was never enrolled cannot be compared; a target partition without a source is strange."""
+    """A topic that was never enrolled cannot be compared; a target partition without a source is surplus."""
     topic = replica.topic()
     replica.source.plain(topic, 0, replica.source.records(3))
     replica.copy()
@@ -156,23 +156,23 @@ def test_what_the_flow_has_not_taken_in_and_what_belongs_to_nobody_is_told(repli
     content = audit(replica.flow.watch.flow, show=True)
 
     assert partition(content, topic).findings == ()
-    unknown, strange = sorted(content.beside, key=lambda result: len(result.findings))
+    unknown, surplus = sorted(content.beside, key=lambda result: len(result.findings))
     (gap,) = unknown.unverifiable
     assert (gap.reason, gap.source.topic, gap.offsets) == (Reason.NOT_ENROLLED, late, 2)
-    assert [finding.kind for finding in strange.findings] == [FindingKind.PHANTOM] * 2
-    assert all("nobody's" in (finding.payload or "") for finding in strange.findings)
+    assert [finding.kind for finding in surplus.findings] == [FindingKind.PHANTOM] * 2
+    assert all("nobody's" in (finding.payload or "") for finding in surplus.findings)
 
 
 @pytest.mark.parametrize("form", ["spread", "spread_batch"])
 def test_flow_with_a_handler_is_audited_by_applying_it_again(replica: Replica, form: str) -> None:
-    """Records dropped, multiplied and spread over more partitions; what nobody made is strange."""
+    """Records dropped, multiplied and spread over more partitions; what nobody made is surplus."""
     replica.configure(**handler_keys(form, partitions=5))
     topic = replica.topic(partitions=PARTITIONS)
     feed(replica.source, topic)
     copied = replica.copy()
     flow = replica.flow.watch.flow
 
-    right = audit(flow, AuditWish(since=START), keep=True)
+    right = audit(flow, AuditRequest(since=START), keep=True)
     replica.target.plain(topic, 4, replica.target.records(1, value=b"nobody's"))
     wrong = audit(flow)
 
@@ -341,7 +341,7 @@ def test_command_passes_everything_and_a_sample_through_spark(replica: Replica, 
     assert document["records"] == {"source": copied.records, "target": copied.records}
 
     shown = on_terminal(tmp_path, "audit", str(replica.flow.path), "--full")
-    assert "comparing: 0 of 3 ranges" in shown
+    assert "comparing: 0 % of 3 ranges" in shown
     assert "judging" in shown
     assert list((tmp_path / replica.flow.watch.flow.flow / "log").glob("*.progress")) == []
 

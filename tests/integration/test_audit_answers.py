@@ -10,7 +10,7 @@ import pytest
 from onceover.audit.model import FindingKind, Reason
 from onceover.config.load import load_flow
 from onceover.model import TopicPartition
-from onceover.wiring.audit import AuditWish
+from onceover.wiring.audit import AuditRequest
 from tests.support.contentaudit import audit, partition
 from tests.support.handled import handler_keys
 from tests.support.replica import Replica, delete_before
@@ -45,7 +45,7 @@ def test_record_that_a_handler_fails_on_is_told_once_and_passed(replica: Replica
 def test_sample_of_a_handler_flow_compares_and_proves_nothing(replica: Replica) -> None:
     """What a record became may be in ranges that are not in the sample."""
     topic = diverting(replica)
-    result = partition(audit(load_flow(replica.write_flow()), AuditWish(sample=1), keep=True), topic)
+    result = partition(audit(load_flow(replica.write_flow()), AuditRequest(sample=1), keep=True), topic)
     assert (result.findings, result.complete, result.verified_to) == ((), False, -1)
 
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 
 from onceover.config.load import load_flow
-from onceover.embed.kafka import KafkaCluster
-from onceover.wiring.audit import AuditWish
+from onceover.wiring.audit import AuditRequest
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.contentaudit import audit
 from tests.support.handled import handler_keys
@@ -77,7 +77,7 @@ def test_damage_in_a_brokers_log_files_is_found_in_every_mode(
     node.start()
 
     for mode, replica in replicas.items():
-        content = audit(load_flow(replica.write_flow()), AuditWish(since="start"))
+        content = audit(load_flow(replica.write_flow()), AuditRequest(since="start"))
         found: dict[int, list[str]] = {number: [] for number in range(len(DAMAGE))}
         for result in (*content.partitions, *content.beside):
             for finding in result.findings:

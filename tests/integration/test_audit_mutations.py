@@ -34,12 +34,12 @@ def test_every_fault_is_found_and_named(replica: Replica, names: list[str]) -> N
     )
     written = write_pair(replica, pair)
 
-    conducted = audit_pair(replica, written)
+    compared = audit_pair(replica, written)
 
-    findings = [finding for each in conducted for finding in each.result.findings]
+    findings = [finding for each in compared for finding in each.result.findings]
     assert written.told(pair, findings) == expected
     faulty = {each.target for each in expected} | {each.source[0] for each in expected if each.source}
-    for number, each in enumerate(conducted):
+    for number, each in enumerate(compared):
         right = number not in faulty
         assert (each.result.verified_to == each.result.source_to) == right, number
         assert each.result.records(Side.SOURCE) == len(pair.source[number])
@@ -55,7 +55,7 @@ def test_random_faults_are_found_whatever_the_map_proposes(replica: Replica, see
     expected = Counter(mutate_randomly(rng, pair, 20))
     written = write_pair(replica, pair)
 
-    conducted = audit_pair(replica, written, rng)
+    compared = audit_pair(replica, written, rng)
 
-    findings = [finding for each in conducted for finding in each.result.findings]
+    findings = [finding for each in compared for finding in each.result.findings]
     assert written.told(pair, findings) == expected

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from onceover.audit.model import FindingKind, Reason, Side
-from onceover.audit.watermark import read_watermarks
 from onceover.config.load import load_flow
-from onceover.engine.flowstate import read_flow_state
-from onceover.wiring.audit import AuditWish, examine_claims
+from onceover.state.read import read_flow_state
+from onceover.state.verified import read_watermarks
+from onceover.wiring.audit import AuditRequest, audit_bookkeeping
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import EPOCH_MS
 from tests.support.contentaudit import audit, partition
@@ -73,7 +73,7 @@ def test_audit_since_a_time_looks_at_records_from_then_on_and_claims_no_more(rep
     replica.copy()
     flow = replica.flow.watch.flow
 
-    late = partition(audit(flow, AuditWish(since=_HALF_AN_HOUR_LATER), keep=True), topic)
+    late = partition(audit(flow, AuditRequest(since=_HALF_AN_HOUR_LATER), keep=True), topic)
     source, target = open_clusters(flow)
     with source, target:
         marks = read_watermarks(read_flow_state(target, flow.flow).others)
@@ -92,7 +92,7 @@ def test_audit_since_a_time_that_no_copied_record_has_finds_nothing_wrong(replic
     replica.copy()
     replica.source.plain(topic, 0, replica.source.records(3, timestamp_ms=EPOCH_MS + _HOUR_MS))
     for since in (_HALF_AN_HOUR_LATER, "2999-01-01T00:00:00Z"):
-        late = partition(audit(replica.flow.watch.flow, AuditWish(since=since)), topic)
+        late = partition(audit(replica.flow.watch.flow, AuditRequest(since=since)), topic)
         assert (late.findings, late.records(Side.TARGET)) == ((), 0)
         assert {each.reason for each in late.unverifiable} == {Reason.NOT_COPIED_YET}
 
@@ -111,7 +111,7 @@ def test_timestamps_that_the_target_makes_are_not_compared(replica: Replica) -> 
     right = audit(flow)
     source, target = open_clusters(flow)
     with source, target:
-        checks = examine_claims(flow, source, target, right).checks
+        checks = audit_bookkeeping(flow, source, target, right).checks
     replica.target.plain(topic, 0, replica.target.records(1, value=b"strange"))
     replica.source.plain(topic, 0, replica.source.records(1))
     replica.copy()

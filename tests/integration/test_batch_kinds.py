@@ -1,4 +1,4 @@
-"""Every kind of batch a broker serves, made on purpose, copied, and compared record by record (FACTS 3).
+"""Every kind of batch a broker serves, made on purpose, copied, and compared by record (docs/facts.md).
 
 One test per row of the table. Where passing bytes through is the promise, the target's payload is compared
 as bytes; where a batch has to be encoded anew, the test shows that it was.
@@ -13,7 +13,7 @@ import pytest
 
 from onceover.model import TopicPartition
 from onceover.wiring import repairs
-from onceover.wiring.repairs import RepairWish
+from onceover.wiring.repairs import RepairRequest
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Traffic
 from tests.support.rawkafka import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, BatchView, Codec, RawRecord
 from tests.support.replica import Replica, alter_config, topic_config
@@ -43,15 +43,15 @@ def passing_only(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object, **__: object) -> NoReturn:
         raise AssertionError("a batch was encoded anew that could have passed")
 
-    monkeypatch.setattr("onceover.engine.partition.reencode", refuse)
-    monkeypatch.setattr("onceover.engine.partition.reencode_run", refuse)
+    monkeypatch.setattr("onceover.copy.partition.reencode", refuse)
+    monkeypatch.setattr("onceover.copy.partition.reencode_run", refuse)
 
 
 def skip_to(replica: Replica, topic: str, offset: int) -> None:
     """Do what ``onceover partition skip-to`` does."""
     flow = replica.flow.watch.flow
-    wish = RepairWish("skip-to", TopicPartition(topic, 0), offset)
-    assert not repairs.apply_repair(flow, wish, lambda _: None).plan.refused
+    request = RepairRequest("skip-to", TopicPartition(topic, 0), offset)
+    assert not repairs.apply_repair(flow, request, lambda _: None).plan.refused
 
 
 @pytest.mark.usefixtures("passing_only")

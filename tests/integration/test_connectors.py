@@ -11,7 +11,7 @@ import pytest
 from kafka.partitioner.default import murmur2
 
 from onceover.connectors.steps import StepName
-from onceover.embed.connect import ConnectCluster
+from onceover_lab.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
 from tests.support.connect import OFFSET_PARTITIONS, Offsets, Workers, assert_counted, last_counts, rewound
 from tests.support.connect_tool import FIRST_RECORDS, Case

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from onceover.embed.connect import ConnectCluster
+from onceover_lab.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
 from tests.support.connect import Connect, Workers, assert_counted, last_counts, rewound
 from tests.support.wait import wait_until

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from onceover.embed.connect import ConnectCluster
-from onceover.embed.kafka import KafkaCluster
-from onceover.embed.security import Security
+from onceover_lab.embed.connect import ConnectCluster
+from onceover_lab.embed.kafka import KafkaCluster
+from onceover_lab.embed.security import Security
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.connect import Connect, Workers, assert_counted, compile_plugin
 from tests.support.connect_tool import FIRST_RECORDS, Case

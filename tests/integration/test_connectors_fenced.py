@@ -9,19 +9,20 @@ import pytest
 
 from onceover.config.clients import ClientConfig
 from onceover.connectors import steps
-from onceover.connectors.manifest import Manifest
-from onceover.connectors.records import RunRecords
+from onceover.connectors.offsets.write import Entry, HeldProducer, write_in_transaction
+from onceover.connectors.record.manifest import Manifest
+from onceover.connectors.record.runrecords import RunRecords
 from onceover.connectors.steps import StepName
-from onceover.connectors.write import Entry, HeldProducer, write_in_transaction
 from onceover.errors import Fenced, Retriable
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.portions import OwnRecord
+from onceover.model import TopicPartition
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import held
+from tests.support.wait import wait_until
 
-ENTRY = Entry(0, b"key", b"value")
-# Which of two words of the client comes first is its threads' business: the other order is one of a few.
-TRIES = 5
+RECORD = (b"key", b"value")
 
 
 @pytest.fixture
@@ -32,40 +33,41 @@ def topic(target_cluster: SharedCluster, unique_name: str) -> str:
 
 
 @pytest.fixture
-def settings(target_cluster: SharedCluster) -> ClientConfig:
-    """How the cluster is reached."""
-    return ClientConfig("target", target_cluster.client)
+def cluster(target_cluster: SharedCluster) -> Iterator[Cluster]:
+    """The cluster, as one run reaches it."""
+    with Cluster(ClientConfig("target", target_cluster.client)) as found:
+        yield found
 
 
 def test_a_held_producer_that_was_fenced_says_so(
-    target_cluster: SharedCluster, settings: ClientConfig, topic: str
+    target_cluster: SharedCluster, cluster: Cluster, topic: str
 ) -> None:
     """It learns of it when it writes, and closes without another word."""
-    for _ in range(TRIES):
-        older = HeldProducer(settings, topic, topic)
-        newer = HeldProducer(settings, topic, topic)
-        with pytest.raises(Fenced) as fenced:
-            older.write([ENTRY])
-        older.close()
-        newer.write([ENTRY])
-        newer.close()
-        assert fenced.value.code == "FENCED"
-    assert len(held(target_cluster.client, topic, 1)[0]) == TRIES
+    partition = TopicPartition(topic, 0)
+    older, newer = (HeldProducer(cluster, partition, topic) for _ in range(2))
+    with pytest.raises(Fenced) as fenced:
+        older.write([RECORD])
+    older.close()
+    newer.write([RECORD])
+    newer.close()
+    assert fenced.value.code == "FENCED"
+    # A broker says that it is committed before readers see it.
+    wait_until(lambda: len(held(target_cluster.client, topic, 1)[0]) == 1, 30.0, "the newer one's is there")
 
 
 def test_a_transaction_that_was_fenced_before_its_commit_says_so(
-    target_cluster: SharedCluster, settings: ClientConfig, topic: str
+    target_cluster: SharedCluster, cluster: Cluster, topic: str
 ) -> None:
     """Its records are in the log by then, and nobody sees them."""
 
     def fence(step: StepName) -> None:
         if step is StepName.COPY_COMMIT:
-            HeldProducer(settings, topic, topic).close()
+            HeldProducer(cluster, TopicPartition(topic, 0), topic).close()
 
     steps.listen(fence)
     try:
         with pytest.raises(Fenced) as fenced:
-            write_in_transaction(settings, topic, topic, [ENTRY], lambda: None)
+            write_in_transaction(cluster, topic, topic, [Entry(0, *RECORD)], lambda: None)
     finally:
         steps.listen(lambda _step: None)
     assert fenced.value.code == "FENCED"
@@ -73,22 +75,21 @@ def test_a_transaction_that_was_fenced_before_its_commit_says_so(
 
 
 @pytest.fixture
-def runs(settings: ClientConfig, topic: str) -> Iterator[RunRecords]:
+def runs(cluster: Cluster, topic: str) -> Iterator[RunRecords]:
     """What runs have written down, on a cluster that has none of this name yet."""
-    with Cluster(settings) as cluster:
-        found = RunRecords(cluster, topic, topic)
-        yield found
-        found.close()
+    found = RunRecords(cluster, topic, topic)
+    yield found
+    found.close()
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, *, landed: bool) -> None:
     """Let the next write fail, before it comes about or after that."""
     write = HeldProducer.write
 
-    def once(producer: HeldProducer, entries: Iterable[Entry]) -> None:
+    def once(producer: HeldProducer, records: Iterable[OwnRecord]) -> None:
         monkeypatch.setattr(HeldProducer, "write", write)
         if landed:
-            write(producer, entries)
+            write(producer, records)
         raise Retriable("away")
 
     monkeypatch.setattr(HeldProducer, "write", once)

@@ -44,7 +44,11 @@ def changed(result: Result, case: Case) -> str:
     return str(found["message"])
 
 
-@pytest.mark.parametrize("step", [StepName.ORDER, StepName.STOPPED], ids=lambda step: step.name)
+@pytest.mark.parametrize(
+    "step",
+    [pytest.param(StepName.ORDER, marks=pytest.mark.soak), StepName.STOPPED],
+    ids=lambda step: step.name,
+)
 def test_a_persons_stop_beside_that_of_a_run_is_the_persons(case: Case, step: StepName) -> None:
     """Just before it, or while the run waits: whoever stopped it as well wants it to stay so."""
     late = case.tool.heard(at(step, 1, lambda: case.connect.stop(case.name)), "apply", case.name)

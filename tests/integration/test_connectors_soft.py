@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.embed.connect import ConnectCluster
+from onceover_lab.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
 from tests.support.connect import EXACTLY_ONCE, Workers, compile_plugin, last_counts, rewound
 from tests.support.connect_tool import Case, Tool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from tests.support.clusters import SharedCluster
 from tests.support.connect import TIMEOUT_S, Workers, assert_counted
 from tests.support.connect_tool import Case
 from tests.support.wait import wait_until
+
+SECRET = "not-a-number-but-hunter2"
 
 
 @pytest.fixture
@@ -57,6 +60,28 @@ def test_a_configuration_that_would_be_refused_stops_nobody(case: Case, trouble:
     # Its configuration is the former one still: nothing is put, so nothing is refused.
     assert case.tool.rollback(case.name).code == 0
     case.assert_goes_on()
+
+
+def test_a_refusal_shows_nothing_that_workers_alone_know(case: Case, tmp_path: Path) -> None:
+    """A secret that they read from a file, and quote when they object to it: after the stop, and before."""
+    secrets = tmp_path / "secrets.properties"
+    secrets.write_text("pause=50\n")
+    case.connect.count(case.name, case.topic, pause__ms=f"${{file:{secrets}:pause}}")
+    # The workers report the former tasks still, and have committed the new ones: it is no other mode.
+    assert not case.tool.plan(case.name).codes()
+    case.connect.await_running(case.name)
+
+    def change(step: StepName) -> None:
+        if step is StepName.CONFIGURE:
+            secrets.write_text(f"pause={SECRET}\n")
+
+    after = case.tool.heard(change, "apply", case.name)
+    planned = case.tool.plan(case.name)
+
+    assert after.outcome(case.name) == "refused" and "CONFIG_REFUSED" in planned.codes(), (after, planned)
+    for answer in (after, planned):
+        assert "Invalid value *** for configuration pause.ms" in json.dumps(answer.document)
+        assert SECRET not in f"{answer}"
 
 
 def test_a_refusal_after_the_stop_lets_the_connector_go_on(case: Case, trouble: Path) -> None:

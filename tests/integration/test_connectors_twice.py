@@ -82,7 +82,7 @@ def test_another_machine_goes_on_with_a_downgrade_of_all(case: Case) -> None:
 @pytest.mark.parametrize(
     "step",
     [
-        StepName.VERIFY,
+        pytest.param(StepName.VERIFY, marks=pytest.mark.soak),
         # It is told by the commit itself, and closes its producer with that error.
         StepName.COPY_COMMIT,
         pytest.param(StepName.STOPPED, marks=pytest.mark.soak),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onceover.connectors.steps import StepName
-from onceover.embed.connect import ConnectWorker
+from onceover_lab.embed.connect import ConnectWorker
 from tests.support.clusters import SharedCluster
 from tests.support.connect import TIMEOUT_S, Workers, assert_counted, last_counts
 from tests.support.connect_tool import Case

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onceover.cli.statustext import describe
-from onceover.engine.steps import Step
+from onceover.state.steps import Step
 from onceover.wire.batch import TRANSACTIONAL
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster

@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.embed import kafka as kafka_module
-from onceover.embed.kafka import KafkaCluster
-from onceover.embed.node import KafkaNode
-from onceover.embed.ports import PortReservation
-from onceover.embed.security import Mechanism, Security
+from onceover_lab.embed import kafka as kafka_module
+from onceover_lab.embed.kafka import KafkaCluster
+from onceover_lab.embed.node import KafkaNode
+from onceover_lab.embed.ports import PortReservation
+from onceover_lab.embed.security import Mechanism, Security
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.wait import wait_until
 
@@ -195,7 +195,7 @@ def test_killed_parent_takes_its_brokers_with_it(tmp_path: Path) -> None:
     program = (
         "import sys, threading\n"
         "from pathlib import Path\n"
-        "from onceover.embed.kafka import KafkaCluster, start_all\n"
+        "from onceover_lab.embed.kafka import KafkaCluster, start_all\n"
         "cluster, = start_all([lambda: KafkaCluster.start(Path(sys.argv[1]), 'orphan')])\n"
         "sys.stdout.write(f'{cluster.nodes[0].pid}\\n')\n"
         "sys.stdout.flush()\n"

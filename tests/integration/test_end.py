@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from onceover.engine import steps
-from onceover.engine.steps import Step
+from onceover.state import steps
+from onceover.state.steps import Step
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, write_flow
 

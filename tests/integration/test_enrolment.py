@@ -7,9 +7,9 @@ from functools import partial
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from onceover.engine import names
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
+from onceover.state import names
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import EPOCH_MS, Traffic
 from tests.support.rawkafka import Codec

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from onceover.engine import lane as lanes
-from onceover.engine.aside import Pace
+from onceover.copy import lane as lanes
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.connection import ConnectionLost
+from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.ports import Outgoing
-from onceover.kafka.producer import TransactionalProducer
+from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.stops.aside import WaitPolicy
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
@@ -101,7 +101,7 @@ def test_a_partition_whose_transactions_always_fail_is_noted_then_stops_and_the_
     replica: Replica, neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """One lane for all three: before, none of them was copied any more, and nobody was told."""
-    monkeypatch.setattr("onceover.engine.known.FAILING", Pace(4.0, 0.5, 1.0))
+    monkeypatch.setattr("onceover.copy.known.FAILING", WaitPolicy(4.0, 0.5, 1.0))
     replica.configure(lanes=1)
     topic = replica.topic(partitions=3)
     filled(replica, topic)
@@ -135,7 +135,7 @@ def test_while_nothing_gets_through_for_anybody_nobody_is_blamed(
     replica: Replica, neighbour: Neighbour, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It passes, and everything is copied; nothing was stopped meanwhile."""
-    monkeypatch.setattr("onceover.engine.known.FAILING", Pace(0.0, 0.0, 0.0))
+    monkeypatch.setattr("onceover.copy.known.FAILING", WaitPolicy(0.0, 0.0, 0.0))
     replica.configure(lanes=1)
     topic = replica.topic(partitions=3)
     filled(replica, topic)
@@ -159,8 +159,8 @@ def test_an_outage_of_data_alone_stops_nobody_however_few_are_busy(
     replica: Replica, line: Line, monkeypatch: pytest.MonkeyPatch, partitions: int
 ) -> None:
     """The lane's own small records get through; the only busy partition has nobody to be compared with."""
-    monkeypatch.setattr("onceover.engine.known.FAILING", Pace(0.0, 0.0, 0.0))
-    monkeypatch.setattr("onceover.engine.known.OUTAGE", Pace(math.inf, 0.05, 0.1))
+    monkeypatch.setattr("onceover.copy.known.FAILING", WaitPolicy(0.0, 0.0, 0.0))
+    monkeypatch.setattr("onceover.copy.known.OUTAGE", WaitPolicy(math.inf, 0.05, 0.1))
     replica.configure(lanes=1)
     topic = replica.topic(partitions=partitions)
     line.loses.add((topic, 0))

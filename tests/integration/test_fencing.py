@@ -1,4 +1,4 @@
-"""DESIGN 5, sentence by sentence, on real brokers: duels, frozen workers, lost ids, changes of lanes (G3).
+"""docs/protocol.md, sentence by sentence, on real brokers: duels, frozen workers, lost ids, lanes (G3).
 
 A frozen worker is a lane in a thread that stands still before a named step: it has read, or sent,
 everything before that step and wakes up later, in a world that has moved on.
@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from onceover.engine import lane as lanes
-from onceover.engine import names
-from onceover.engine.leader import LANE_TIMEOUT_MS
-from onceover.engine.steps import Step
+from onceover.copy import lane as lanes
 from onceover.errors import Fenced
 from onceover.kafka import calls
 from onceover.model import TopicPartition
+from onceover.state import names
+from onceover.state.fencing import LANE_TIMEOUT_MS
+from onceover.state.steps import Step
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.clusters import SharedCluster

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onceover.engine import names
-from onceover.engine.enrolment import MOST_PARTITIONS
-from onceover.engine.flowstate import read_flow_state
-from onceover.engine.flowtopics import STATE_CONFIG
+from onceover.state import names
+from onceover.state.enrolment import MOST_PARTITIONS
+from onceover.state.read import read_flow_state
+from onceover.topics.own import STATE_CONFIG
 from onceover.wiring.flows import open_clusters
 from tests.support.replica import Replica, alter_config, topic_config
-from tests.unit.engine.test_rounds import largest_enrolment
+from tests.unit.kafka.produce.test_rounds import largest_enrolment
 
 
 def test_the_state_is_compacted_soon_also_where_an_earlier_version_made_it(replica: Replica) -> None:

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from onceover.embed.processes import ChildProcess
-from onceover.engine.groupplan import GroupPlan
-from onceover.engine.groups import Allowed
-from onceover.engine.steps import Step
-from onceover.wiring.groups import GroupWish, apply_groups, follow_groups
+from onceover.groups.decide import Allowed
+from onceover.groups.plan import GroupPlan
+from onceover.process.children import ChildProcess
+from onceover.state.steps import Step
+from onceover.wiring.groups import GroupRequest, apply_groups, follow_groups
 from tests.support import topics_process
 from tests.support.adversary import Traffic
 from tests.support.feeds import PARTITIONS, feed
@@ -70,9 +70,9 @@ class Groups:
         assert code == expect, document
         return document
 
-    def wish(self, **allowed: bool) -> GroupWish:
+    def request(self, **allowed: bool) -> GroupRequest:
         """What ``run`` asks for, for calls of the use case itself."""
-        return GroupWish(patterns=[f"{self.replica.name}-.*"], allowed=Allowed(**allowed))
+        return GroupRequest(patterns=[f"{self.replica.name}-.*"], allowed=Allowed(**allowed))
 
     def killed_at(self, step: Step, count: int) -> None:
         """Run ``apply`` in a process that kills itself with -9 at a step."""
@@ -188,7 +188,7 @@ def test_members_that_join_after_the_plan_are_not_overtaken(groups: Groups) -> N
         def join(_plan: GroupPlan) -> None:
             joined.enter_context(member(groups.target, name, topic, reset="earliest"))
 
-        applied = apply_groups(replica.flow.watch.flow, groups.wish(), join, lambda _: False)
+        applied = apply_groups(replica.flow.watch.flow, groups.request(), join, lambda _: False)
         assert [(r.code, r.blocks) for r in applied.refused] == [("HAS_MEMBERS", False)]
         assert applied.done == []
         assert offset_of(groups.target, name, topic) is None
@@ -215,11 +215,11 @@ def test_who_commits_with_assign_there_is_left_alone(groups: Groups) -> None:
         commit(groups.target, first, topic, {0: 2})
         return False
 
-    applied = apply_groups(replica.flow.watch.flow, groups.wish(), lambda _: None, moves)
+    applied = apply_groups(replica.flow.watch.flow, groups.request(), lambda _: None, moves)
     assert [(r.object, r.code) for r in applied.refused] == [(f"{first} {topic}:0", "COMMITS_MOVE")]
     assert (offset_of(groups.target, name, topic), offset_of(groups.target, first, topic)) == (4, 2)
     taken = apply_groups(
-        replica.flow.watch.flow, groups.wish(take_over=True), lambda _: None, lambda _: False
+        replica.flow.watch.flow, groups.request(take_over=True), lambda _: None, lambda _: False
     )
     assert taken.exit_code == DONE
     assert (offset_of(groups.target, name, topic), offset_of(groups.target, first, topic)) == (8, 8)
@@ -319,10 +319,10 @@ def test_prefixed_copies_are_met_under_their_own_name_and_kept_in_place_by_two_s
 
     def other(_plan: GroupPlan) -> None:
         commit(groups.source, name, topic, {0: 9})
-        apply_groups(flow, groups.wish(), lambda _: None, lambda _: False)
+        apply_groups(flow, groups.request(), lambda _: None, lambda _: False)
 
     commit(groups.source, name, topic, {0: 5})
-    first = apply_groups(flow, groups.wish(), other, lambda _: False)
+    first = apply_groups(flow, groups.request(), other, lambda _: False)
     assert [refusal.code for refusal in first.refused] == ["COMMITS_MOVE"]
     commit(groups.source, name, topic, {0: 12})
     groups.run("apply")
@@ -337,7 +337,7 @@ def test_followed_while_everything_moves_a_group_is_in_place_at_the_end(groups: 
     replica.copy()
     commit(groups.source, busy, topic, {0: 3})
     ending, told = threading.Event(), list[str]()
-    arguments = (replica.flow.watch.flow, groups.wish(), 0.05, ending.wait, told.append)
+    arguments = (replica.flow.watch.flow, groups.request(), 0.05, ending.wait, told.append)
     with ThreadPoolExecutor(1) as pool, member(groups.target, busy, topic, reset="earliest"):
         following = pool.submit(follow_groups, *arguments)
         try:

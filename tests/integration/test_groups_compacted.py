@@ -13,8 +13,8 @@ from typing import Final
 
 import pytest
 
-from onceover.engine.groups import Direction
-from onceover.wiring.groups import GroupWish, apply_groups
+from onceover.groups.decide import Direction
+from onceover.wiring.groups import GroupRequest, apply_groups
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Adversary
 from tests.support.groups import commit_all, committed_all, first_read
 from tests.support.rawkafka import BatchView, Codec, RawRecord
@@ -120,8 +120,8 @@ def check(replica: Replica, topic: str, direction: Direction, given: Log, there:
     end = max(given.values()) + 1
     groups = {f"{replica.name}-{direction}-{offset}": offset for offset in range(end + 1)}
     commit_all(here, topic, {name: {0: offset} for name, offset in groups.items()})
-    wish = GroupWish(direction, patterns=[f"{replica.name}-{direction}-.*"])
-    assert apply_groups(replica.flow.watch.flow, wish, lambda _: None, lambda _: False).exit_code == 0
+    request = GroupRequest(direction, patterns=[f"{replica.name}-{direction}-.*"])
+    assert apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False).exit_code == 0
     moved = {name: found[0][0] for name, found in committed_all(over, topic, groups).items()}
     for name, offset in groups.items():
         unread = {at for record, at in there.items() if given[record] >= offset}

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.embed.kafka import KafkaCluster
-from onceover.embed.ports import LOOPBACK
-from onceover.engine import groupview
-from onceover.kafka import connection
+from onceover.groups import view as groupview
+from onceover.kafka.link import connection
+from onceover_lab.embed.kafka import KafkaCluster
+from onceover_lab.embed.ports import LOOPBACK
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import write_flow
 from tests.support.groups import commit_all, committed_all, offset_of

@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from onceover.embed.mirrormaker import MirrorMaker
-from onceover.wiring.groups import GroupWish, apply_groups
+from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover_lab.embed.mirrormaker import MirrorMaker
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit_all, committed_all
 from tests.support.replica import Replica
@@ -94,8 +94,8 @@ def test_a_million_records_behind_nothing_is_read_again_or_skipped(replica: Repl
     places = (0, 1, 2, 4_711, 137_000, 499_999, 500_000, 999_998, 999_999, MILLION)
     groups = {f"{replica.name}-{place}": place for place in places}
     commit_all(replica.source_client, topic, {name: {0: place} for name, place in groups.items()})
-    wish = GroupWish(patterns=[f"{replica.name}-.*"])
-    assert apply_groups(replica.flow.watch.flow, wish, lambda _: None, lambda _: False).exit_code == 0
+    request = GroupRequest(patterns=[f"{replica.name}-.*"])
+    assert apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False).exit_code == 0
     again = read_again(replica.target_client, topic, groups, MILLION)
     assert again == dict.fromkeys(groups, 0)
 
@@ -129,8 +129,8 @@ def test_records_read_again_beside_mirrormaker(
         await_quiet(replica, mirrored, groups)
     theirs = read_again(replica.target_client, mirrored, groups, MIRRORED)
     replica.copy()
-    wish = GroupWish(patterns=[f"{replica.name}-.*"])
-    apply_groups(replica.flow.watch.flow, wish, lambda _: None, lambda _: False)
+    request = GroupRequest(patterns=[f"{replica.name}-.*"])
+    apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False)
     ours = read_again(replica.target_client, topic, groups, MIRRORED)
     print("| lag | Onceover | MirrorMaker 2 |")  # noqa: T201 - what the test is run for
     for lag, name in zip(LAGS, groups, strict=True):

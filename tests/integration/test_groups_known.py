@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from onceover.config.home import HOME_VARIABLE
-from onceover.engine import names
-from onceover.engine.mirror import checkpoints_topic, offset_syncs_topic
+from onceover.mirrormaker.records import checkpoints_topic, offset_syncs_topic
+from onceover.state import names
 from tests.support.groups import commit_all, committed_all, unread
 from tests.support.handled import handler_keys
 from tests.support.replica import Replica, read_records

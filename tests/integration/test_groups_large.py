@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from onceover.config.home import HOME_VARIABLE
-from onceover.engine.groupmemory import GroupMemory
-from onceover.engine.groups import Direction, Remembered
+from onceover.groups.decide import Direction, Remembered
+from onceover.groups.memory import GroupMemory
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.groupadmin import GroupAdmin
+from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.groups import GroupWish, apply_groups
+from onceover.wiring.groups import GroupRequest, apply_groups
 from tests.support.groups import commit_all, offset_of
 from tests.support.replica import Replica
 
@@ -44,8 +44,8 @@ def test_what_is_remembered_of_thousands_of_partitions_holds_up_nobody(replica: 
         assert memory.write(Direction.FAILOVER, {large: entries}) == {}
         memory.close()
     commit_all(replica.source_client, topic, {large: {0: 4}, small: {0: 5}})
-    wish = GroupWish(patterns=[f"{replica.name}-.*"])
-    assert apply_groups(flow, wish, lambda _: None, lambda _: False).exit_code == DONE
+    request = GroupRequest(patterns=[f"{replica.name}-.*"])
+    assert apply_groups(flow, request, lambda _: None, lambda _: False).exit_code == DONE
     assert offset_of(replica.target_client, large, topic) == 4
     assert offset_of(replica.target_client, small, topic) == 5
     with source, target:

@@ -16,14 +16,14 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.config.clients import ClientConfig
-from onceover.embed.kafka import start_all
-from onceover.engine.groupsettle import offsets_partition
 from onceover.errors import Retriable
+from onceover.groups.settle import offsets_partition
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.connection import Connection
-from onceover.kafka.groupadmin import GroupAdmin
+from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.link.connection import Connection
 from onceover.model import TopicPartition as Place
+from onceover_lab.embed.kafka import start_all
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.groups import commit_all
 from tests.support.proxy import Proxy

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from onceover.backoff import Deadline
 from onceover.config.home import HOME_VARIABLE
-from onceover.engine import names
-from onceover.engine.groupapply import WATCH_S
-from onceover.engine.groupmemory import GroupMemory
-from onceover.kafka.backoff import Deadline
+from onceover.groups.apply import WATCH_S
+from onceover.groups.memory import GroupMemory
+from onceover.state import names
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.groups import GroupWish, follow_groups
+from onceover.wiring.groups import GroupRequest, follow_groups
 from tests.support.groups import commit, offset_of
 from tests.support.replica import Replica, delete_topics
 
@@ -61,6 +61,6 @@ def test_a_sync_goes_on_without_what_it_has_remembered(replica: Replica) -> None
         commit(replica.source_client, group, topic, {0: at + 2})
         return not steps
 
-    wish = GroupWish(patterns=[group])
-    follow_groups(replica.flow.watch.flow, wish, 0.0, pause, told.append)
+    request = GroupRequest(patterns=[group])
+    follow_groups(replica.flow.watch.flow, request, 0.0, pause, told.append)
     assert offset_of(replica.target_client, group, topic) == 8

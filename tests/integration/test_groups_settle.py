@@ -6,8 +6,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.config.clients import ClientConfig
-from onceover.engine.groupsettle import GroupSettler
 from onceover.errors import Retriable
+from onceover.groups.settle import GroupSettler
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from tests.support.clusters import ClusterFactory

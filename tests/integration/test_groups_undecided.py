@@ -12,8 +12,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.producer import TransactionalProducer
-from onceover.wiring.groups import GroupWish, apply_groups
+from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.wiring.groups import GroupRequest, apply_groups
 from tests.support.groups import commit, offset_of
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
@@ -53,8 +53,8 @@ def transaction(replica: Replica, group: str, *offsets: TopicPartition) -> Itera
 
 def apply(replica: Replica, group: str) -> tuple[int, dict[str, str]]:
     """Put one group in place; return the exit code, and the codes of what was left alone by object."""
-    flow, wish = replica.flow.watch.flow, GroupWish(patterns=[group])
-    applied = apply_groups(flow, wish, lambda _: None, lambda _: False)
+    flow, request = replica.flow.watch.flow, GroupRequest(patterns=[group])
+    applied = apply_groups(flow, request, lambda _: None, lambda _: False)
     return applied.exit_code, {r.object: r.code for r in [*applied.plan.refused, *applied.refused]}
 
 

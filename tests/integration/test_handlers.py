@@ -1,4 +1,4 @@
-"""Handlers on real brokers: their output is there exactly once, whatever kills the copy (DESIGN 6, KIP-3).
+"""Handlers on real brokers: their output is there exactly once, whatever kills the copy (docs/handlers.md).
 
 What the target has to hold is computed from the source by an ordinary consumer and the handler's meaning
 written down once more; nothing of the copy is asked.
@@ -15,9 +15,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from onceover.engine.steps import Step
 from onceover.errors import UsageError
 from onceover.model import TopicPartition
+from onceover.state.steps import Step
 from onceover.wire.offsetmap import MapRecord
 from tests.support.clusters import SharedCluster
 from tests.support.handled import HandledCase, handler_keys, read_all

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from onceover.config.clients import ClientConfig
-from onceover.embed.config import CLIENT_LISTENER, CONTROLLER_LISTENER, INTERNAL_LISTENER
-from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.embed.security import Security, make_certificates
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
+from onceover_lab.embed.config import CLIENT_LISTENER, CONTROLLER_LISTENER, INTERNAL_LISTENER
+from onceover_lab.embed.kafka import KafkaCluster, start_all
+from onceover_lab.embed.security import Security, make_certificates
 from tests.support.clusters import ClusterFactory
 from tests.support.flows import assert_same
 from tests.support.identity import AUDIENCE, IdentityServer, identity_server

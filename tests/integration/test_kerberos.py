@@ -1,27 +1,35 @@
-"""Kerberos logins, with a real KDC: what a flow does with them, and with a keytab that is replaced."""
+"""Kerberos logins, with a real KDC: what is done with them, and with a keytab that is replaced."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from onceover.config.clients import ClientConfig
-from onceover.embed.config import CLIENT_LISTENER
-from onceover.embed.kafka import KafkaCluster
-from onceover.embed.ports import LOOPBACK
-from onceover.embed.security import Security
 from onceover.errors import Retriable, UsageError
+from onceover.kafka.acladmin import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
+from onceover_lab.embed.config import CLIENT_LISTENER
+from onceover_lab.embed.connect import ConnectCluster
+from onceover_lab.embed.kafka import KafkaCluster, start_all
+from onceover_lab.embed.ports import LOOPBACK
+from onceover_lab.embed.security import Security
 from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.connect import EXACTLY_ONCE, compile_plugin
+from tests.support.connect_tool import Case
 from tests.support.flows import assert_same
+from tests.support.grants import grant, source_rights, target_rights
+from tests.support.guarded import Pair
 from tests.support.kdc import REALM, Kdc, running_kdc
 from tests.support.replica import Replica
 from tests.support.rotating import goes_on_after
+from tests.support.wait import wait_until
 
 pytestmark = pytest.mark.soak
 
+_SERVICE = f"kafka/{LOOPBACK}@{REALM}"
 _LISTENER = f"listener.name.{CLIENT_LISTENER.lower()}"
 
 
@@ -32,36 +40,80 @@ def kdc(session_home: Path) -> Iterator[Kdc]:
 
 
 @pytest.fixture(scope="module")
-def cluster(session_home: Path, kdc: Kdc) -> Iterator[KafkaCluster]:
-    """A cluster whose listener takes tickets; sessions end soon."""
-    service = f"kafka/{LOOPBACK}@{REALM}"
-    keytab = kdc.add(service, "broker.keytab")
+def keytab(kdc: Kdc) -> Path:
+    """The keys of all brokers: they are one host."""
+    return kdc.add(_SERVICE, "broker.keytab")
+
+
+Start = Callable[..., KafkaCluster]
+
+
+@pytest.fixture(scope="module")
+def start(session_home: Path, kdc: Kdc, keytab: Path) -> Iterator[Start]:
+    """Start a cluster whose listener takes tickets."""
     login = "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true storeKey=true"
-    config = {
-        "connections.max.reauth.ms": "2000",
-        "sasl.enabled.mechanisms": "GSSAPI",
-        f"{_LISTENER}.sasl.enabled.mechanisms": "GSSAPI",
-        f"{_LISTENER}.gssapi.sasl.jaas.config": f'{login} keyTab="{keytab}" principal="{service}";',
-        f"{_LISTENER}.sasl.kerberos.service.name": "kafka",
-        "sasl.kerberos.service.name": "kafka",
-    }
     factory = ClusterFactory(session_home)
     flags = [f"-Djava.security.krb5.conf={kdc.broker_config}"]
+
+    def begin(name: str, security: Security, **more: str) -> KafkaCluster:
+        config = {
+            # Whoever grants rights comes with a password.
+            "sasl.enabled.mechanisms": "GSSAPI,PLAIN",
+            f"{_LISTENER}.sasl.enabled.mechanisms": "GSSAPI,PLAIN",
+            f"{_LISTENER}.gssapi.sasl.jaas.config": f'{login} keyTab="{keytab}" principal="{_SERVICE}";',
+            f"{_LISTENER}.sasl.kerberos.service.name": "kafka",
+            "sasl.kerberos.service.name": "kafka",
+            **more,
+        }
+        return factory(name, security=security, config=config, java_flags=flags)
+
     try:
-        yield factory("kerberos", security=Security("PLAIN"), config=config, java_flags=flags)
+        yield begin
     finally:
         factory.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(start: Start) -> KafkaCluster:
+    """One whose sessions end soon."""
+    return start("kerberos", Security("PLAIN"), **{"connections.max.reauth.ms": "2000"})
+
+
+@pytest.fixture(scope="module")
+def guarded(start: Start) -> Pair:
+    """Two clusters on which the flow's user may do nothing that was not granted."""
+
+    def begin(name: str) -> Callable[[], KafkaCluster]:
+        return lambda: start(name, Security("PLAIN", authorizer=True))
+
+    source, target = start_all([begin("kerberos-source"), begin("kerberos-target")])
+    return source, target
+
+
+def with_tickets(cluster: KafkaCluster) -> dict[str, str]:
+    """Return our keys, but for who it is."""
+    return {
+        "bootstrap.servers": cluster.bootstrap,
+        "security.protocol": "SASL_SSL",
+        "ssl.ca.location": str(cluster.ca_path),
+        "sasl.mechanism": "GSSAPI",
+    }
 
 
 @pytest.fixture
 def client(cluster: KafkaCluster, kdc: Kdc, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Our keys; the machine's own Kerberos is left alone."""
     monkeypatch.setenv("KRB5_CONFIG", str(kdc.client_config))
+    return with_tickets(cluster)
+
+
+@pytest.fixture(scope="module")
+def user(kdc: Kdc) -> dict[str, str]:
+    """The ordinary user of the guarded clusters, by another way."""
+    me = f"{Security('PLAIN').username}@{REALM}"
     return {
-        "bootstrap.servers": cluster.bootstrap,
-        "security.protocol": "SASL_SSL",
-        "ssl.ca.location": str(cluster.ca_path),
-        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.principal": me,
+        "sasl.kerberos.keytab": str(kdc.add(me, "user.keytab")),
     }
 
 
@@ -98,6 +150,79 @@ def test_a_flow_with_kerberos_bears_a_keytab_that_is_replaced(
             lambda: replace_file(renewed, ours),
         )
         assert_same(*plain, [f"{unique_name}.a"])
+
+
+def test_acls_are_followed(
+    guarded: Pair,
+    user: dict[str, str],
+    kdc: Kdc,
+    tmp_path: Path,
+    unique_name: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Read here and changed there with tickets, and with the rights of docs/operations.md."""
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.client_config))
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "home"))
+    inside = [side.internal_bootstrap for side in guarded]
+    clients = [{**with_tickets(side), **user} for side in guarded]
+    with (
+        Replica(tmp_path, unique_name, *clients, unsecured=(inside[0], inside[1])) as replica,
+        Cluster(ClientConfig("source", {"bootstrap.servers": inside[0]})) as source,
+        Cluster(ClientConfig("target", {"bootstrap.servers": inside[1]})) as target,
+    ):
+        replica.configure(topics={"sync_acls": True})
+        grant(guarded[0], source_rights(replica.name))
+        grant(guarded[1], target_rights(replica.name))
+        topic = replica.topic()
+        here, there = AclAdmin(source), AclAdmin(target)
+        reads = Acl("LITERAL", topic, "User:ann", "*", "READ", "ALLOW")
+        here.create([reads])
+        wait_until(lambda: reads in here.topic_acls(), 30.0, "the source has it")
+
+        def follow() -> frozenset[Acl]:
+            code, document = replica.command(capsys, "topics", "apply", str(replica.flow.path))
+            assert code == 0, document
+            return there.topic_acls()
+
+        assert reads in follow()
+        here.delete([reads])
+        wait_until(lambda: reads not in here.topic_acls(), 30.0, "the source has it no more")
+        assert reads not in follow()
+
+
+@pytest.mark.parametrize("kind", ["exactly_once", "plain"])
+def test_a_connector_is_moved(
+    guarded: Pair,
+    user: dict[str, str],
+    kdc: Kdc,
+    session_home: Path,
+    tmp_path: Path,
+    unique_name: str,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+) -> None:
+    """Its offsets are read, written in a transaction and without, and the run is written down."""
+    monkeypatch.setenv("KRB5_CONFIG", str(kdc.client_config))
+    kafka = guarded[1]
+    home = session_home / f"kerberos-workers-{kind}"
+    plugin = compile_plugin(home / "plugin")
+    properties = EXACTLY_ONCE if kind == "exactly_once" else {}
+    keys = {"kafka": {"client": {**with_tickets(kafka), **user}}}
+    internal = {"bootstrap.servers": kafka.internal_bootstrap}
+    with (
+        ConnectCluster.start(
+            home, kafka.internal_bootstrap, f"kerberos-{kind}", properties=properties, plugins=[plugin]
+        ) as workers,
+        Case(tmp_path, unique_name, workers, internal, keys=keys) as case,
+    ):
+        case.begin()
+        grant(kafka, case.tool.rights(case.name))
+        case.migrate()
+        case.assert_goes_on()
+        assert case.tool.downgrade(case.name).outcome(case.name) == "done"
+        case.assert_goes_on()
+        case.assert_never_back()
 
 
 def test_what_a_kdc_says_and_that_there_is_none(

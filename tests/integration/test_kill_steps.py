@@ -1,6 +1,6 @@
 """kill -9 at every step of start, enrolment and commit: the next start converges (G1, G2, G3).
 
-The steps come from ``engine.steps``, so that a new one is tested without being written down here.
+The steps come from ``state.steps``, so that a new one is tested without being written down here.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onceover.engine import steps
-from onceover.engine.steps import Step
+from onceover.state import steps
+from onceover.state.steps import Step
 from tests.support.clusters import SharedCluster
 from tests.support.flowcase import FlowCase
 from tests.support.flows import InlineFlow, assert_same

@@ -1,7 +1,8 @@
 """What a transaction has left open in a partition although it is over is ended as it was meant to end.
 
-Brokers do that where a partition has no leader in the moment of the end (``kafka.leftopen``). Here it is made
-by hand, which takes no broker away: records under the lane's own producer id that no coordinator knows of.
+Brokers do that where a partition has no leader in the moment of the end (``kafka.produce.leftopen``). Here
+it is made by hand, which takes no broker away: records under the lane's own producer id that no coordinator
+knows of.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from onceover.engine import names
-from onceover.engine.steps import Step
 from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
 from onceover.model import TopicPartition
+from onceover.state import names
+from onceover.state.steps import Step
 from onceover.wiring.flows import open_clusters
 from tests.support.clusters import SharedCluster
 from tests.support.flows import FlowProcess
@@ -197,7 +198,7 @@ def test_progress_that_is_left_pending_is_not_waited_for_without_end(
     scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the data that was left open beside it: neither counts, and it is copied again."""
-    monkeypatch.setattr("onceover.engine.standing._PENDING_S", 0.3)
+    monkeypatch.setattr("onceover.copy.sessionstart._PENDING_S", 0.3)
     with scene.replica.flow.running() as (lead, layout):
         lane = Lane(scene.replica)
         write_both(scene, lane, 5)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from onceover.config.home import HOME_VARIABLE
-from onceover.engine import names
+from onceover.state import names
 from tests.support.groups import commit, offset_of
 from tests.support.replica import Replica, delete_topics
 
@@ -58,7 +58,7 @@ class Case:
 
     def covered(self, partition: int, *offsets: int, to: str = "target") -> dict[int, int | None]:
         """Return what some offsets translate to; None for one that is not covered."""
-        wanted = [self.topic, str(partition), *map(str, offsets), "--to", to]
+        wanted = [f"{self.topic}:{partition}", *map(str, offsets), "--to", to]
         document = self.run("translate", str(self.replica.flow.path), *wanted)
         return {answer["offset"]: answer.get("translated") for answer in document["answers"]}
 

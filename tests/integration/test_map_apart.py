@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from onceover.engine import mapindex, mapreader, names
-from onceover.engine.groups import Direction
+from onceover.groups.decide import Direction
 from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
+from onceover.positions import index as mapindex
+from onceover.positions import reader as mapreader
+from onceover.state import names
 from onceover.wire.offsetmap import MapKey, encode_map_key
-from onceover.wiring.groups import GroupWish, apply_groups
+from onceover.wiring.groups import GroupRequest, apply_groups
 from tests.support.groups import commit, offset_of
 from tests.support.mapparts import hanging, mapped
 from tests.support.replica import Replica
@@ -46,8 +48,8 @@ def copied(replica: Replica) -> str:
 
 def apply(replica: Replica, group: str, direction: Direction) -> tuple[int, Left]:
     """Put one group in place; return the exit code, and the codes of what was left alone by object."""
-    wish = GroupWish(direction=direction, patterns=[group])
-    applied = apply_groups(replica.flow.watch.flow, wish, lambda _: None, lambda _: False)
+    request = GroupRequest(direction=direction, patterns=[group])
+    applied = apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False)
     return applied.exit_code, {r.object: r.code for r in [*applied.plan.refused, *applied.refused]}
 
 
@@ -69,8 +71,8 @@ def test_a_transaction_that_hangs_in_the_map_holds_up_the_way_back_of_its_own_gr
         assert offset_of(replica.source_client, group, topic, 0) == _RECORDS
         assert offset_of(replica.source_client, group, topic, 1) is None
         back = (str(ends[0]), "--to", "source")
-        assert translated(replica, capsys, topic, "0", *back) == (DONE, _RECORDS)
-        code, told = translated(replica, capsys, topic, "1", *back)
+        assert translated(replica, capsys, f"{topic}:0", *back) == (DONE, _RECORDS)
+        code, told = translated(replica, capsys, f"{topic}:1", *back)
         assert code == TEMPORARY and "a transaction is open" in told
     assert apply(replica, group, Direction.FAILBACK) == (DONE, {})
     assert offset_of(replica.source_client, group, topic, 1) == _RECORDS
@@ -94,9 +96,9 @@ def test_records_of_the_map_that_nobody_can_read_stop_only_what_they_speak_of(
     assert offset_of(replica.target_client, group, topic, 0) == 8
     assert offset_of(replica.target_client, group, topic, 1) is None
     for number, known in (("0", 8), ("1", None)):
-        assert translated(replica, capsys, topic, number, "8") == (DONE, known)
-    assert translated(replica, capsys, topic, "1", "4") == (DONE, 4)
-    assert translated(replica, capsys, topic, "1", str(_RECORDS + 1), "--to", "source") == (DONE, None)
+        assert translated(replica, capsys, f"{topic}:{number}", "8") == (DONE, known)
+    assert translated(replica, capsys, f"{topic}:1", "4") == (DONE, 4)
+    assert translated(replica, capsys, f"{topic}:1", str(_RECORDS + 1), "--to", "source") == (DONE, None)
     replica.source.plain(topic, 1, replica.source.records(_RECORDS))
     replica.copy()
     commit(replica.source_client, group, topic, {1: _RECORDS + 2})
@@ -129,8 +131,8 @@ def test_a_partition_of_the_map_that_nobody_leads_holds_up_its_own_groups_only(
         without_leader(patch, [TopicPartition(names.map_topic(replica.name), mapped(topic, 1))])
         assert apply(replica, group, Direction.FAILOVER) == (TEMPORARY, {f"{group} {topic}:1": "UNREADABLE"})
         assert offset_of(replica.target_client, group, topic, 0) == 4
-        assert translated(replica, capsys, topic, "0", "4") == (DONE, 4)
-        code, told = translated(replica, capsys, topic, "1", "4")
+        assert translated(replica, capsys, f"{topic}:0", "4") == (DONE, 4)
+        code, told = translated(replica, capsys, f"{topic}:1", "4")
         assert code == TEMPORARY and "has no leader" in told
     assert apply(replica, group, Direction.FAILOVER) == (DONE, {})
     assert offset_of(replica.target_client, group, topic, 1) == 4
@@ -144,6 +146,6 @@ def test_a_partition_of_the_target_that_nobody_leads_holds_up_its_own_groups_onl
     for number in range(2):
         with pytest.MonkeyPatch.context() as patch:
             without_leader(patch, [TopicPartition(topic, number)])
-            patch.setattr("onceover.engine.translate._PATIENCE_S", 0.5)
+            patch.setattr("onceover.positions.translate._PATIENCE_S", 0.5)
             left = {f"{group} {topic}:{number}": "UNREADABLE"}
             assert apply(replica, group, Direction.FAILBACK) == (TEMPORARY, left)

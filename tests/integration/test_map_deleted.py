@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.engine import names, supervisor
+from onceover.lead import supervisor
+from onceover.state import names
 from tests.support.flows import InlineFlow
 from tests.support.groups import commit
 from tests.support.replica import Live, Replica, delete_topics
@@ -104,5 +105,5 @@ def test_while_the_map_is_missing_status_is_whole_and_groups_stand_still_that_ne
         (1, None, max(replica.target_records(topic, 1)) + 1),
     ]
     assert "holds nothing about this partition" in plan["refused"][0]["message"]
-    code, found = replica.command(capsys, "translate", flow, topic, "0", "4")
+    code, found = replica.command(capsys, "translate", flow, f"{topic}:0", "4")
     assert (code, found["answers"][0]["covered"]) == (DONE, False)

@@ -38,7 +38,7 @@ def test_the_map_s_index_is_not_that_of_a_log_that_was_put_back_and_has_grown_ag
         def asked() -> list[int | None]:
             """Translate every offset by command, with the index that is kept."""
             offsets = [str(offset) for offset in range(max(replica.source_records(topic)) + 1)]
-            code, told = replica.command(capsys, "translate", str(replica.flow.path), topic, "0", *offsets)
+            code, told = replica.command(capsys, "translate", str(replica.flow.path), f"{topic}:0", *offsets)
             assert code == DONE
             return [answer.get("translated") for answer in told["answers"]]
 

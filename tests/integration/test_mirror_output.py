@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from onceover.config.home import HOME_VARIABLE
-from onceover.engine.mirror import checkpoints_topic, replicated_heartbeats_topic
+from onceover.mirrormaker.records import checkpoints_topic, replicated_heartbeats_topic
 from tests.support.feeds import PARTITIONS, feed
 from tests.support.groups import commit, commit_all, unread
 from tests.support.mirrorclient import UNKNOWN, Answers, ask

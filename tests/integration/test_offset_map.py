@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onceover.engine import names
+from onceover.state import names
 from onceover.wire.offsetlookup import NotCovered, Translated, arrange, merge, translate, translate_back
 from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value, receipt
 from tests.support.adversary import COMPACT_AT_ONCE, Traffic

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from onceover.engine.enrolment import Enrolment
-from onceover.engine.flowstate import read_flow_state
-from onceover.engine.steps import Step
-from onceover.engine.topicplan import View
-from onceover.engine.topicview import TopicReader
+from onceover.state.enrolment import Enrolment
+from onceover.state.read import read_flow_state
+from onceover.state.steps import Step
+from onceover.topics.plan import View
+from onceover.topics.view import TopicReader
 from onceover.wiring.flows import open_clusters
 from tests.support.clusters import SharedCluster
 from tests.support.flows import FlowProcess

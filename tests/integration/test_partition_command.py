@@ -7,9 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from onceover.cli import main as command_line
-from onceover.engine import names
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
+from onceover.state import names
 from onceover.wiring.flows import open_clusters
 from tests.support.replica import Replica
 from tests.support.scene import Capture, Scene, generation
@@ -37,7 +37,7 @@ SLIPS = (
     Case("skip-to FLOW TOPIC:0 soon", USAGE, "'soon' is no offset"),
     Case("skip-to FLOW TOPIC:0 -1", USAGE, "'-1' is no offset"),
     Case("skip-to FLOW TOPIC:0 1e3", USAGE, "'1e3' is no offset"),
-    Case("resume FLOW TOPIC:0 5", USAGE, "unrecognized arguments: 5"),
+    Case("resume FLOW TOPIC:0 5", USAGE, "'5' is one word too many"),
     Case("resume no-such-flow TOPIC:0", USAGE, "no-such-flow"),
     Case("skip-to FLOW TOPIC:0 11", OPERATOR, "choose an offset from 0 to 10"),
     Case("resume FLOW TOPIC:0", OPERATOR, "the partition is not stopped"),

@@ -10,14 +10,14 @@ from dataclasses import replace as changed
 
 import pytest
 
-from onceover.engine.enrolment import Enrolment
-from onceover.engine.flowstate import read_flow_state
-from onceover.engine.leader import Leader
-from onceover.engine.repair import Repair
 from onceover.errors import NeedsOperator
+from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
+from onceover.operate.repair import Repair
+from onceover.state.enrolment import Enrolment
+from onceover.state.read import read_flow_state
 from onceover.wiring.flows import identity, open_clusters
-from onceover.wiring.repairs import RepairWish, apply_repair
+from onceover.wiring.repairs import RepairRequest, apply_repair
 from tests.support.replica import Replica, delete_topics
 from tests.support.scene import Capture, Scene
 from tests.support.wait import wait_until
@@ -54,9 +54,9 @@ def test_two_partitions_reseeded_at_once_both_stay_reseeded(replica: Replica, ca
     scene.feed(4)
     replica.copy()
     flow, (one, two) = replica.flow.watch.flow, old.sources()
-    other = RepairWish("reseed", two)
+    other = RepairRequest("reseed", two)
     shown = Shown(lambda: apply_repair(flow, other, lambda _: None))
-    generation = apply_repair(flow, RepairWish("reseed", one), shown).generation
+    generation = apply_repair(flow, RepairRequest("reseed", one), shown).generation
     assert generation is not None
     new = enrolment_of(replica, scene.topic)
     assert new.source_id != old.source_id
@@ -73,8 +73,8 @@ def test_a_skip_keeps_what_another_repair_has_enrolled(replica: Replica) -> None
     scene.feed(4)
     flow, before = replica.flow.watch.flow, enrolment_of(replica, scene.topic)
     one, two = before.sources()
-    shown = Shown(lambda: apply_repair(flow, RepairWish("reseed", two), lambda _: None))
-    apply_repair(flow, RepairWish("skip-to", one, 4), shown)
+    shown = Shown(lambda: apply_repair(flow, RepairRequest("reseed", two), lambda _: None))
+    apply_repair(flow, RepairRequest("skip-to", one, 4), shown)
     after = enrolment_of(replica, scene.topic)
     assert after.source_id != before.source_id
     # What the map says of either one speaks of the topic that is gone.
@@ -94,7 +94,7 @@ def test_a_partition_that_is_enrolled_meanwhile_is_neither_lost_nor_copied_twice
             wait_until(lambda: is_copied(replica, scene.topic, 2), _TIMEOUT_S, "the new partition is copied")
 
     apply_repair(
-        replica.flow.watch.flow, RepairWish("skip-to", TopicPartition(scene.topic, 0), 10), Shown(take_in)
+        replica.flow.watch.flow, RepairRequest("skip-to", TopicPartition(scene.topic, 0), 10), Shown(take_in)
     )
     assert sorted(enrolment_of(replica, scene.topic).start) == [0, 1, 2]
     assert replica.copy().records == 0
@@ -143,7 +143,7 @@ def test_a_skip_that_would_have_become_a_repeat_writes_nothing(replica: Replica,
 
     shown = Shown(go_on)
     with pytest.raises(NeedsOperator, match="running copy is fenced") as refusal:
-        apply_repair(replica.flow.watch.flow, RepairWish("skip-to", tp, 20), shown)
+        apply_repair(replica.flow.watch.flow, RepairRequest("skip-to", tp, 20), shown)
     assert refusal.value.code == "PLAN_CHANGED"
     assert "(repeat)" in str(refusal.value.seen) and "(skip)" in str(refusal.value.expected)
     assert replica.partition_status(scene.topic)["position"] == 30

@@ -9,20 +9,22 @@ from pathlib import Path
 
 import pytest
 
-from onceover.engine import names, requests, supervisor
-from onceover.engine.requests import request_resume, request_stop, stop_request
-from onceover.engine.runstate import SILENT_AFTER_MS
-from onceover.engine.statelog import StateLog
-from onceover.engine.steps import Step
-from onceover.engine.stops import Stop
-from onceover.engine.supervisor import HEARTBEAT_S
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.notes import NoteWriter
+from onceover.kafka.produce.notes import NoteWriter
+from onceover.lead import supervisor
+from onceover.lead.supervisor import HEARTBEAT_S
 from onceover.model import TopicPartition
+from onceover.state import names
+from onceover.state.log import StateLog
+from onceover.state.runstate import SILENT_AFTER_MS
+from onceover.state.steps import Step
+from onceover.stops import requests
+from onceover.stops.record import Stop
+from onceover.stops.requests import request_resume, request_stop, stop_request
 from onceover.wiring import repairs
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.repairs import RepairWish
+from onceover.wiring.repairs import RepairRequest
 from tests.support.adversary import Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, held
@@ -224,7 +226,7 @@ def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(
 
 def resume(case: FlowCase, tp: TopicPartition) -> None:
     """Do what ``onceover partition resume --apply`` does."""
-    repairs.apply_repair(case.flow().watch.flow, RepairWish("resume", tp), lambda _: None)
+    repairs.apply_repair(case.flow().watch.flow, RepairRequest("resume", tp), lambda _: None)
 
 
 def stop_of(case: FlowCase, topic: str) -> dict[str, str] | None:

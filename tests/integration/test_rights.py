@@ -218,7 +218,7 @@ def test_each_right_that_is_missing_at_the_start_stops_its_own_topic(
     replica.assert_same()
 
 
-@pytest.mark.parametrize("requests", ["newer", "older"])
+@pytest.mark.parametrize("requests", ["newer", pytest.param("older", marks=pytest.mark.soak)])
 def test_each_right_that_is_taken_away_while_copying_stops_its_own_topic(
     guarded: Pair, replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch, requests: str
 ) -> None:

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from onceover.engine import names
 from onceover.errors import UsageError
+from onceover.state import names
 from tests.support.adversary import Adversary
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import InlineFlow, write_flow
@@ -185,7 +185,7 @@ def test_records_that_somebody_unseen_copies_back_stop_their_partition(
     replica: Replica, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Found by the records alone. Ended there and resumed as the stop says, everything is copied as it is."""
-    monkeypatch.setattr("onceover.engine.returns._APART_S", 0.2)
+    monkeypatch.setattr("onceover.copy.returns._APART_S", 0.2)
     topic, other = replica.topic("trouble"), replica.topic("other")
     for name in (topic, other):
         replica.source.plain(name, 0, replica.source.records(40), Codec.LZ4)

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from onceover.embed.config import CLIENT_LISTENER
-from onceover.embed.kafka import KafkaCluster
-from onceover.embed.probe import create_scram_users
-from onceover.embed.security import Security, make_certificates, write_private
+from onceover_lab.embed.config import CLIENT_LISTENER
+from onceover_lab.embed.kafka import KafkaCluster
+from onceover_lab.embed.probe import create_scram_users
+from onceover_lab.embed.security import Security, make_certificates, write_private
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import assert_same
 from tests.support.replica import Replica
@@ -42,7 +42,7 @@ def secured(session_home: Path) -> Iterator[KafkaCluster]:
         factory.close()
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.soak), "target"])
 def test_password_that_is_replaced_first_on_the_brokers_and_then_in_our_file(
     secured: KafkaCluster,
     source_cluster: SharedCluster,

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from onceover.engine.leader import LANE_TIMEOUT_MS
 from onceover.kafka.cluster import Features
 from onceover.kafka.ports import Outgoing
-from onceover.kafka.producer import TransactionalProducer
+from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
+from onceover.state.fencing import LANE_TIMEOUT_MS
 from onceover.txn.txnstate import RequestSet
 from onceover.wire.batch import parse_header
 from onceover.wiring.flows import open_clusters

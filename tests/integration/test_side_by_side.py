@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from onceover.embed.ports import PortReservation
-from onceover.engine.steps import Step
+from onceover.state.steps import Step
+from onceover_lab.embed.ports import PortReservation
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, SMALL, feed

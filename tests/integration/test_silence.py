@@ -12,14 +12,16 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.config.clients import ClientConfig
-from onceover.embed.kafka import KafkaCluster, start_all
+from onceover.connectors.offsets.write import Entry, write_in_transaction
 from onceover.errors import NeedsOperator
-from onceover.kafka import admin, calls, connection
+from onceover.kafka import admin, calls
 from onceover.kafka.acladmin import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.connection import ConnectionLost
-from onceover.kafka.notes import RecordWriter
+from onceover.kafka.link import connection
+from onceover.kafka.link.connection import ConnectionLost
+from onceover.kafka.produce.notes import RecordWriter
 from onceover.model import TopicPartition
+from onceover_lab.embed.kafka import KafkaCluster, start_all
 from tests.support.busy import BusyProducer
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.proxy import Proxy, Temper
@@ -80,7 +82,7 @@ def copied(replica: Replica, live: Live, topic: str, records: int) -> None:
     assert live.alive
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.soak), "target"])
 def test_a_host_that_died_without_a_word_is_left_for_its_successor(
     replica: Replica, lines: tuple[Line, Line], side: str
 ) -> None:
@@ -166,6 +168,7 @@ def test_what_is_created_or_noted_goes_to_the_cluster_that_is_meant(
                 lambda: library.alter_configs({topic: {"retention.ms": "1"}}),
                 lambda: writer.write([(b"key", b"value")]),
                 lambda: AclAdmin(target).create([Acl("LITERAL", topic, "User:x", "*", "READ", "ALLOW")]),
+                lambda: write_in_transaction(target, topic, topic, [Entry(0, b"key", b"x")], lambda: None),
             ):
                 with pytest.raises(NeedsOperator) as caught:
                     change()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from onceover.engine import lane as lanes
-from onceover.engine.copyloop import Until
+from onceover.copy import lane as lanes
+from onceover.copy.loop import Until
 from onceover.model import TopicPartition
 from onceover.wire.records import EncodedBatch, reencode
 from onceover.wire.unpack import Unpacked
@@ -45,7 +45,7 @@ def test_records_that_come_later_do_not_wait_for_the_end_of_anothers_batch(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A minute of a handler in one batch of few bytes: the lane still looks whether others have something."""
-    monkeypatch.setattr("onceover.engine.pace._TURN_S", 0.2)
+    monkeypatch.setattr("onceover.handling.pace._TURN_S", 0.2)
     replica.configure(**handler_keys("slow", seconds=0.01))
     topic = replica.topic(partitions=2)
     count = 6_000
@@ -72,7 +72,7 @@ def test_one_batch_that_takes_long_to_encode_gets_through_in_many_transactions(
         time.sleep(piece.header.count * 40e-6)
         return reencode(piece, **bounds)
 
-    monkeypatch.setattr("onceover.engine.partition.reencode", dear)
+    monkeypatch.setattr("onceover.copy.partition.reencode", dear)
     topic = replica.topic(config={"message.timestamp.type": "LogAppendTime"})
     count = 30_000
     batch = build_batch([RawRecord(b"k", b"v", (), 0)] * count, codec=Codec.ZSTD)
@@ -90,8 +90,8 @@ def test_a_handler_that_hangs_on_a_record_stops_its_partition_only(
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is interrupted, as in a worker's main thread; what comes before the record is copied."""
-    monkeypatch.setattr("onceover.engine.partition.LONGEST_S", _TIMEOUT_MS / 1000)
-    monkeypatch.setattr("onceover.engine.pace.TOO_LONG_S", _TIMEOUT_MS / 2000)
+    monkeypatch.setattr("onceover.copy.partition.LONGEST_S", _TIMEOUT_MS / 1000)
+    monkeypatch.setattr("onceover.handling.pace.TOO_LONG_S", _TIMEOUT_MS / 2000)
     replica.configure(**handler_keys("hanging", bad="hang"))
     topic = replica.topic(partitions=3)
     for partition in range(3):

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from onceover.config.home import HOME_VARIABLE
-from onceover.embed.kafka import KafkaCluster
-from onceover.engine.aside import Pace
+from onceover.stops.aside import WaitPolicy
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Adversary
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.disks import restart
@@ -31,7 +31,7 @@ PARTED = "SOURCE_DIVERGED"
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Indexes and journals of the test's own; and nobody waits for leaders that do not move here."""
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path / "var"))
-    monkeypatch.setattr("onceover.engine.review.TOO_SHORT", Pace(0.5, 0.2, 0.2))
+    monkeypatch.setattr("onceover.copy.review.TOO_SHORT", WaitPolicy(0.5, 0.2, 0.2))
 
 
 @pytest.fixture

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from onceover.config.load import load_flow
-from onceover.embed.processes import ChildProcess
 from onceover.kafka import calls
 from onceover.model import TopicPartition
+from onceover.process.children import ChildProcess
 from onceover.spark.submit import replicate_job
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Adversary, Traffic
@@ -25,7 +25,8 @@ from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow
 from tests.support.modes import open_to_others
 from tests.support.replicate import START_S, Replicate, run_cli
-from tests.support.sparkmaster import SparkMaster, press_kill, settings_shown
+from tests.support.sparkintruder import open_doors
+from tests.support.sparkmaster import SparkMaster, driver_port, press_kill, settings_shown
 from tests.support.wait import wait_until
 
 PARTITIONS = 4
@@ -91,7 +92,10 @@ def test_killed_worker_driver_and_lost_hints_lose_and_repeat_nothing(
     workers = first.copying()
     wait_until(lambda: (InlineFlow(flow).status()["last_commit_ms"] or 0) > 0, START_S, "something is copied")
     # Whoever finds the UI is not asked for a login.
-    assert "(kill)" not in press_kill(first.driver_note()["ui"])
+    ui = first.driver_note()["ui"]
+    assert "(kill)" not in press_kill(ui)
+    # Nor do the other ports of a local driver open to another JVM of the machine, which has no secret.
+    assert open_doors(driver_port(ui)) == []
     workers[0].kill()
     before = InlineFlow(flow).status()["last_commit_ms"]
     wait_until(lambda: InlineFlow(flow).status()["last_commit_ms"] > before, START_S, "copying goes on")
@@ -177,7 +181,7 @@ def test_takeover_and_sigterm_end_runs_in_a_line_and_within_ten_seconds(
     assert_nothing_open(flow, target_cluster)
     assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert run.document()["generation"] == 2
-    lines = (tmp_path / flow.stem / "log" / "driver.log").read_text().splitlines()
+    lines = run.printed().splitlines()
     assert not [line for line in lines if line.startswith(("\t", "Exception in thread"))]
     (error,) = (line for line in lines if " ERROR   onceover." in line)
     assert "another start of this flow has taken over" in error
@@ -241,6 +245,7 @@ with open_session() as spark:
 """
 
 
+@pytest.mark.soak
 def test_standalone_master_is_talked_to_with_a_secret_that_nobody_sees(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -287,7 +292,7 @@ def test_standalone_master_with_a_secret_copies_and_no_process_shows_it(
         shown = settings_shown(note["ui"])
         run.child.send_signal(signal.SIGTERM)
         assert run.wait() == 0, run.text()
-        logs = [run.text(), (tmp_path / flow.stem / "log" / "driver.log").read_text()]
+        logs = [run.text(), run.printed()]
         assert [text for text in (*lines, shown, *logs) if master.secret in text] == []
     assert_same(source_cluster.client, target_cluster.client, [topic])
 

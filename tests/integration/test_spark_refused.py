@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 import socket
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from onceover.cli.output import Interrupted
-from onceover.cli.sparkjob import job_result
-from onceover.embed.processes import ChildProcess
+from onceover.cli.sparkjob import job_result, start_job
 from onceover.errors import Fatal, OnceoverError, Retriable
+from onceover.process.children import ChildProcess
 from onceover.spark.master import reach
 from onceover.spark.submit import SparkJob
 from tests.support.flows import write_flow
 from tests.support.replicate import run_cli
+
+
+@dataclass(frozen=True)
+class Scripted(SparkJob):
+    """A job with a script of the shell in Spark's place; ``$REPORT`` is where it reports."""
+
+    script: str = ""
+
+    def command(self) -> list[str]:
+        return ["env", f"REPORT={self.report}", "sh", "-c", self.script]
+
+
+def scripted(folder: Path, script: str) -> Scripted:
+    """Return one run of such a job."""
+    report = folder / "replicate.json"
+    job = Scripted(Path("x.py"), "local", {}, ["--report", str(report)], {}, report, script=script)
+    own = job.with_own_report()
+    assert isinstance(own, Scripted)
+    return own
 
 
 def test_master_that_does_not_answer_is_an_outage_at_once() -> None:
@@ -45,7 +65,7 @@ def test_master_is_looked_at_before_spark_starts(tmp_path: Path, master: str, co
     secret = ("ONCEOVER_SPARK_SECRET", "a-secret-of-this-test")
     seen, document = run_cli(tmp_path, "replicate", str(flow), "--master", master, env=[secret])
     assert (seen, document["error"]["code"]) == (code, name)
-    assert not (tmp_path / "f" / "log" / "driver.log").exists()
+    assert not list((tmp_path / "f" / "log").glob("*"))
 
 
 @pytest.mark.parametrize(
@@ -63,12 +83,11 @@ def test_end_without_a_report(
     tmp_path: Path, script: str, stopped: bool, kind: type[OnceoverError], name: str
 ) -> None:
     """Only a signal is known to pass; spark-submit's own last words are quoted."""
-    log = tmp_path / "driver.log"
-    child = ChildProcess.start(["sh", "-c", script], name="job", log_path=log)
+    job = scripted(tmp_path, script)
+    child = ChildProcess.start(job.command(), name="job", log_path=job.output)
     child.wait(10.0)
-    job = SparkJob(tmp_path / "x.py", "local", {}, [], {}, tmp_path / "own.json")
     with pytest.raises(kind) as caught:
-        job_result(job, tmp_path / "kept.json", child, log, stopped=stopped)
+        job_result(job, child, stopped=stopped)
     assert caught.value.code == name
     if "Unrecognized" in script:
         assert "Unrecognized option" in str(caught.value.seen)
@@ -76,13 +95,28 @@ def test_end_without_a_report(
 
 def test_report_of_another_run_is_not_taken_for_ones_own(tmp_path: Path) -> None:
     """A run that was taken over writes its report after the newer one has begun."""
-    job = SparkJob(
-        tmp_path / "x.py", "local", {}, ["--report", str(tmp_path / "r.json")], {}, tmp_path / "r.json"
-    )
-    own = job.with_own_report()
-    script = f"echo '{{}}' > {job.report}; kill -9 $$"
-    child = ChildProcess.start(["sh", "-c", script], name="job", log_path=tmp_path / "log")
+    older, newer = (scripted(tmp_path, "") for _ in range(2))
+    older.report.write_text("{}")
+    child = ChildProcess.start(["sh", "-c", "kill -9 $$"], name="job", log_path=newer.output)
     child.wait(10.0)
     with pytest.raises(Retriable):
-        job_result(own, job.report, child, tmp_path / "log")
-    assert own.arguments == ["--report", str(own.report)]
+        job_result(newer, child)
+    assert newer.arguments == ["--report", str(newer.report)]
+
+
+def test_two_runs_of_one_flow_at_once_are_told_their_own_endings(tmp_path: Path) -> None:
+    """The older one ends last, when the newer one has printed and reported."""
+    over = tmp_path / "over"
+    waits = f"echo words of the older; mkfifo {over}; read line < {over}; exit 1"
+    reports = f"echo words of the newer; until [ -p {over} ]; do :; done; echo '{{\"exit\": 0}}' > $REPORT"
+    jobs = [scripted(tmp_path, script) for script in (waits, reports)]
+    older, newer = (start_job(job, "job") for job in jobs)
+    newer.wait(10.0)
+    with over.open("w") as gate:
+        gate.write("over\n")
+    older.wait(10.0)
+    assert job_result(jobs[1], newer) == {"exit": 0}
+    with pytest.raises(Fatal) as caught:
+        job_result(jobs[0], older)
+    assert (caught.value.seen, caught.value.where) == ("words of the older", str(jobs[0].output))
+    assert jobs[1].output.read_text() == "words of the newer\n"

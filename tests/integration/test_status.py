@@ -16,17 +16,21 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
-from onceover.engine import names
-from onceover.engine.layout import FAILED
-from onceover.engine.leader import now_ms
-from onceover.engine.runstate import SILENT_AFTER_MS
-from onceover.kafka.notes import NoteWriter
+from onceover.cli.statustext import describe
+from onceover.clock import now_ms
+from onceover.config.load import load_flow
+from onceover.kafka import calls
+from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.spark.failures import jvm_gone
+from onceover.state import names
+from onceover.state.layout import FAILED
+from onceover.state.runstate import SILENT_AFTER_MS
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.status import PATIENCE_S
+from onceover.wiring.status import PATIENCE_S, read_status
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flows import write_flow
+from tests.support.rawkafka import RawRecord
 from tests.support.replica import Replica, delete_topics
 
 _TIMEOUT_S = 30.0
@@ -184,7 +188,7 @@ def test_what_is_not_taken_in_counts_as_missing(replica: Replica, capsys: Captur
 
 
 def test_target_topics_and_progress_that_are_lost_are_seen_at_once(replica: Replica, capsys: Capture) -> None:
-    """Nobody has to start the flow to learn it: the engine's code, its command, and all that is missing."""
+    """Nobody has to start the flow to learn it: the copy's code, its command, and all that is missing."""
     topic = copied(replica, partitions=2)
     delete_topics(replica.target_client, [topic])
     code, entry = status(replica, capsys)
@@ -278,3 +282,38 @@ def test_text_begins_with_who_needs_a_person(flows: Path, replica: Replica, caps
     assert lines[title + 1].startswith(f"  ! TARGET_MISSING: {topic}:0 is stopped: ")
     assert lines[title + 2].startswith("    do: ")
     assert lines[title + 3] == f"    likewise partition 1 of {topic}"
+
+
+def test_dead_letters_are_counted_and_it_is_said_how(replica: Replica, capsys: Capture) -> None:
+    """None is exact; of others at most as many as there are offsets, markers included, in text and JSON."""
+    letters = f"{replica.name}-letters"
+    replica.configure(on_bad_record=f"dead_letter:{letters}", topics={"sync_configs": False})
+    topic = replica.topic()
+    replica.target_topic(topic, 1, {"max.message.bytes": "50000"})
+    _, entry = status(replica, capsys)
+    assert entry["dead_letters"] == {"topic": letters, "at_most": 0}
+
+    good, bad = replica.source.records(2), [RawRecord(b"k", bytes(60_000), (), now_ms())] * 3
+    replica.source.plain(topic, 0, [*good, *bad])
+    replica.copy()
+    code, entry = status(replica, capsys)
+    assert (code, entry["needs"]) == (0, [])
+    assert len(replica.target_records(letters)) == 3
+    # Offsets are all there is to count: the records, and a marker for each transaction with some of them.
+    source, target = open_clusters(replica.flow.watch.flow)
+    with source, target:
+        (end,) = target.list_offsets([TopicPartition(letters, 0)], calls.LATEST).values()
+    assert entry["dead_letters"] == {"topic": letters, "at_most": end}
+    assert 3 < end <= 6
+    assert f"  letters  at most {end} in {letters}; markers of transactions" in describe(entry)
+
+
+def test_dead_letters_of_a_target_that_is_away_are_unknown(tmp_path: Path) -> None:
+    """Not none, and not the entry of a flow that has no such topic."""
+    dead = {"bootstrap.servers": _DEAD}, {"bootstrap.servers": "127.0.0.1:2"}
+    path = write_flow(tmp_path, "f", *dead, ["x"], on_bad_record="dead_letter:x-letters")
+    entry = read_status(load_flow(path), patience_s=1.0)
+    assert entry["dead_letters"] == {"topic": "x-letters", "at_most": None}
+    assert "letters  unknown in x-letters" in describe(entry)
+    plain = write_flow(tmp_path, "g", *dead, ["x"])
+    assert read_status(load_flow(plain), patience_s=1.0)["dead_letters"] is None

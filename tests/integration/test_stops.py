@@ -16,12 +16,12 @@ import pytest
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
-from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.engine import names
-from onceover.engine.aside import Pace
-from onceover.engine.requests import read_layout
 from onceover.errors import NeedsOperator, UsageError
+from onceover.state import names
+from onceover.state.read import read_layout
+from onceover.stops.aside import WaitPolicy
 from onceover.wiring.flows import open_clusters
+from onceover_lab.embed.kafka import KafkaCluster, start_all
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.replica import Replica, alter_config, delete_topics
 from tests.support.scene import Capture, Scene
@@ -310,8 +310,8 @@ def test_logs_that_lost_records_are_noticed(
 ) -> None:
     """SOURCE_DIVERGED, also when the source has grown past our position again; TARGET_SHORTENED."""
     # How long an end that seems too low is looked at again: leaders do not move here.
-    monkeypatch.setattr("onceover.engine.review.TOO_SHORT", Pace(0.5, 0.2, 0.2))
-    monkeypatch.setattr("onceover.engine.aside.UNKNOWN", Pace(0.5, 0.2, 0.2))
+    monkeypatch.setattr("onceover.copy.review.TOO_SHORT", WaitPolicy(0.5, 0.2, 0.2))
+    monkeypatch.setattr("onceover.stops.aside.UNKNOWN", WaitPolicy(0.5, 0.2, 0.2))
     replica, source, target = lonely
     scene = Scene(replica)
     lose_log(source, scene.topic)

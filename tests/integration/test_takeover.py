@@ -1,4 +1,4 @@
-"""DESIGN 5, sentence by sentence, on real brokers: lost ids, instances, enrolment, an operator's positions.
+"""docs/protocol.md, sentence by sentence, on real brokers: lost ids, instances, enrolment, positions by hand.
 
 A frozen worker is a lane in a thread that stands still before a named step: it has read, or sent,
 everything before that step and wakes up later, in a world that has moved on.
@@ -13,21 +13,22 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from onceover.engine import leader as leading
-from onceover.engine import names
-from onceover.engine.copyloop import Until
-from onceover.engine.enrolment import Enrolment, read_enrolments
-from onceover.engine.leader import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, Leader, fence
-from onceover.engine.resume import read_progress
-from onceover.engine.steps import Step
+from onceover.copy.loop import Until
 from onceover.errors import Fenced, MustReset, NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.producer import TransactionalProducer
+from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.lead import leader as leading
+from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
+from onceover.state import names
+from onceover.state.committed import read_progress
+from onceover.state.enrolment import Enrolment, read_enrolments
+from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
+from onceover.state.steps import Step
 from onceover.wiring.flows import identity, open_clusters
-from onceover.wiring.repairs import RepairWish, apply_repair
+from onceover.wiring.repairs import RepairRequest, apply_repair
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import held
 from tests.support.flowcase import (
@@ -144,7 +145,7 @@ def test_an_idle_lane_of_an_older_generation_stops_by_itself(case: FlowCase) -> 
 
 
 def test_pending_progress_is_never_read(case: FlowCase) -> None:
-    """Between EndTxn and its markers the unstable read gives the position before (FACTS 4): wait instead."""
+    """Between EndTxn and its markers the unstable read gives the position before: wait instead."""
     flow, lane = case.flow(), busy_lane(case)
     tp = TopicPartition(case.topic, min(owned_by(case, lane, 2)))
     with flow.running() as (lead, layout):
@@ -183,7 +184,7 @@ def settled(
 @pytest.mark.parametrize(
     "freeze_at",
     [
-        Step.LANE_INIT,
+        pytest.param(Step.LANE_INIT, marks=pytest.mark.soak),
         pytest.param(Step.LANE_RESUME, marks=pytest.mark.soak),
         pytest.param(Step.CLAIM_BEGIN, marks=pytest.mark.soak),
         Step.COMMIT,
@@ -332,8 +333,8 @@ def test_a_position_written_beside_a_live_run_stands(case: FlowCase, operation: 
         source, target = open_clusters(flow.watch.flow)
         with source, target:
             end = source.list_offsets([tp], calls.LATEST)[tp]
-        wish = RepairWish(operation, tp, end if operation == "skip-to" else None)
-        generation = apply_repair(flow.watch.flow, wish, lambda _: None).generation
+        request = RepairRequest(operation, tp, end if operation == "skip-to" else None)
+        generation = apply_repair(flow.watch.flow, request, lambda _: None).generation
         assert generation == layout.generation + 1
         assert isinstance(live.finish(), Fenced)
         assert live.reached[Step.COMMITTED] == 0

@@ -11,11 +11,10 @@ from urllib.parse import quote, unquote
 
 import pytest
 
-from onceover.embed.ports import LOOPBACK, PortReservation
-from onceover.embed.security import make_certificates
 from onceover.errors import OnceoverError, Retriable, UsageError
-from onceover.kafka.librdkafka import library_properties
-from onceover.kafka.tokens import TokenProvider
+from onceover.kafka.link.tokens import TokenProvider
+from onceover_lab.embed.ports import LOOPBACK, PortReservation
+from onceover_lab.embed.security import make_certificates
 from tests.support.serving import serving
 
 _SECRET = "not-the-password-7f3a"
@@ -49,6 +48,7 @@ class Stranger(BaseHTTPRequestHandler):
         self.send_error(404)
 
     do_POST = do_GET
+    do_CONNECT = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""
@@ -126,6 +126,36 @@ def test_no_redirect_of_the_endpoint_is_followed(endpoint: str, status: int) -> 
     assert "taken nowhere else" in str(caught.value.resolve)
 
 
+@pytest.mark.parametrize("name", ["http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"])
+def test_no_proxy_is_shown_a_secret_that_goes_without_tls(
+    endpoint: str, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """An endpoint that was permitted as it is, such as one beside the client, is asked directly."""
+    monkeypatch.setattr(Stranger, "seen", [])
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    with serving(HTTPServer((LOOPBACK, 0), Stranger)) as port:
+        monkeypatch.setenv(name, f"http://{LOOPBACK}:{port}")
+        answer = quote('{"access_token": "abc", "expires_in": 600}')
+        assert TokenProvider(oidc(f"{endpoint}/200/{answer}")).token() == "abc"
+    assert Stranger.seen == []
+
+
+def test_a_proxy_passes_tls_on_and_sees_no_secret(
+    secured_endpoint: tuple[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked for a line to the endpoint, and for nothing else."""
+    monkeypatch.setattr(Stranger, "seen", [])
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    url, ca = secured_endpoint
+    with serving(HTTPServer((LOOPBACK, 0), Stranger)) as port:
+        monkeypatch.setenv("https_proxy", f"http://{LOOPBACK}:{port}")
+        with pytest.raises(Retriable):
+            TokenProvider({**oidc(f"{url}/200/x"), "https.ca.location": str(ca)}).token()
+    assert Stranger.seen == [None]
+
+
 @pytest.fixture
 def secured_endpoint(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """The address of an endpoint whose certificate is of a private authority, and that authority."""
@@ -155,18 +185,3 @@ def test_endpoint_of_a_private_authority_is_trusted_by_its_own_key(
         TokenProvider({**client, "https.ca.location": str(tmp_path / "none.pem")}).token()
     for trust in ({"https.ca.location": str(ca)}, {"https.ca.pem": ca.read_text()}):
         assert TokenProvider({**client, **trust}).token() == "abc.def"
-
-
-def test_the_librarys_clients_ask_for_tokens_as_we_do(endpoint: str) -> None:
-    """librdkafka's own way follows redirects; and it does not know our keys."""
-    found = library_properties(
-        {
-            **oidc(f"{endpoint}/200/" + quote('{"access_token": "abc", "expires_in": 600}')),
-            "sasl.oauthbearer.extensions": "pool=p-1,area=b=c",
-            "enable.sasl.oauthbearer.unsecure.endpoint": "true",
-        }
-    )
-    token, expires_s, _, extensions = found.pop("oauth_cb")("")
-    assert (token, extensions) == ("abc", {"pool": "p-1", "area": "b=c"})
-    assert expires_s > 0
-    assert sorted(found) == ["bootstrap.servers", "log_level", "sasl.mechanism", "security.protocol"]

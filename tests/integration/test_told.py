@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from onceover.engine import names
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
+from onceover.state import names
 from tests.integration.test_repair_races import forget_partition
 from tests.support.replica import Replica
 from tests.support.scene import Capture, Scene

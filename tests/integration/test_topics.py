@@ -15,11 +15,11 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from onceover.engine import names
-from onceover.engine.copyloop import CopyLoop
+from onceover.copy.loop import CopyLoop
 from onceover.kafka.admin import Admin
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
+from onceover.state import names
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
 from tests.support.flows import assert_same
@@ -82,7 +82,7 @@ def test_a_topic_leaves_and_returns_while_the_flow_runs(
     with replica.running() as live:
         until_caught_up(replica, leaves)
         before = committed(replica)[TopicPartition(leaves, 0)].offset
-        caplog.set_level(logging.INFO, logger="onceover.engine.lane")
+        caplog.set_level(logging.INFO, logger="onceover.copy.lane")
         replica.configure(topics={"exclude": [f"{replica.name}[.]leaves"]})
         replica.write_flow()
         wait_until(lambda: "partitions have changed" in caplog.text, _TIMEOUT_S, "its lane leaves it alone")

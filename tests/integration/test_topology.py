@@ -14,10 +14,10 @@ from kafka.protocol.admin import DescribeProducersRequest, DescribeProducersResp
 from kafka.protocol.admin.client_quotas import AlterClientQuotasRequest
 from kafka.protocol.producer import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
-from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.embed.node import KafkaNode
-from onceover.kafka.connection import DEFAULT_CLIENT_ID, Address, Connection
+from onceover.kafka.link.connection import DEFAULT_CLIENT_ID, Address, Connection
 from onceover.wire.hotpath import FetchResponse, decode_fetch
+from onceover_lab.embed.kafka import KafkaCluster, start_all
+from onceover_lab.embed.node import KafkaNode
 from tests.support.adversary import KEEP_FOREVER, Traffic
 from tests.support.busy import BusyProducer
 from tests.support.clusters import ClusterFactory, SharedCluster
@@ -266,8 +266,8 @@ def test_a_quota_that_wants_a_longer_pause_than_a_transaction_may_last_is_kept_t
     replica: Replica, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The data is in, and its broker listens no more: before, every attempt was thrown away in the end."""
-    monkeypatch.setattr("onceover.engine.lane.LANE_TIMEOUT_MS", 3_000)
-    monkeypatch.setattr("onceover.engine.quota._OVER_S", 1.0)
+    monkeypatch.setattr("onceover.copy.lane.LANE_TIMEOUT_MS", 3_000)
+    monkeypatch.setattr("onceover.copy.quota._OVER_S", 1.0)
     replica.configure(lanes=1)
     topic = replica.topic(partitions=3)
     for partition in range(3):

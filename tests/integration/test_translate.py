@@ -19,15 +19,15 @@ from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
 from onceover.config.home import HOME_VARIABLE
-from onceover.engine import names
-from onceover.engine.mapindex import FOLDER, read_map
-from onceover.engine.mapmerge import MapUpkeep, MergeRules
-from onceover.engine.steps import Step
-from onceover.engine.translate import Translator
 from onceover.errors import Fenced, MustReset, UsageError
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
+from onceover.positions.index import FOLDER, read_map
+from onceover.positions.merge import MapUpkeep, MergeRules
+from onceover.positions.translate import Translator
+from onceover.state import names
+from onceover.state.steps import Step
 from onceover.wire.offsetlookup import NotCovered, Translated
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Traffic
@@ -139,7 +139,7 @@ def test_a_running_flow_merges_by_itself(
     monkeypatch.setenv(HOME_VARIABLE, str(tmp_path))
     monkeypatch.setattr(MergeRules, "for_retention", lambda _retention_ms: SMALL)
     often = partial(MapUpkeep, first_s=0.0, interval_s=0.2)
-    monkeypatch.setattr("onceover.engine.supervisor.MapUpkeep", often)
+    monkeypatch.setattr("onceover.lead.supervisor.MapUpkeep", often)
     caplog.set_level(logging.INFO)
     tp = TopicPartition(replica.topic(), 0)
     with replica.running() as live:
@@ -203,22 +203,47 @@ def test_the_command_answers_or_says_what_is_covered(
     tp = nasty(replica, rounds=1)
     flow, topic = str(replica.flow.path), tp.topic
     position = replica.partition_status(topic)["position"]
-    code, found = replica.command(capsys, "translate", flow, topic, "0", "0", str(position + 5))
+    code, found = replica.command(capsys, "translate", flow, f"{topic}:0", "0", str(position + 5))
     assert code == 0
     assert [(a["offset"], a["covered"]) for a in found["answers"]] == [(0, True), (position + 5, False)]
     assert found["answers"][0]["translated"] == 0
     assert (found["answers"][1]["covered_from"], found["answers"][1]["covered_to"]) == (0, position)
     assert list((tmp_path / "var" / replica.name / FOLDER).iterdir())
     last, before = list(replica.target_records(topic))[-1], list(replica.source_records(topic))[-2]
-    code, found = replica.command(capsys, "translate", flow, topic, "0", str(last), "--to", "source")
+    code, found = replica.command(capsys, "translate", flow, f"{topic}:0", str(last), "--to", "source")
     assert (code, found["answers"][0]["translated"]) == (0, before + 1)
     for arguments, wanted in (
-        ((topic, "7", "0"), "a partition from 0 to 0"),
-        (("nothing", "0", "0"), topic),
-        ((topic, "0", "-1"), "0 or more"),
+        ((f"{topic}:7", "0"), "a partition from 0 to 0"),
+        (("nothing:0", "0"), topic),
+        ((f"{topic}:0", "-1"), "0 or more"),
     ):
         code, failed = replica.command(capsys, "translate", flow, "--to", "source", *arguments)
         assert (code, wanted in failed["error"]["expected"]) == (2, True)
+
+
+def test_what_nothing_was_copied_from_is_translated_where_the_copy_stands(replica: Replica) -> None:
+    """It is empty on both sides, or holds markers alone: the next record will be written there."""
+    topics = [replica.topic("empty"), replica.topic("marked")]
+    transaction = replica.source.transaction(topics[1])
+    transaction.send(0, replica.source.records(3))
+    transaction.abort()
+    replica.copy()
+    with translator(replica, None) as made:
+        for topic in topics:
+            tp, position = TopicPartition(topic, 0), replica.partition_status(topic)["position"]
+            assert position == (4 if topic == topics[1] else 0)
+            assert made.to_target(tp, position) == Translated(0)
+            # The smallest one: there is nothing but markers between it and the position.
+            assert made.to_source(tp, 0) == Translated(0)
+            assert isinstance(made.to_target(tp, position + 1), NotCovered)
+            assert isinstance(made.to_source(tp, 1), NotCovered)
+        for topic in topics:
+            replica.source.plain(topic, 0, replica.source.records(2))
+        replica.copy()
+        made.refresh()
+        for topic in topics:
+            tp, (first, *_) = TopicPartition(topic, 0), replica.source_records(topic)
+            assert made.to_target(tp, first) == Translated(next(iter(replica.target_records(topic))))
 
 
 def test_receipts_add_up_after_a_merge(

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from onceover.config.clients import ClientConfig
-from onceover.embed.config import CLIENT_LISTENER
-from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.embed.ports import LOOPBACK, PortReservation
-from onceover.embed.security import Security, make_certificates
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.wiring.flows import open_clusters
+from onceover_lab.embed.config import CLIENT_LISTENER
+from onceover_lab.embed.kafka import KafkaCluster, start_all
+from onceover_lab.embed.ports import LOOPBACK, PortReservation
+from onceover_lab.embed.security import Security, make_certificates
 from tests.support.adversary import Traffic
 from tests.support.clusters import ClusterFactory
 from tests.support.flows import InlineFlow, write_flow

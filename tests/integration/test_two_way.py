@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from onceover.engine import names
 from onceover.errors import UsageError
+from onceover.state import names
 from onceover.wiring.flows import open_clusters, supervisor
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster
@@ -155,8 +155,8 @@ def begin_at_once(monkeypatch: pytest.MonkeyPatch, there: InlineFlow, back: Inli
             lead.start()
             leads.append(lead)
         with monkeypatch.context() as patch:
-            patch.setattr("onceover.engine.topicview.loops", lambda *_: {})
-            patch.setattr("onceover.engine.topicview.rivals_here", lambda *_: [])
+            patch.setattr("onceover.topics.view.loops", lambda *_: {})
+            patch.setattr("onceover.topics.view.rivals_here", lambda *_: [])
             for lead in leads:
                 lead.discover()
         plans = [lead.discover() for lead in leads for _ in range(2)]

@@ -17,11 +17,11 @@ import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from onceover.config.load import load_flow
-from onceover.demo import machine as machine_module
-from onceover.demo.feeding import FIRST_RECORDS, GROUP
-from onceover.demo.flights import TOPICS
-from onceover.demo.machine import MachineStatus
-from onceover.embed.ports import PortReservation
+from onceover_lab.demo import machine as machine_module
+from onceover_lab.demo.feeding import FIRST_RECORDS, GROUP
+from onceover_lab.demo.flights import TOPICS
+from onceover_lab.demo.machine import MachineStatus
+from onceover_lab.embed.ports import PortReservation
 from tests.support.leftovers import SESSION_VARIABLE
 from tests.support.wait import wait_until
 

@@ -18,15 +18,17 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
-from onceover.engine import beyond, names
-from onceover.engine.aside import Pace
-from onceover.engine.enrolment import Enrolment, read_enrolments
-from onceover.engine.flowstate import read_flow_state
-from onceover.engine.leader import Leader, first_progress
-from onceover.engine.steps import Step
 from onceover.kafka import calls
-from onceover.kafka.connection import Connection
+from onceover.kafka.link.connection import Connection
+from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
+from onceover.resume import beyond
+from onceover.state import names
+from onceover.state.enrolment import Enrolment, read_enrolments
+from onceover.state.progress import first_progress
+from onceover.state.read import read_flow_state
+from onceover.state.steps import Step
+from onceover.stops.aside import WaitPolicy
 from onceover.wiring.flows import identity, open_clusters
 from tests.support.flows import FlowProcess, InlineFlow
 from tests.support.groups import commit, committed
@@ -111,7 +113,7 @@ def edit_flow(replica: Replica, **topics: object) -> None:
     path.write_text(yaml.safe_dump({**document, "topics": {**document["topics"], **topics}}))
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("side", [pytest.param("source", marks=pytest.mark.soak), "target"])
 def test_a_topic_that_is_smaller_than_its_record(replica: Replica, capsys: Capture, side: str) -> None:
     """As brokers restored from a backup, or older releases, leave it: known by its id, but too small."""
     # Made by hand: the flow adds no partitions to it by itself.
@@ -478,7 +480,7 @@ def test_a_source_that_no_longer_knows_our_epoch(
     scene: Scene, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one restored from a copy, which has grown past our position: Fetch answers error 1 for ever."""
-    monkeypatch.setattr("onceover.engine.review.TOO_SHORT", Pace(0.5, 0.1, 0.1))
+    monkeypatch.setattr("onceover.copy.review.TOO_SHORT", WaitPolicy(0.5, 0.1, 0.1))
     replica = scene.replica
 
     put_progress(replica, scene.topic, 10, of_a_later_epoch)
@@ -496,7 +498,7 @@ def test_a_leader_that_answers_nothing_but_errors(
 ) -> None:
     """A target's, for a partition that it leads all the time. Its answers are put into its mouth."""
     replica = scene.replica
-    monkeypatch.setattr("onceover.engine.aside.WRITING", Pace(0.5, 0.1, 0.2, free=2))
+    monkeypatch.setattr("onceover.stops.aside.WRITING", WaitPolicy(0.5, 0.1, 0.2, free=2))
     scene.feed(5)
     with monkeypatch.context() as patch:
         patch.setattr(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onceover.connectors.steps import StepName
-from onceover.embed.connect import ConnectCluster
+from onceover_lab.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
 from tests.support.connect import Workers, connect_workers, last_counts
 from tests.support.connect_tool import Case

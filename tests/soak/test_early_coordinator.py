@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from onceover.embed.kafka import KafkaCluster
-from onceover.engine import names
 from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
+from onceover.state import names
 from onceover.wiring.flows import lane_task, open_clusters
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.chaos.checker import Place
 from tests.chaos.reading import committed
 from tests.support.clusters import ClusterFactory

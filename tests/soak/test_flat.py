@@ -19,8 +19,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from onceover.embed.kafka import KafkaCluster
-from onceover.engine import names
+from onceover.state import names
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.chaos.checker import Place
 from tests.chaos.reading import committed
 from tests.chaos.usage import Sample, Sampler, draw, growths
@@ -88,7 +88,7 @@ class Restarts:
 class Positions:
     """The progress that the target's coordinator tells, which may go back only while it still loads.
 
-    Kafka 4.3.0 may open a coordinator before it has read its log (include/onceover/engine/told.py): it then
+    Kafka 4.3.0 may open a coordinator before it has read its log (include/onceover/resume/told.py): it then
     tells what it has read so far, here positions of an hour before. The flow must not believe them, and
     they have to come back. What the coordinator has on disk is kept when they do not.
 

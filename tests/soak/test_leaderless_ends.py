@@ -1,7 +1,7 @@
 """Transactions that end while one of their partitions has no leader: its only broker is being stopped.
 
-Some releases of Kafka then write no marker there and tell that all is over (``kafka.leftopen``); 3.9.1 waits
-until somebody leads it.
+Some releases of Kafka then write no marker there and tell that all is over (``kafka.produce.leftopen``);
+3.9.1 waits until somebody leads it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.embed.kafka import KafkaCluster
-from onceover.embed.node import KafkaNode
-from onceover.engine import names, steps
-from onceover.engine.steps import Step
 from onceover.errors import MustReset
 from onceover.kafka import calls
+from onceover.state import names, steps
+from onceover.state.steps import Step
 from onceover.wiring.flows import open_clusters
+from onceover_lab.embed.kafka import KafkaCluster
+from onceover_lab.embed.node import KafkaNode
 from tests.support.adversary import KEEP_FOREVER
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.replica import Replica

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.embed.kafka import start_all
+from onceover_lab.embed.kafka import start_all
 from tests.support.adversary import KEEP_FOREVER
 from tests.support.clusters import ClusterFactory
 from tests.support.flows import FlowProcess, InlineFlow, assert_same, write_flow

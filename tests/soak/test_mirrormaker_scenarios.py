@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from onceover.engine.groups import Allowed
-from onceover.wiring.groups import GroupWish, apply_groups
+from onceover.groups.decide import Allowed
+from onceover.wiring.groups import GroupRequest, apply_groups
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit, committed, offset_of, unread
 from tests.support.replica import Replica, alter_config, topic_config
@@ -53,8 +53,8 @@ class Scenario:
         return f"{self.replica.name}-{suffix}"
 
     def sync_groups(self, **allowed: bool) -> None:
-        wish = GroupWish(patterns=[f"{self.replica.name}-.*"], allowed=Allowed(**allowed))
-        apply_groups(self.replica.flow.watch.flow, wish, lambda _: None, lambda _: False)
+        request = GroupRequest(patterns=[f"{self.replica.name}-.*"], allowed=Allowed(**allowed))
+        apply_groups(self.replica.flow.watch.flow, request, lambda _: None, lambda _: False)
 
     def assert_at_the_end(self, group: str, topic: str, each: int) -> None:
         """The group has read all ``each`` records of every partition: on the backup none comes again."""

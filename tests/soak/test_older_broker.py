@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from onceover.embed.kafka import KafkaCluster
-from onceover.engine.copyloop import Until
-from onceover.engine.steps import Step
+from onceover.copy.loop import Until
 from onceover.errors import Fenced
 from onceover.kafka.cluster import Features
-from onceover.kafka.producer import TransactionalProducer
+from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.state.steps import Step
 from onceover.txn.txnstate import RequestSet
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import ClusterFactory, SharedCluster
 from tests.support.flowcase import (
     FENCED,

@@ -1,6 +1,6 @@
 """Audits of a world in memory, and what has to be true of their answers.
 
-The audit is the real one from the survey on: bounds, plans, workers, checks, rules, watermarks. What judges
+The audit is the real one from the snapshot on: bounds, plans, workers, checks, rules, watermarks. What judges
 it reads the world's own book of the truth, and none of its code.
 """
 
@@ -9,24 +9,23 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Final, NamedTuple
 from unittest.mock import patch
 
-from onceover.audit.diverted import diverted
-from onceover.audit.examine import check_claims
-from onceover.audit.lookup import Lookup
+from onceover.audit.checks.bookkeeping import check_without_groups
+from onceover.audit.checks.result import AuditResult, PartitionResult
+from onceover.audit.checks.suiterows import suite_rows
+from onceover.audit.checks.suites import RULES, RuleKind
+from onceover.audit.checks.verdict import RuleOutcome, conclude
+from onceover.audit.compare.sides import Sides
 from onceover.audit.model import Finding, FindingKind, Row, Side, Verdict
-from onceover.audit.result import AuditResult, PartitionResult
-from onceover.audit.sides import Sides
-from onceover.audit.since import START, WATERMARK
-from onceover.audit.suiterows import suite_rows
-from onceover.audit.suites import RULES, Kind
-from onceover.audit.survey import Wish, survey_of
-from onceover.audit.verdict import Outcome, conclude
+from onceover.audit.ranges.since import START, WATERMARK
+from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of
+from onceover.audit.records.diverted import diverted
+from onceover.audit.records.lookup import Lookup
 from onceover.model import TopicPartition
 from onceover.wiring.audit import Content, audit_content, planned, proven
-from onceover.wiring.auditplan import Planning
+from onceover.wiring.auditplan import PlanInputs
 from tests.support.auditworld import FLOW, LETTERS, SOURCE, Place, World
 from tests.support.contentaudit import InlineWorkers
 from tests.support.fakelogs import FakeAdmin, FakeLog
@@ -47,12 +46,11 @@ class Answer(NamedTuple):
 
 @contextmanager
 def _in_memory(world: World) -> Iterator[None]:
-    clock = SimpleNamespace(time_ns=lambda: next(world.now_ms) * 1_000_000)
     with (
-        patch("onceover.audit.survey.Admin", FakeAdmin),
-        patch("onceover.audit.survey._MARKERS_S", 0.0),
-        patch("onceover.audit.survey.time", clock),
-        patch("onceover.audit.reader._PATIENCE_S", 0.0),
+        patch("onceover.audit.ranges.snapshot.Admin", FakeAdmin),
+        patch("onceover.audit.ranges.snapshot._MARKERS_S", 0.0),
+        patch("onceover.audit.ranges.snapshot.now_ms", lambda: next(world.now_ms)),
+        patch("onceover.audit.records.reader._PATIENCE_S", 0.0),
     ):
         yield
 
@@ -65,11 +63,11 @@ def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> An
     """
     source, target = world.source, world.target
     begin_ms = None if since in (WATERMARK, START) else int(since)
-    wish = Wish(since_ms=begin_ms, settle_s=0.0, inside=lambda topic, _: topic == SOURCE)
+    request = AuditSelection(since_ms=begin_ms, settle_s=0.0, inside=lambda topic, _: topic == SOURCE)
     with _in_memory(world):
-        seen = survey_of(FLOW, source, target, wish, world.state())  # type: ignore[arg-type]
+        seen = snapshot_of(FLOW, source, target, request, world.state())  # type: ignore[arg-type]
         store = world.store()
-        planning = Planning(
+        inputs = PlanInputs(
             seen,
             store,
             diverted(target, LETTERS, FLOW),  # type: ignore[arg-type]
@@ -79,9 +77,9 @@ def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> An
             handler_changed=world.handler_changed(seen),
         )
         workers = InlineWorkers(Sides(source, target, world.handler()))  # type: ignore[arg-type]
-        content = audit_content(planned(planning, sample), workers)
+        content = audit_content(planned(inputs, sample), workers)
         with Lookup({Side.SOURCE: source, Side.TARGET: target}) as look:  # type: ignore[dict-item]
-            checks = check_claims(store, seen, content.partitions, look)
+            checks = check_without_groups(store, seen, content.partitions, look)
         store.close()
     parts = content.partitions + content.beside
     result = AuditResult(FLOW, seen.started_ms, content.finished_ms, since, parts, checks)
@@ -90,21 +88,23 @@ def audit(world: World, since: str = WATERMARK, sample: int | None = None) -> An
 
 def judged(rows: Mapping[str, Sequence[Row]]) -> Verdict:
     """Return what the rules make of the rows, as Great Expectations evaluates them (``spark.quality``)."""
-    return conclude(Outcome(rule, _met(rule.kind, rule.columns, rows[rule.suite])) for rule in RULES).verdict
+    return conclude(
+        RuleOutcome(rule, _met(rule.kind, rule.columns, rows[rule.suite])) for rule in RULES
+    ).verdict
 
 
-def _met(kind: Kind, columns: tuple[str, ...], rows: Sequence[Row]) -> bool:
+def _met(kind: RuleKind, columns: tuple[str, ...], rows: Sequence[Row]) -> bool:
     known = [row[columns[0]] for row in rows if row[columns[0]] is not None] if columns else []
     match kind:
-        case Kind.EQUAL:
+        case RuleKind.EQUAL:
             return all(row[columns[0]] == row[columns[1]] for row in rows)
-        case Kind.ZERO:
+        case RuleKind.ZERO:
             return all(value <= 0 for value in known)
-        case Kind.TRUE:
+        case RuleKind.TRUE:
             return all(value is True for value in known)
-        case Kind.KNOWN:
+        case RuleKind.KNOWN:
             return len(known) == len(rows)
-        case Kind.ROWS:
+        case RuleKind.ROWS:
             return bool(rows)
 
 
@@ -128,9 +128,9 @@ class _Facts:
         self.anew = [topic.id for topic in topics] != [world.enrolment.source_id, world.enrolment.target_id]
         self.here = {(p, o) for p in range(2) for o in _readable(world.here(p))}
         self.there = {(t, o) for t in range(world.target_partitions) for o in _readable(world.there(t))}
-        self.strange = {place for place in truth.strange & self.there if not self._among_gone(place)}
+        self.surplus = {place for place in truth.surplus & self.there if not self._among_gone(place)}
         seen = {(t, o) for t in range(world.target_partitions) for o, _ in world.there(t).visible()}
-        self.unread = {p for p in truth.strange & seen - self.there if not self._among_gone(p)}
+        self.unread = {p for p in truth.surplus & seen - self.there if not self._among_gone(p)}
         self.lost = truth.lost & self.here
         self.passed = truth.skipped | truth.diverted
         self.grown = [o for log in world.source.all_topics[SOURCE].logs[2:] for o in _readable(log)]
@@ -176,11 +176,11 @@ def check(world: World, answer: Answer) -> None:
     if answer.verdict is Verdict.PASS and whole:
         _check_pass(facts, answer)
     if answer.verdict is Verdict.FAIL:
-        assert world.truth.strange or world.truth.lost, _shown(answer)
+        assert world.truth.surplus or world.truth.lost, _shown(answer)
         for finding in answer.result.findings:
             _check_finding(facts, finding)
     if whole and _pristine(facts):
-        wrong = facts.strange or facts.lost
+        wrong = facts.surplus or facts.lost
         assert answer.verdict is (Verdict.FAIL if wrong else Verdict.PASS), _shown(answer)
     before = dict(world.watermarks)
     keep(world, answer)
@@ -191,8 +191,8 @@ def check(world: World, answer: Answer) -> None:
 def _check_pass(facts: _Facts, answer: Answer) -> None:
     assert not facts.anew, "PASS of topics that were made anew"
     assert not facts.grown, f"PASS, and never taken in: {facts.grown}"
-    assert not facts.strange, f"PASS, and strange on the target: {sorted(facts.strange)}"
-    assert not facts.unread, f"PASS, and nobody can read what is strange there: {sorted(facts.unread)}"
+    assert not facts.surplus, f"PASS, and surplus on the target: {sorted(facts.surplus)}"
+    assert not facts.unread, f"PASS, and nobody can read what is surplus there: {sorted(facts.unread)}"
     assert not facts.lost, f"PASS, and not as it should be on the target: {sorted(facts.lost)}"
     for partition in range(2):
         mark = facts.world.watermarks.get(TopicPartition(facts.world.kind.target, partition))
@@ -210,7 +210,7 @@ def _check_pass(facts: _Facts, answer: Answer) -> None:
 def _check_finding(facts: _Facts, finding: Finding) -> None:
     """A finding names something that is wrong, or, among equal records, its twin."""
     world, truth = facts.world, facts.world.truth
-    contents = {world.at(place) for place in facts.strange}
+    contents = {world.at(place) for place in facts.surplus}
     if finding.source is not None and finding.source_offset is not None:
         place = finding.source.partition, finding.source_offset
         source = dict(world.here(place[0]).visible())
@@ -219,9 +219,9 @@ def _check_finding(facts: _Facts, finding: Finding) -> None:
             return
     if finding.target is not None and finding.target_offset is not None:
         place = finding.target.partition, finding.target_offset
-        if place in truth.strange or world.at(place) in contents:
+        if place in truth.surplus or world.at(place) in contents:
             return
-        if finding.kind is FindingKind.REORDERED and any(t == place[0] for t, _ in facts.strange):
+        if finding.kind is FindingKind.REORDERED and any(t == place[0] for t, _ in facts.surplus):
             return
     raise AssertionError(f"nothing is wrong there: {finding}")
 
@@ -259,8 +259,8 @@ def _check_mark(
     unproven = facts.unproven(partition, begin, mark.offset)
     assert not unproven, f"below the watermark {mark.offset}, and never proven: {sorted(unproven)}"
     if not facts.world.kind.handled:
-        passed = {o for t, o in facts.strange if t == partition and target_begin <= o < mark.target_offset}
-        assert not passed, f"below the watermark, and strange: {passed}"
+        passed = {o for t, o in facts.surplus if t == partition and target_begin <= o < mark.target_offset}
+        assert not passed, f"below the watermark, and surplus: {passed}"
     wrong = any(_of(each, partition).by_kind for each in [answer.result] if _of(each, partition))
     if wrong and mark.offset == begin:
         assert mark.at_ms == at_ms, "a finding makes what was proven younger"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from onceover.audit.checks.result import Area, AuditResult, Check, PartitionResult
 from onceover.audit.model import (
     Digest,
     Finding,
@@ -16,7 +17,6 @@ from onceover.audit.model import (
     Unlisted,
     Unverifiable,
 )
-from onceover.audit.result import Area, AuditResult, Check, PartitionResult
 from onceover.model import TopicPartition
 
 STARTED_MS = 1_700_000_000_000

@@ -2,7 +2,7 @@
 
 The flow copies rightly, and then something may go wrong with what it has copied: the world keeps book of
 which source record is where, which never came, and which record on the target has no business there. Audits
-run through the real code, from the survey to the watermarks, over ``fakelogs``.
+run through the real code, from the snapshot to the watermarks, over ``fakelogs``.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from itertools import count
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from onceover.audit.survey import Survey
-from onceover.audit.watermark import Watermark
-from onceover.engine import names
-from onceover.engine.enrolment import Enrolment
-from onceover.engine.flowstate import FlowState
-from onceover.engine.layout import Layout
-from onceover.engine.mapreader import Chunk, MapEntry
-from onceover.engine.mapstore import MapStore
+from onceover.audit.ranges.snapshot import AuditSnapshot
 from onceover.handlers.load import Handler
 from onceover.handlers.record import Record
 from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
+from onceover.positions.reader import Chunk, MapEntry
+from onceover.positions.store import MapStore
+from onceover.state import names
+from onceover.state.enrolment import Enrolment
+from onceover.state.layout import Layout
+from onceover.state.read import FlowState
+from onceover.state.verified import Watermark
 from onceover.wire.offsetmap import MapRecord, SegmentBuilder
 from onceover.wire.progress import ProgressMeta
 from tests.support.fakelogs import FakeCluster, FakeLog, FakeTopic
@@ -86,14 +86,14 @@ class Truth:
     Args:
         homes: where each source record's copies are, by partition and offset of the source.
         lost: source records of which a copy should be on the target and is not.
-        strange: places on the target where something stands that does not belong there.
+        surplus: places on the target where something stands that does not belong there.
         again: places on the target where at_least_once has repeated a record.
         skipped: source offsets that an operator passed over; ``diverted`` those in the dead-letter topic.
     """
 
     homes: dict[Place, list[Place]] = field(default_factory=dict)
     lost: set[Place] = field(default_factory=set)
-    strange: set[Place] = field(default_factory=set)
+    surplus: set[Place] = field(default_factory=set)
     again: set[Place] = field(default_factory=set)
     skipped: set[Place] = field(default_factory=set)
     diverted: set[Place] = field(default_factory=set)
@@ -170,9 +170,9 @@ class World:
             return None
         return Handler("spread", False, spread, lambda _: 3, lambda _: None, lambda _: None)
 
-    def handler_changed(self, survey: Survey) -> bool:
+    def handler_changed(self, snapshot: AuditSnapshot) -> bool:
         """Tell whether the flow file is another than the flow was started with."""
-        return survey.layout.flow_sha256 != _SHA
+        return snapshot.layout.flow_sha256 != _SHA
 
     # ---- the source
 
@@ -408,7 +408,7 @@ class World:
         """Let somebody else write into the target topic."""
         value = None if variant % 3 == 0 else b""
         (offset,) = self.there(partition).append([self.content(variant, value=value)])
-        self.truth.strange.add((partition, offset))
+        self.truth.surplus.add((partition, offset))
 
     def foreign_transaction(self, partition: int, variant: int) -> None:
         """Let somebody else open a transaction on the target, or abort it."""
@@ -425,7 +425,7 @@ class World:
         hidden = [c for b in log.batches for o, c in b.records.items() if o not in seen and o < log.stable]
         if hidden:
             (offset,) = self.there(partition).append(hidden[:1])
-            self.truth.strange.add((partition, offset))
+            self.truth.surplus.add((partition, offset))
 
     def change(self, place: Place, changed: Content | None) -> None:
         """Put another record at a place of the target; None takes it away."""
@@ -457,14 +457,14 @@ def _repeat(world: World, partition: int, written: list[tuple[int, Place]]) -> N
     _, place = written[0]
     (again,) = world.there(place[0]).append([world.at(place)])
     # With at_least_once nobody can tell who delivered it again.
-    (world.truth.again if world.kind.repeats else world.truth.strange).add((place[0], again))
+    (world.truth.again if world.kind.repeats else world.truth.surplus).add((place[0], again))
 
 
 def _alter(world: World, partition: int, written: list[tuple[int, Place]]) -> None:
     offset, place = written[-1]
     was = world.at(place)
     world.change(place, was._replace(headers=((b"x", b"1"),)))
-    world.truth.strange.add(place)
+    world.truth.surplus.add(place)
     world.truth.lost.add((partition, offset))
 
 
@@ -474,7 +474,7 @@ def _swap(world: World, partition: int, written: list[tuple[int, Place]]) -> Non
         here, there = world.at(one), world.at(other)
         world.change(one, there)
         world.change(other, here)
-        world.truth.strange |= {one, other}
+        world.truth.surplus |= {one, other}
         world.truth.lost |= {(partition, first), (partition, second)}
 
 
@@ -484,7 +484,7 @@ def _misroute(world: World, partition: int, written: list[tuple[int, Place]]) ->
     _lose(world, partition, written)
     other = (place[0] + 1) % world.target_partitions
     (at,) = world.there(other).append([moved])
-    world.truth.strange.add((other, at))
+    world.truth.surplus.add((other, at))
 
 
 FAULTS: Final[dict[str, _Fault]] = {

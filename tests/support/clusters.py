@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import psutil
 from confluent_kafka.admin import AdminClient
 
-from onceover.embed.kafka import KafkaCluster, start_all
+from onceover_lab.embed.kafka import KafkaCluster, start_all
 
 SOURCE_VARIABLE = "ONCEOVER_SOURCE_BOOTSTRAP"
 TARGET_VARIABLE = "ONCEOVER_TARGET_BOOTSTRAP"

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import httpx
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.embed.connect import ConnectCluster
-from onceover.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
-from onceover.embed.java import find_java
+from onceover.process.java import find_java
+from onceover_lab.embed.connect import ConnectCluster
+from onceover_lab.embed.jars import DEFAULT_VERSION, classpath, kafka_jars
 from tests.support.feeds import Held, held
 from tests.support.wait import wait_until
 
@@ -35,6 +35,9 @@ EXACTLY_ONCE = {
     "exactly.once.source.support": "enabled",
     # What a killed or frozen task leaves open holds up readers so long (a minute by default).
     "producer.transaction.timeout.ms": "15000",
+    # ${file:<path>:<key>} in a configuration is what stands there.
+    "config.providers": "file",
+    "config.providers.file.class": "org.apache.kafka.common.config.provider.FileConfigProvider",
 }
 
 
@@ -194,7 +197,7 @@ class Connect:
         def stopped() -> bool:
             state, *tasks = self.states(connector)
             # A status that its worker wrote behind the removal of the task stays.
-            return state == "STOPPED" and set(tasks) <= {"UNASSIGNED"}
+            return state == "STOPPED" and set(tasks) <= {"UNASSIGNED", "FAILED"}
 
         wait_until(stopped, TIMEOUT_S, f"{connector} is stopped", poll_s=0.1)
 

@@ -21,8 +21,8 @@ from confluent_kafka import Producer
 from onceover.cli import main as command_line
 from onceover.connectors import steps
 from onceover.connectors.steps import StepName
-from onceover.embed.connect import ConnectCluster, ConnectWorker
-from onceover.embed.processes import ChildProcess
+from onceover.process.children import ChildProcess
+from onceover_lab.embed.connect import ConnectCluster, ConnectWorker
 from tests.support.connect import TIMEOUT_S, Connect, assert_counted, count_of, rewound
 from tests.support.grants import CLUSTER, GROUP, TOPIC, TRANSACTIONAL_ID, Right
 

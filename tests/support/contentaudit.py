@@ -6,16 +6,16 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from onceover.audit.result import PartitionResult
-from onceover.audit.rows import task_of, task_row
-from onceover.audit.rowworkers import RowWorkers, Step, answer_rows
-from onceover.audit.sides import Sides
-from onceover.audit.work import Task
+from onceover.audit.checks.result import PartitionResult
+from onceover.audit.compare.sides import Sides
+from onceover.audit.course.rowcodec import task_of, task_row
+from onceover.audit.course.rowworkers import RowWorkers, TaskKind, answer_rows
+from onceover.audit.ranges.tasks import Task
 from onceover.config.flowfile import Flow
 from onceover.config.runsettings import RunSettings
 from onceover.model import TopicPartition
 from onceover.wiring.audit import (
-    AuditWish,
+    AuditRequest,
     Content,
     audit_content,
     keep_verified,
@@ -23,7 +23,7 @@ from onceover.wiring.audit import (
     show_payload,
 )
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.treatments import handler_of
+from onceover.wiring.handlers import handler_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class InlineWorkers(RowWorkers):
 
     sides: Sides
 
-    def rows(self, work: Sequence[Task], step: Step, contents: frozenset[int]) -> Iterator[str]:
+    def rows(self, work: Sequence[Task], step: TaskKind, contents: frozenset[int]) -> Iterator[str]:
         """Yield the answers to all tasks, each as JSON."""
         for task in work:
             received = task_of(json.loads(json.dumps(task_row(task))))
@@ -40,7 +40,9 @@ class InlineWorkers(RowWorkers):
             yield from map(json.dumps, answer_rows(step, received, self.sides, contents))
 
 
-def audit(flow: Flow, wish: AuditWish | None = None, *, keep: bool = False, show: bool = False) -> Content:
+def audit(
+    flow: Flow, request: AuditRequest | None = None, *, keep: bool = False, show: bool = False
+) -> Content:
     """Audit the content of a flow in this process.
 
     Args:
@@ -50,7 +52,7 @@ def audit(flow: Flow, wish: AuditWish | None = None, *, keep: bool = False, show
     source, target = open_clusters(flow)
     with source, target:
         workers = InlineWorkers(Sides(source, target, handler_of(flow, RunSettings.of(flow))))
-        content = audit_content(prepare(flow, source, target, wish or AuditWish()), workers)
+        content = audit_content(prepare(flow, source, target, request or AuditRequest()), workers)
         if show:
             content = show_payload(source, target, content)
         if keep:

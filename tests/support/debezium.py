@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from onceover.embed.jars import pinned_jars, retrieve
-from onceover.embed.java import find_java
-from onceover.embed.ports import LOOPBACK, PortReservation
-from onceover.embed.processes import ChildProcess
+from onceover.process.children import ChildProcess
+from onceover.process.java import find_java
+from onceover_lab.embed.jars import pinned_jars, retrieve
+from onceover_lab.embed.ports import LOOPBACK, PortReservation
 from tests.support.feeds import held
 from tests.support.wait import wait_until
 

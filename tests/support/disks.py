@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from onceover.embed.kafka import KafkaCluster
+from onceover_lab.embed.kafka import KafkaCluster
 
 
 def restart(cluster: KafkaCluster, *, keep: Path | None = None, restore: Path | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from onceover.engine import names
+from onceover.state import names
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Adversary
 from tests.support.flows import InlineFlow

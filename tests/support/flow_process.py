@@ -1,7 +1,7 @@
 """Lead a flow and run its lanes in one process that may be killed or paused at a named step.
 
 Run as ``python flow_process.py FLOW.yaml --seconds 20 --at COMMIT --signal KILL --count 3``. Ends with the
-exit code of DESIGN 14 when everything that is on the source is copied, when it was asked to stop, or when
+exit code of the driver when everything that is on the source is copied, when it was asked to stop, or when
 the time is over.
 """
 
@@ -17,14 +17,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from onceover.engine import steps
-from onceover.engine.copyloop import Until
-from onceover.engine.layout import Layout
-from onceover.engine.planner import Planner
-from onceover.engine.supervisor import Supervisor
+from onceover.copy.loop import Until
 from onceover.errors import OnceoverError, Retriable
+from onceover.lead.ends import BatchPlanner
+from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
 from onceover.model import TopicPartition
+from onceover.state import steps
+from onceover.state.layout import Layout
 from onceover.wiring.flows import open_clusters
 from tests.support.flows import InlineFlow
 
@@ -68,7 +68,7 @@ class Lanes(threading.Thread):
         self.problem: BaseException | None = None
 
     def run(self) -> None:
-        planner = Planner(self._flow.name, self._layout.run, lambda: 1.0)
+        planner = BatchPlanner(self._flow.name, self._layout.run, lambda: 1.0)
         planner.open(*open_clusters(self._flow.watch.flow))
         try:
             self._rounds(planner)
@@ -77,7 +77,7 @@ class Lanes(threading.Thread):
         finally:
             planner.close()
 
-    def _rounds(self, planner: Planner) -> None:
+    def _rounds(self, planner: BatchPlanner) -> None:
         ends: dict[TopicPartition, int] | None = None if self._forever else planner.ends()
         token = 0
         while time.monotonic() < self._over_s and not planner.stop_requested():

@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import yaml
 
-from onceover.engine import names, steps
-from onceover.engine.copyloop import Until
-from onceover.engine.layout import Layout
-from onceover.engine.requests import read_layout
-from onceover.engine.steps import Step
+from onceover.copy.loop import Until
 from onceover.kafka.calls import InitResult
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition, lane_of
+from onceover.state import names, steps
+from onceover.state.layout import Layout
+from onceover.state.read import read_layout
+from onceover.state.steps import Step
 from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
 from onceover.wire.progress import ProgressMeta
 from onceover.wiring.flows import open_clusters

@@ -1,4 +1,4 @@
-"""Running a flow in the test's own process, or in a process that can be killed: no Spark, same engine."""
+"""Running a flow in the test's own process, or in a process that can be killed: no Spark, same lanes."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from typing import Any
 import psutil
 import yaml
 
-from onceover.demo.judge import compare_topics
-from onceover.embed.processes import ChildProcess
-from onceover.engine.copyloop import Until
-from onceover.engine.identity import LaneIdentity
-from onceover.engine.layout import Layout
-from onceover.engine.planner import Planner
-from onceover.engine.status import flow_status
-from onceover.engine.supervisor import Supervisor
+from onceover.copy.identity import LaneIdentity
+from onceover.copy.loop import Until
+from onceover.lead.ends import BatchPlanner
+from onceover.lead.supervisor import Supervisor
+from onceover.operate.status import flow_status
+from onceover.process.children import ChildProcess
+from onceover.state.layout import Layout
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.flows import FlowWatch, lane_task, open_clusters, rules, supervisor
+from onceover_lab.demo.judge import compare_topics
 from tests.support import template
 from tests.support.wait import wait_until
 
@@ -100,7 +100,7 @@ class InlineFlow:
         """Run the lanes of a flow that was started, until everything is copied, then end the run."""
         ends = None
         if seconds is None:
-            planner = Planner(self.name, layout.run, lambda: 1.0)
+            planner = BatchPlanner(self.name, layout.run, lambda: 1.0)
             planner.open(*open_clusters(self.watch.flow))
             ends = planner.ends()
             planner.close()

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from onceover.embed.kafka import KafkaCluster
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.wait import wait_until
 
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = (

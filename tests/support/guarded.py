@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from onceover.embed.kafka import KafkaCluster, start_all
-from onceover.embed.security import Security
+from onceover_lab.embed.kafka import KafkaCluster, start_all
+from onceover_lab.embed.security import Security
 from tests.support.clusters import ClusterFactory
 from tests.support.grants import grant, source_rights, target_rights
 from tests.support.replica import Replica

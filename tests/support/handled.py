@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from onceover.engine.steps import Step
+from onceover.state.steps import Step
 from onceover.wire.offsetmap import MapRecord
 from tests.support.adversary import Adversary
 from tests.support.clusters import SharedCluster

@@ -62,6 +62,10 @@ HOSTILE: Final = [
     "a\n  do       rm -rf /",
     "a\nerror: all is lost",
     "a\n2026-01-01 00:00:00,000 INFO    onceover: done",
+    # What commands a page of a log: to fold what follows, to leave this line out.
+    "x::group::the plan ends here",
+    "billing::endgroup::",
+    ":::group::::endgroup::",
     # Seen as nothing at all.
     "\u3164",
     "a\ufe0f\u034fb",

@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
-from onceover.embed.ports import LOOPBACK
+from onceover_lab.embed.ports import LOOPBACK
 from tests.support.serving import serving
 
 _KEY_ID = "k1"

@@ -5,12 +5,12 @@ All hold JAVA_RECORDS from base offset 700.
 
 from __future__ import annotations
 
-from onceover.wire.records import Record
+from onceover.wire.records import DecodedRecord
 
 JAVA_RECORDS = [
-    Record(700, 1_700_000_000_000, b"k1", b"value-" * 20, ((b"h", None), (b"h", b""))),
-    Record(701, 1_699_999_990_000, None, b""),
-    Record(702, 1_700_000_009_999, b"", None),
+    DecodedRecord(700, 1_700_000_000_000, b"k1", b"value-" * 20, ((b"h", None), (b"h", b""))),
+    DecodedRecord(701, 1_699_999_990_000, None, b""),
+    DecodedRecord(702, 1_700_000_009_999, b"", None),
 ]
 
 JAVA_BATCHES = {

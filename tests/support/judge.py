@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from onceover.demo.compare import compare_logs
-from onceover.demo.judge import compare_topics
-from onceover.demo.verdict import Finding, Kind, Log, Partition, PartitionVerdict, Verdict, digest_record
+from onceover_lab.demo.compare import compare_logs
+from onceover_lab.demo.judge import compare_topics
+from onceover_lab.demo.verdict import (
+    CopyFault,
+    CopyFaultKind,
+    CopyVerdict,
+    Log,
+    Partition,
+    PartitionVerdict,
+    digest_record,
+)
 
 __all__ = [
-    "Finding",
-    "Kind",
+    "CopyFault",
+    "CopyFaultKind",
+    "CopyVerdict",
     "Log",
     "Partition",
     "PartitionVerdict",
-    "Verdict",
     "compare_logs",
     "compare_topics",
     "digest_record",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from onceover.embed.ports import LOOPBACK, PortReservation
+from onceover_lab.embed.ports import LOOPBACK, PortReservation
 from tests.support.wait import wait_until
 
 REALM = "ONCEOVER.TEST"

@@ -9,7 +9,7 @@ from typing import Final
 
 import crc32c
 
-from onceover.audit.batches import walk
+from onceover.audit.records.batches import walk
 from tests.support.mutations import Content
 from tests.unit.audit.stored import stored
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onceover.audit.model import Side
-from onceover.audit.record import Rec, make_rec
+from onceover.audit.records.recordhash import Rec, make_rec
 from onceover.model import TopicPartition
 
 

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 from confluent_kafka import Producer
 
-from onceover.engine import names
 from onceover.model import TopicPartition, lane_of
+from onceover.state import names
 from tests.support.replica import Replica
 
 _TIMEOUT_S = 30.0

@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from onceover.config.load import load_flow
-from onceover.embed.processes import ChildProcess
-from onceover.engine import names, steps
-from onceover.engine.enrolment import read_enrolments
-from onceover.engine.layout import Layout, check_mine
-from onceover.engine.mapmerge import MapMerger, MergeRules
-from onceover.engine.statelog import StateLog
+from onceover.positions.merge import MapMerger, MergeRules
+from onceover.process.children import ChildProcess
+from onceover.state import names, steps
+from onceover.state.enrolment import read_enrolments
+from onceover.state.layout import Layout, check_mine
+from onceover.state.log import StateLog
 from onceover.wiring.flows import FlowWatch, open_clusters
 
 SMALL = MergeRules(max_segments=9, min_age_ms=-60_000, transaction_bytes=1)

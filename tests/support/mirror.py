@@ -7,8 +7,8 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from onceover.embed.mirrormaker import MirrorMaker
-from onceover.embed.ports import LOOPBACK, PortReservation
+from onceover_lab.embed.mirrormaker import MirrorMaker
+from onceover_lab.embed.ports import LOOPBACK, PortReservation
 from tests.support.background import Background
 
 IDENTITY = "identity"

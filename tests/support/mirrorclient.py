@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from onceover.embed.jars import classpath, kafka_jars
-from onceover.embed.java import find_java
-from onceover.embed.processes import run_to_end
+from onceover.process.children import run_to_end
+from onceover.process.java import find_java
+from onceover_lab.embed.jars import classpath, kafka_jars
 
 UNKNOWN = "never-heard-of"
 _SOURCE = Path(__file__).with_name("MirrorQuestions.java")

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 from hypothesis import strategies as st
 
-from onceover.engine.groups import Allowed, Decision, Direction, Facts, Kind
+from onceover.groups.decide import Allowed, Decision, Direction, GroupAction, PartitionFacts
 from onceover.model import TopicPartition
 from onceover.wire.offsetlookup import Translated
 from tests.support.auditstory import Event
@@ -51,13 +51,15 @@ def check_offsets(world: PositionWorld, patch: pytest.MonkeyPatch) -> None:
                     assert offset not in known, (target, offset, back)
 
 
-def check_moves(world: PositionWorld, direction: Direction, done: Sequence[tuple[Facts, Decision]]) -> None:
+def check_moves(
+    world: PositionWorld, direction: Direction, done: Sequence[tuple[PartitionFacts, Decision]]
+) -> None:
     """Hold what was decided about a group against the truth."""
     for facts, decision in done:
         number, at = facts.giving.partition, facts.committed
-        if decision.kind in (Kind.MOVE, Kind.RENEW) and facts.current is not None:
+        if decision.kind in (GroupAction.MOVE, GroupAction.RENEW) and facts.current is not None:
             assert decision.to is not None and decision.to >= facts.current, decision
-        if at is None or decision.kind is Kind.DELETE:
+        if at is None or decision.kind is GroupAction.DELETE:
             continue
         # What it has committed is an offset of the topics of now.
         assert decision.to is None or world.is_whole(number), (facts, decision)
@@ -74,7 +76,7 @@ def check_moves(world: PositionWorld, direction: Direction, done: Sequence[tuple
             _check_back(world, number, number, at, decision.to)
 
 
-def _returns(world: PositionWorld, direction: Direction, facts: Facts, decision: Decision) -> bool:
+def _returns(world: PositionWorld, direction: Direction, facts: PartitionFacts, decision: Decision) -> bool:
     """Hold against the truth how a group goes back that was put where it is; tell whether that is all.
 
     It has read nothing there: what it had before it on the side that it comes from is still before it.

@@ -15,32 +15,38 @@ from uuid import UUID
 
 import pytest
 
-from onceover.engine import freshmap, grouphistory, groups, groupview, names, repair, repairapply, translate
-from onceover.engine.enrolment import Enrolment
-from onceover.engine.groupentries import entries_of, rewritten
-from onceover.engine.groupmap import GroupMap
-from onceover.engine.groupplan import GroupPlan, GroupView, Row, plan_groups
-from onceover.engine.groups import Allowed, Decision, Direction, Facts, Remembered, remembered
-from onceover.engine.groupview import GroupReader
-from onceover.engine.layout import Layout
-from onceover.engine.leader import FlowIdentity
-from onceover.engine.mapstore import MapStore
-from onceover.engine.naming import Naming
-from onceover.engine.repair import Repair, plan_skip
-from onceover.engine.repairapply import Repairer
-from onceover.engine.reseed import Making, plan_reseed
-from onceover.engine.scope import Rules
-from onceover.engine.translate import Translator
+from onceover.backoff import Patience
 from onceover.errors import OnceoverError
+from onceover.groups import decide as groups
+from onceover.groups import history as grouphistory
+from onceover.groups import view as groupview
+from onceover.groups.decide import Allowed, Decision, Direction, PartitionFacts, Remembered, remembered
+from onceover.groups.entries import entries_of, rewritten
+from onceover.groups.moment import GroupMap
+from onceover.groups.plan import GroupPlan, GroupView, Row, plan_groups
+from onceover.groups.view import GroupReader
 from onceover.kafka import calls
-from onceover.kafka.backoff import Patience
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.cluster import TopicInfo
 from onceover.kafka.each import Each
-from onceover.kafka.groupadmin import Listing
-from onceover.kafka.groupcalls import ListedGroup
-from onceover.kafka.groupoffsets import Named
+from onceover.kafka.groups.admin import GroupListing
+from onceover.kafka.groups.calls import ListedGroup
+from onceover.kafka.groups.offsets import GroupOffsets
+from onceover.lead.leader import FlowIdentity
 from onceover.model import TopicPartition, lane_of
+from onceover.operate import repair, repairapply
+from onceover.operate.repair import Repair, plan_skip
+from onceover.operate.repairapply import Repairer
+from onceover.operate.reseed import Making, plan_reseed
+from onceover.positions import fresh as freshmap
+from onceover.positions.store import MapStore
+from onceover.positions.translate import Translator
+from onceover.state import names
+from onceover.state import read as stateread
+from onceover.state.enrolment import Enrolment
+from onceover.state.layout import Layout
+from onceover.topics.namingpolicy import NamingPolicy
+from onceover.topics.scope import Rules
 from onceover.wire.progress import ProgressMeta
 from tests.support.auditworld import FLOW, SOURCE, Kind, Place, World
 from tests.support.fakelogs import FakeCluster, FakeLog
@@ -225,7 +231,7 @@ class PositionWorld(World):
     def reseed(self, partition: int, patch: pytest.MonkeyPatch) -> None:
         """Let an operator have a partition copied from its start, of whatever topics there are now."""
         clusters: tuple[Any, Any] = self.source, self.target
-        making = Making(Rules((".*",), (), Naming("identity", "east", "west")))
+        making = Making(Rules((".*",), (), NamingPolicy("identity", "east", "west")))
         tp = TopicPartition(SOURCE, partition)
         self.repaired(lambda: plan_reseed(FLOW, *clusters, tp, making), patch)
 
@@ -262,7 +268,7 @@ class PositionWorld(World):
         tp = TopicPartition(topic, partition)
         cluster.groups.setdefault(GROUP, {})[tp] = CommittedOffset(0, at, -1, "")
 
-    def look(self, direction: Direction, patch: pytest.MonkeyPatch) -> list[Facts]:
+    def look(self, direction: Direction, patch: pytest.MonkeyPatch) -> list[PartitionFacts]:
         """Return what the reader of groups finds out about the group's partitions."""
         return [facts for group in self._view(direction, patch).groups for facts in group.partitions]
 
@@ -277,14 +283,14 @@ class PositionWorld(World):
 
     def move(
         self, direction: Direction, allowed: Allowed, patch: pytest.MonkeyPatch
-    ) -> list[tuple[Facts, Decision]]:
+    ) -> list[tuple[PartitionFacts, Decision]]:
         """Plan the group's move and do what it says; return each partition's facts and decision."""
         plan = self.plan(direction, allowed, patch)
         receiving = self.target if direction is Direction.FAILOVER else self.source
         for steps in plan.steps:
             self._remember(direction, [*steps.writes, *steps.keeps])
             for row in steps.writes:
-                if row.decision.kind is not groups.Kind.DELETE and row.decision.to is not None:
+                if row.decision.kind is not groups.GroupAction.DELETE and row.decision.to is not None:
                     pair = CommittedOffset(0, row.decision.to, -1, row.facts.metadata)
                     receiving.groups.setdefault(GROUP, {})[row.facts.receiving] = pair
                     self._note_put(direction, row.facts, row.decision.to)
@@ -306,7 +312,7 @@ class PositionWorld(World):
         for entries in self.memory.values():
             entries.update({tp: replace(entry, stands={}) for tp, entry in entries.items()})
 
-    def _note_put(self, direction: Direction, facts: Facts, to: int) -> None:
+    def _note_put(self, direction: Direction, facts: PartitionFacts, to: int) -> None:
         number, at = facts.giving.partition, facts.committed
         if at is None:
             return
@@ -330,7 +336,7 @@ class PositionWorld(World):
         """Put the world in the place of everything that reads topics of the flow's own."""
         world = self
         state = SimpleNamespace(catch_up=lambda **_: world.state().leader, close=lambda: None)
-        patch.setattr(translate, "StateLog", lambda *_: state)
+        patch.setattr(stateread, "StateLog", lambda *_: state)
         patch.setattr(groupview, "StateLog", lambda *_: state)
         stops = SimpleNamespace(catch_up=lambda **_: world.state().others, close=lambda: None)
         patch.setattr(grouphistory, "StateLog", lambda *_: stops)
@@ -396,18 +402,18 @@ class _Admin:
 
     cluster: FakeCluster
 
-    def groups(self) -> Listing:
+    def groups(self) -> GroupListing:
         listed = ListedGroup(GROUP, "classic", "empty")
-        return Listing({GROUP: listed} if GROUP in self.cluster.groups else {})
+        return GroupListing({GROUP: listed} if GROUP in self.cluster.groups else {})
 
     def each_committed(self, groups: Iterable[str]) -> Each[str, dict[TopicPartition, CommittedOffset]]:
         return Each({group: dict(self.cluster.groups.get(group, {})) for group in groups})
 
-    def each_named(self, asked: Mapping[str, Iterable[TopicPartition]], _: float) -> Each[str, Named]:
+    def each_named(self, asked: Mapping[str, Iterable[TopicPartition]], _: float) -> Each[str, GroupOffsets]:
         known = {group: self.cluster.groups.get(group, {}) for group in asked}
         return Each(
             {
-                group: Named({tp: known[group][tp] for tp in tps if tp in known[group]}, frozenset())
+                group: GroupOffsets({tp: known[group][tp] for tp in tps if tp in known[group]}, frozenset())
                 for group, tps in asked.items()
             }
         )

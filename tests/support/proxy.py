@@ -15,7 +15,7 @@ from enum import Enum, auto
 from types import TracebackType
 from typing import Self
 
-from onceover.embed.ports import LOOPBACK
+from onceover_lab.embed.ports import LOOPBACK
 
 _CHUNK_BYTES = 1 << 16
 _POLL_S = 0.05

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
-from onceover.demo.compare import compare_logs
-from onceover.demo.judge import Reader
-from onceover.demo.verdict import Log, Partition
+from onceover_lab.demo.compare import compare_logs
+from onceover_lab.demo.judge import Reader
+from onceover_lab.demo.verdict import Log, Partition
 
 
 def without_repeats(source: Log, target: Log) -> tuple[Log, int]:

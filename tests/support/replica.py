@@ -16,10 +16,10 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from onceover.cli import main as command_line
-from onceover.engine.copyloop import Until
-from onceover.engine.layout import Layout
-from onceover.engine.supervisor import Supervisor
+from onceover.copy.loop import Until
 from onceover.errors import Retriable
+from onceover.lead.supervisor import Supervisor
+from onceover.state.layout import Layout
 from onceover.wire.offsetmap import MapRecord
 from tests.support.adversary import Adversary
 from tests.support.flows import InlineFlow, Outcome, assert_same, write_flow

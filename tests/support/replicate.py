@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 
-from onceover.embed.processes import ChildProcess
+from onceover.process.children import ChildProcess
 from tests.support.wait import wait_until
 
 # Spark needs 10 s to start on two quiet cores, several times that beside other work.
@@ -80,6 +80,11 @@ class Replicate:
     def text(self) -> str:
         """Return everything it printed."""
         return self.log.read_text()
+
+    def printed(self) -> str:
+        """Return what the drivers of all runs of the flow have printed."""
+        logs = (self.home / self.flow / "log").glob("replicate-*.log")
+        return "".join(path.read_text() for path in sorted(logs))
 
 
 def run_cli(

@@ -15,6 +15,7 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 # How a resource is written: what kind it is, and whether a name is a prefix.
 _NAMED: Final = {
     "topics with prefix": (TOPIC, True),
+    "topic": (TOPIC, False),
     "group": (GROUP, False),
     "transactional ids with prefix": (TRANSACTIONAL_ID, True),
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 import yaml
 
-from onceover.embed.security import write_private
+from onceover_lab.embed.security import write_private
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onceover.engine.requests import read_layout
+from onceover.state.read import read_layout
 from onceover.wiring.flows import open_clusters
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica

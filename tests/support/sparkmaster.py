@@ -13,9 +13,9 @@ from typing import Final
 
 import psutil
 
-from onceover.embed.ports import PortReservation
-from onceover.embed.processes import ChildProcess
+from onceover.process.children import ChildProcess
 from onceover.spark.locate import spark_submit
+from onceover_lab.embed.ports import PortReservation
 from tests.support.replicate import START_S
 from tests.support.wait import wait_until
 
@@ -105,6 +105,12 @@ def press_kill(ui: str) -> str:
 def settings_shown(ui: str) -> str:
     """Return what a job's UI tells about its settings, to people and to programs."""
     return _read(f"{ui}/environment/") + _read(f"{_application(ui)}/environment")
+
+
+def driver_port(ui: str) -> int:
+    """Return where a job's driver listens for its executors, as its UI tells."""
+    settings = dict(json.loads(_read(f"{_application(ui)}/environment"))["sparkProperties"])
+    return int(settings["spark.driver.port"])
 
 
 def _application(ui: str) -> str:

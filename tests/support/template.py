@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final, cast
 
-from onceover.embed.processes import ChildProcess
+from onceover.process.children import ChildProcess
 
 _PROJECT: Final = Path(__file__).parents[2]
 _PR_SET_PDEATHSIG: Final = 1

@@ -14,10 +14,10 @@ from itertools import pairwise
 from typing import Final
 from uuid import UUID
 
-from onceover.audit.bounds import Bounds
-from onceover.audit.conduct import Conducted, Plan, conduct
+from onceover.audit.compare.sides import Sides
+from onceover.audit.course.partitions import ComparedPartition, PairPlan, compare_partitions
 from onceover.audit.model import Finding, Mode, Range
-from onceover.audit.sides import Sides
+from onceover.audit.ranges.bounds import Bounds
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.wiring.flows import open_clusters
@@ -105,7 +105,9 @@ def _raw(content: Content) -> RawRecord:
     return RawRecord(content.key, content.value, content.headers, content.timestamp_ms)
 
 
-def audit_pair(replica: Replica, written: WrittenPair, rng: random.Random | None = None) -> list[Conducted]:
+def audit_pair(
+    replica: Replica, written: WrittenPair, rng: random.Random | None = None
+) -> list[ComparedPartition]:
     """Return what an audit sees, partition by partition.
 
     Args:
@@ -120,8 +122,8 @@ def audit_pair(replica: Replica, written: WrittenPair, rng: random.Random | None
             tp = TopicPartition(written.topic, number)
             ends = written.source[number][-1] + 1, written.target[number][-1] + 1
             bounds = Bounds(tp, tp, ids, Mode.RECORDS, 0, ends[0], 0, ends[1])
-            plans.append(Plan(bounds, tuple(_ranges(written, bounds, number, rng))))
-        return conduct(plans, InlineWorkers(Sides(source, target)), _TASK_RANGES)
+            plans.append(PairPlan(bounds, tuple(_ranges(written, bounds, number, rng))))
+        return compare_partitions(plans, InlineWorkers(Sides(source, target)), _TASK_RANGES)
 
 
 def _topic_id(cluster: Cluster, topic: str) -> UUID:

@@ -14,9 +14,9 @@ import yaml
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.kafka import KafkaCluster
-from onceover.embed.security import Security
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.kafka import KafkaCluster
+from onceover_lab.embed.security import Security
 from tests.support.clusters import SharedCluster
 from tests.support.wait import wait_until
 from tests.system.person import Person, Value, at_a_browser

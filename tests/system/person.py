@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 
 from playwright.sync_api import BrowserContext, ConsoleMessage, Locator, Page, Response, sync_playwright
 
-from onceover.embed.airflow import AirflowStandalone
+from onceover_lab.embed.airflow import AirflowStandalone
 
 _BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # Seconds on an idle machine for what takes a tenth of one; others start their Sparks meanwhile.

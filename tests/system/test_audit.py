@@ -10,8 +10,8 @@ import httpx
 import pytest
 from confluent_kafka import Producer
 
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.kafka import KafkaCluster
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
 from tests.system.conftest import PLANTED, Side
 
@@ -54,7 +54,7 @@ def test_audit_is_told_and_reported_whatever_it_finds(
     secured_cluster: KafkaCluster,
     target_cluster: SharedCluster,
 ) -> None:
-    """PASS announces the asset; a strange record fails the run, and the logged-in can read its report.
+    """PASS announces the asset; a surplus record fails the run, and the logged-in can read its report.
 
     Before its first topic exists the flow copies nothing: that fails, in words, and announces nothing.
     """

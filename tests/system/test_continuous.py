@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from onceover.embed.airflow import AirflowStandalone
+from onceover_lab.embed.airflow import AirflowStandalone
 from tests.support.wait import wait_until
 from tests.system.conftest import read_again
 

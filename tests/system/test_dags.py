@@ -25,7 +25,9 @@ HEAVY = (
     "aiokafka",
     "pyarrow",
     "pandas",
-    "onceover.engine",
+    "onceover.copy",
+    "onceover.lead",
+    "onceover.groups",
     "onceover.connectors",
     "onceover.spark",
 )

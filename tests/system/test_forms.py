@@ -9,9 +9,9 @@ from urllib.parse import quote, urljoin
 
 import pytest
 
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.kafka import KafkaCluster
 from onceover_airflow.runnames import SUBJECTS
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
 from tests.support.judge import compare_topics
 from tests.system.conftest import Side

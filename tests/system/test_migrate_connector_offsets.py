@@ -12,8 +12,8 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.connect import ConnectCluster
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.connect import ConnectCluster
 from tests.support.clusters import SharedCluster
 from tests.support.connect import EXACTLY_ONCE, Connect, assert_counted, compile_plugin
 from tests.system.conftest import PLANTED, AskingRun, read_again

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.kafka import KafkaCluster
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, assert_same, write_flow
 from tests.support.replica import delete_topics

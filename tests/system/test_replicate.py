@@ -17,9 +17,9 @@ import psutil
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.kafka import KafkaCluster
 from onceover.errors import UsageError
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
 from tests.support.judge import compare_topics
 from tests.support.wait import wait_until

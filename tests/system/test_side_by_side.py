@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.kafka import KafkaCluster
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
 from tests.support.judge import compare_topics
 from tests.system.conftest import LOST_CLIENT, Side

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.kafka import KafkaCluster
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
 from tests.support.flows import InlineFlow, write_flow
 from tests.support.groups import commit_all, offset_of

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.embed.airflow import AirflowStandalone
-from onceover.embed.kafka import KafkaCluster
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
 from tests.support.replica import delete_topics, topic_config
 from tests.support.wait import wait_until

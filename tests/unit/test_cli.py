@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 
 import pytest
@@ -59,15 +58,6 @@ def test_bad_usage_with_json_prints_exactly_one_document(capsys: pytest.CaptureF
     assert "no-such-flow" in document["error"]["message"]
 
 
-def test_help_of_every_command_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
-    """Help texts show how."""
-    for command in ("replicate", "stop", "status", "partition", "receipts", "clusters", "demo", "flow"):
-        with pytest.raises(SystemExit) as ended:
-            main([command, "--help"])
-        assert ended.value.code == 0
-        assert "onceover" in capsys.readouterr().out.split("usage:", 1)[1].split("\n", 1)[1]
-
-
 def test_advice_in_a_document_can_be_typed_like_the_text(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -79,12 +69,3 @@ def test_advice_in_a_document_can_be_typed_like_the_text(
     advice = json.loads(shown.out)["error"]["resolve"]
     assert "`/opt/app/.venv/bin/onceover replicate --help`" in advice
     assert advice in shown.err
-
-
-def test_a_command_is_loaded_without_the_others() -> None:
-    """Whoever types one waits for its own libraries only."""
-    looked = "import sys; from onceover.cli.main import load; load('audit'); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", looked], capture_output=True, text=True, check=True)
-    loaded = set(done.stdout.split())
-    assert "onceover.cli.audit" in loaded
-    assert not loaded & {"onceover.cli.adopt", "onceover.cli.clusters", "kafka", "httpx", "numpy"}

@@ -82,7 +82,7 @@ def test_a_home_that_cannot_be_created_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("translate", "flights-dr", "flights.jfk", "0", _LONG),
+        ("translate", "flights-dr", "flights.jfk:0", _LONG),
         ("partition", "skip-to", "flights-dr", "flights.jfk:0", _LONG),
         ("status", "--nonsense"),
     ],

@@ -7,43 +7,47 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any, cast
 
 import pytest
 
-from onceover.audit import datadocs, jsonreport, report
+from onceover.acls.kept import AclPlan, AclView, plan_acls
+from onceover.audit.checks.suites import RULES, SUITES
+from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.model import Finding, FindingKind
-from onceover.audit.suites import RULES, SUITES
-from onceover.audit.verdict import Outcome, conclude
+from onceover.audit.report import datadocs, jsonreport
+from onceover.audit.report import pages as report
 from onceover.cli import main as command_line
 from onceover.cli import output, replicate, sample, statustext
 from onceover.config.faults import BadConfig, Fault
 from onceover.connectors.acltable import Grant, Role, table
 from onceover.connectors.model import ConnectorPlan, MigrationPlan, WorkerFacts
-from onceover.engine.acls import AclPlan, AclView, plan_acls
-from onceover.engine.groupapply import Applied as GroupsApplied
-from onceover.engine.groupplan import plan_groups
-from onceover.engine.groups import Allowed
-from onceover.engine.plan import Change, Plan, Refusal
-from onceover.engine.sample import Outcome as Sampled
-from onceover.engine.seed import SeedPlan
-from onceover.engine.statusread import FlowFacts
-from onceover.engine.statusshape import Facts, Side, broken_entry, shape
-from onceover.engine.topicplan import TopicPlan
-from onceover.engine.topicsync import Applied, SyncPlan
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.groups.apply import AppliedGroups as GroupsApplied
+from onceover.groups.decide import Allowed
+from onceover.groups.plan import plan_groups
+from onceover.handling.sample import SampleOutcome as Sampled
 from onceover.kafka.acladmin import Acl
 from onceover.logs import Formatter
 from onceover.model import TopicPartition
+from onceover.operate.statusread import FlowFacts
+from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape
+from onceover.planning.plan import Change, Plan, Refusal
+from onceover.seeding.plan import SeedPlan
 from onceover.shown import html, lined, screen, visible
-from onceover.wire.records import Record
+from onceover.topics.plan import TopicPlan
+from onceover.topics.sync import AppliedSync, SyncPlan
+from onceover.wire.records import DecodedRecord
 from tests.support import audits
 from tests.support.hostilenames import HOSTILE
-from tests.unit.engine.groupworld import World as GroupWorld
+from tests.unit.groups.groupworld import World as GroupWorld
 
 HARMLESS = "orders"
+# What hides lines on Airflow's page of a log, wherever it stands in one.
+LOG_COMMAND = re.compile(r"::(end)?group::")
 
 
 def change(name: str) -> Change:
@@ -64,7 +68,7 @@ def of_plan(name: str) -> str:
 def of_topics(name: str) -> str:
     topics = TopicPlan(operation="topics", flow="f", changes=(change(name),), refused=(refusal(name),))
     planned = SyncPlan(topics, AclPlan(refused=(refusal(name),)))
-    return planned.describe() + Applied(planned, planned, [refusal(name)], changes=1).describe()
+    return planned.describe() + AppliedSync(planned, planned, [refusal(name)], changes=1).describe()
 
 
 def of_groups(name: str) -> str:
@@ -88,12 +92,12 @@ def of_acls(name: str) -> str:
     )
     plan = plan_acls(AclView({"t": "t"}, acls, frozenset(), frozenset(), None))
     planned = SyncPlan(TopicPlan(operation="topics", flow="f"), plan)
-    return planned.describe() + Applied(planned, planned).describe()
+    return planned.describe() + AppliedSync(planned, planned).describe()
 
 
 def of_sample(name: str) -> str:
     content = name.encode(errors="replace")
-    record = Record(0, 0, content, None, ((content, content),))
+    record = DecodedRecord(0, 0, content, None, ((content, content),))
     return lined(sample.lines([Sampled(TopicPartition("t", 0), record, failure=name)], payload=True))
 
 
@@ -120,8 +124,11 @@ def of_rights(name: str) -> str:
 
 def of_status(name: str) -> str:
     error = NeedsOperator(f"it is {name}", where=name, resolve=f"ask {name}")
-    silent = Side(alias="east", error=Retriable(f"{name} is away")), Side(alias="west", cluster_id="w")
-    entry = shape(Facts(flow="f", now_ms=0.0, source=silent[0], target=silent[1], state=FlowFacts()))
+    silent = (
+        StatusSide(alias="east", error=Retriable(f"{name} is away")),
+        StatusSide(alias="west", cluster_id="w"),
+    )
+    entry = shape(StatusFacts(flow="f", now_ms=0.0, source=silent[0], target=silent[1], state=FlowFacts()))
     entry["notes"] = [refusal(name).document()]
     return statustext.describe(broken_entry("f", "/f.yaml", error)) + statustext.describe(entry)
 
@@ -167,6 +174,7 @@ def test_a_name_is_one_part_of_one_line(text: Callable[[str], str]) -> None:
         assert shown.count("\n") == lines, ascii(name)
         assert all(line.isprintable() for line in shown.split("\n")), ascii(name)
         assert visible(name) in shown
+        assert not LOG_COMMAND.search(shown), ascii(name)
         assert screen(shown) == shown
         # A lone half of a pair could not even be written.
         shown.encode()
@@ -246,7 +254,7 @@ def audit(name: str) -> dict[str, Any]:
     part = audits.partition_result(0, audits.digests(0, 0, 200), findings=[found])
     numbers = ({"what": name, "code": "x", name: name},)
     outcomes = [
-        Outcome(rule, False, checked=2, unexpected=1, expectation=name, numbers=numbers) for rule in RULES
+        RuleOutcome(rule, False, checked=2, unexpected=1, expectation=name, numbers=numbers) for rule in RULES
     ]
     document = jsonreport.document(audits.result([part]), conclude(outcomes))
     return {**document, "flow": name, "since": name, "source": {"alias": name}, "target": {"alias": name}}

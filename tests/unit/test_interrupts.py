@@ -81,6 +81,37 @@ def test_interrupted_while_it_is_loaded_a_command_says_one_line(started: Loading
     assert (*started.communicate(timeout=20), started.returncode) == ("", "error: interrupted\n", 130)
 
 
+_ENDING = """
+import atexit, os, pathlib, sys, time
+def end():
+    pathlib.Path(os.environ["LOADING"]).touch()
+    time.sleep(60)
+atexit.register(end)
+from onceover.cli import entry
+sys.exit(entry.run())
+"""
+
+
+def test_interrupted_when_all_is_said_a_command_says_nothing_more(tmp_path: Path) -> None:
+    """What Python still has to do at its end is nobody's concern, and no traceback's."""
+    flag = tmp_path / "ending"
+    process = subprocess.Popen(
+        [sys.executable, "-c", _ENDING, "--version"],
+        env={**os.environ, "LOADING": str(flag)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=default_signals,
+    )
+    try:
+        wait_until(flag.exists, 60.0, "the end of the process")
+        process.send_signal(signal.SIGINT)
+        assert (process.communicate(timeout=20)[1], process.returncode) == ("", -signal.SIGINT)
+    finally:
+        process.kill()
+        process.wait()
+
+
 class Child:
     """A driver that ends when it is asked to; the command line gets a signal as soon as it looks at it.
 
@@ -134,7 +165,7 @@ def copied(monkeypatch: pytest.MonkeyPatch, child: Child) -> bool:
     job = replicate_job(flow, until="forever")
     monkeypatch.setattr(replicate, "start_job", lambda *_: child)
     monkeypatch.setattr(replicate, "job_result", job_result)
-    replicate._execute(flow, job, show=False)
+    replicate._execute(flow, job, replicate._Progress(flow, show=False, ends=False))
     return answers[0]
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from onceover.cli.main import main
-from onceover.engine.status import flow_status as real_status
 from onceover.errors import Fatal, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.cluster import Cluster
+from onceover.operate.status import flow_status as real_status
 
 _FLOW = """flow: {name}
 source: {{alias: east, client: {{bootstrap.servers: "{source}"}}}}

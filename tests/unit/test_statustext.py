@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from onceover.cli.statustext import describe, headline, lag_text, progress_line
-from onceover.engine.statusread import FlowFacts
-from onceover.engine.statusshape import Facts, Side, broken_entry, shape, worst
 from onceover.errors import Retriable, UsageError, unexpected
+from onceover.operate.statusread import FlowFacts
+from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape, worst
 
 NOW_MS = 1_700_000_000_000.0
 
@@ -28,8 +28,10 @@ def lag(**changes: Any) -> dict[str, Any]:
 def silent() -> dict[str, Any]:
     """Return the entry of a flow whose source does not answer."""
     error = Retriable("no broker of east answers", where="127.0.0.1:1")
-    sides = Side(alias="east", error=error), Side(alias="west", cluster_id="w")
-    return shape(Facts(flow="orders", now_ms=NOW_MS, source=sides[0], target=sides[1], state=FlowFacts()))
+    sides = StatusSide(alias="east", error=error), StatusSide(alias="west", cluster_id="w")
+    return shape(
+        StatusFacts(flow="orders", now_ms=NOW_MS, source=sides[0], target=sides[1], state=FlowFacts())
+    )
 
 
 def test_lag_is_told_with_what_it_is_made_of() -> None:

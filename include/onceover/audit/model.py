@@ -4,13 +4,13 @@ Invariant: no payload is in here unless a person asked for it (``Finding.payload
 offsets, counts, names and hashes, and may be kept, shown and logged (G10).
 
 Rows for DataFrames come from ``as_row`` methods: flat, one type a column, 128-bit numbers as 32 hexadecimal
-digits (Arrow's widest decimal holds fewer). Records and their hashes are in ``audit.record``, what a
-whole audit saw in ``audit.result``.
+digits (Arrow's widest decimal holds fewer). Records and their hashes are in ``audit.records.recordhash``,
+what a whole audit saw in ``audit.checks.result``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, TypeAlias
 
@@ -40,7 +40,7 @@ class Mode(StrEnum):
     HANDLER = "handler"
 
 
-class Compared(StrEnum):
+class ComparedAs(StrEnum):
     """What a digest was taken over: whole batches that were equal byte by byte, single records, or both."""
 
     BYTES = "bytes"
@@ -157,7 +157,7 @@ class Digest:
     bytes: int
     first_timestamp_ms: int = -1
     last_timestamp_ms: int = -1
-    compared: Compared = Compared.RECORDS
+    compared: ComparedAs = ComparedAs.RECORDS
 
     def same_content(self, other: Digest) -> bool:
         """Return True when both sides hold the same records in the same order."""
@@ -202,7 +202,7 @@ class Finding:
         detail: one sentence with offsets and counts, never payload.
         payload: both records, only when it was asked for.
         source_mark: hashes of the record on the source, as text, by which a finding of another range or
-            partition is recognised (``audit.sketch.Mark``); ``target_mark`` of the one on the target.
+            partition is recognised (``audit.records.sketch.Mark``); ``target_mark`` of the one on the target.
     """
 
     kind: FindingKind
@@ -215,6 +215,21 @@ class Finding:
     payload: str | None = None
     source_mark: str | None = None
     target_mark: str | None = None
+
+    def halves(self) -> tuple[Finding, Finding]:
+        """Return the LOST and the PHANTOM that a pair made by likeness is without the likeness."""
+        lost = replace(
+            self, kind=FindingKind.LOST, field=None, detail="", target_offset=None, target_mark=None
+        )
+        surplus = replace(
+            self,
+            kind=FindingKind.PHANTOM,
+            field=None,
+            detail="nothing on the source is like it",
+            source_offset=None,
+            source_mark=None,
+        )
+        return lost, surplus
 
     def as_row(self, *, marked: bool = False) -> Row:
         """Return the finding as columns; absent partitions and offsets are None.

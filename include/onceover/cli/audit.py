@@ -10,59 +10,16 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from onceover.cli import numbers
-from onceover.cli.output import CommandResult, Subparsers, overwritten
+from onceover.audit.codes import AuditCode
+from onceover.cli.display import Display, ProgressRate
+from onceover.cli.output import CommandResult
 from onceover.cli.sparkjob import job_result, start_job
 from onceover.config.load import load_flow, run_dir
 from onceover.errors import UsageError
-from onceover.spark.auditprogress import progress_line
+from onceover.spark.auditprogress import AuditProgress, last_told
 from onceover.spark.submit import AuditOptions, SparkJob, audit_job
 
-_EXAMPLES: Final = """examples:
-  onceover audit flights-dr                              what has come since the last audit
-  onceover audit flights-dr --full                       everything that both sides still hold
-  onceover audit flights-dr --topics 'flights[.]delays.*' --since 2026-01-31T12:00:00Z
-  onceover audit flights-dr --full --sample 20 --report audit.html
-
-ends with 0 PASS, 1 FAIL, 3 UNVERIFIABLE: something could not be compared, and it is said what and why
-"""
 _POLL_S: Final = 0.1
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "audit",
-        help="prove that both sides hold the same records",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("flow", metavar="FLOW", help="name or path")
-    parser.add_argument(
-        "--topics",
-        action="append",
-        default=[],
-        metavar="REGEX",
-        help="only these source topics (anchored); may be repeated",
-    )
-    parser.add_argument(
-        "--since",
-        default="watermark",
-        metavar="watermark|start|TIME",
-        help="where to begin (default: where the last audit ended)",
-    )
-    parser.add_argument("--full", action="store_true", help="the same as --since start")
-    parser.add_argument(
-        "--sample",
-        type=numbers.whole("number of ranges", 1, 2**31 - 1),
-        metavar="N",
-        help="read N ranges only, the newest among them",
-    )
-    parser.add_argument("--show-payload", action="store_true", help="show keys and values of what is wrong")
-    parser.add_argument("--report", type=Path, metavar="PATH", help="where to write the HTML report")
-    parser.add_argument("--master", help="Spark master instead of the flow file's")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> CommandResult:
@@ -72,10 +29,11 @@ def run(args: argparse.Namespace) -> CommandResult:
         OnceoverError: what the driver reported.
     """
     # Only here: the plots of the report take longer to load than most commands take to run.
-    from onceover.audit.jsonreport import summary
+    from onceover.audit.report.jsonreport import summary
 
     if args.full and args.since != "watermark":
         raise UsageError("--full and --since exclude each other", seen=f"--since {args.since}")
+    _check_report(args.report)
     flow = load_flow(args.flow)
     logs = run_dir(flow) / "log"
     # Quiet in a pipe and for machines.
@@ -88,59 +46,71 @@ def run(args: argparse.Namespace) -> CommandResult:
         html=args.report,
         progress=logs / f"audit-{os.getpid()}.progress" if show else None,
     )
-    display = _Display(flow.flow, options.progress)
-    document = _execute(audit_job(flow, options, master=args.master), logs / "audit.log", display)
+    progress = _Progress(flow.flow, options.progress)
+    document = _execute(audit_job(flow, options, master=args.master).with_own_report(), progress)
     text = f"{document['verdict']}: {summary(document)}\n  report  {document['report']}"
     return CommandResult(document, text, document["exit"])
 
 
-class _Display:
-    """Shows on a terminal what the driver is doing: one line, which goes at the end.
+def _check_report(path: Path | None) -> None:
+    """Refuse now what the report cannot be written to when all has been compared."""
+    if path is None:
+        return
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(
+            "the report cannot be written there",
+            code=AuditCode.REPORT,
+            where=str(path),
+            expected="a file in a directory that this user may write",
+            resolve="give another path with --report",
+        )
+
+
+class _Progress:
+    """Shows on a terminal what the driver is doing.
 
     Args:
         flow: its name.
-        progress: where the driver says it; None shows nothing.
+        path: where the driver says it; None shows nothing.
     """
 
-    def __init__(self, flow: str, progress: Path | None) -> None:
+    def __init__(self, flow: str, path: Path | None) -> None:
         self._flow = flow
-        self._progress = progress
-        self._shown = ""
+        self._path = path
+        self._display = Display()
+        self._pace = ProgressRate()
 
     def show(self) -> None:
         """Show what is new."""
-        if self._progress is None:
-            return
-        line = f"{self._flow}: {progress_line(self._progress) or 'starting Spark'}"
-        if line != self._shown:
-            self._write(line)
+        if self._path is not None:
+            self._display.show(f"{self._flow}: {self._words(last_told(self._path))}")
+
+    def _words(self, told: AuditProgress | None) -> str:
+        if told is None:
+            return "starting Spark"
+        if told.done is None or told.total is None:
+            return told.doing
+        return f"{told.doing}: {self._pace.words(told.done, told.total, 'ranges')}"
 
     def end(self) -> None:
         """Leave an empty line, and no file."""
-        if self._progress is not None:
-            self._write("")
-            sys.stderr.write("\r")
-            sys.stderr.flush()
-            for left in (self._progress, self._progress.with_suffix(".new")):
+        self._display.clear()
+        if self._path is not None:
+            for left in (self._path, self._path.with_suffix(".new")):
                 left.unlink(missing_ok=True)
 
-    def _write(self, line: str) -> None:
-        sys.stderr.write(overwritten(line, self._shown))
-        sys.stderr.flush()
-        self._shown = line
 
-
-def _execute(job: SparkJob, log_path: Path, display: _Display) -> dict[str, Any]:
-    own = job.with_own_report()
-    child = start_job(own, "audit", log_path)
+def _execute(job: SparkJob, progress: _Progress) -> dict[str, Any]:
+    child = start_job(job, "audit")
     # Ends like Ctrl-C: the job leaves nothing undone on the clusters, and its processes have to go.
     previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         while child.alive:
-            display.show()
+            progress.show()
             time.sleep(_POLL_S)
     finally:
         signal.signal(signal.SIGTERM, previous)
         child.stop()
-        display.end()
-    return job_result(own, job.report, child, log_path)
+        progress.end()
+    return job_result(job, child)

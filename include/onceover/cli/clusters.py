@@ -5,46 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult
 from onceover.config.home import onceover_home
-from onceover.demo import machine
-from onceover.demo.machine import MachineStatus
 from onceover.shown import lined
-
-_EXAMPLES: Final = """examples:
-  onceover clusters up                   clusters east and west, and Kafka Connect, on free loopback ports
-  onceover clusters up --airflow --feed  and Airflow with the project's DAGs, and flights that flow into east
-  onceover clusters status
-  onceover clusters down                 stop everything; the data are kept
-
-up starts what is missing: run it again at any time, also after a part was killed
-"""
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "clusters",
-        help="two real Kafka clusters, Kafka Connect and Airflow for trying things out",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="up|down|status")
-    for name, function, text in (
-        ("up", up, "start what does not run"),
-        ("down", down, "stop everything that `up` started"),
-        ("status", status, "show what runs and where"),
-    ):
-        action = actions.add_parser(name, help=text)
-        action.add_argument("--json", action="store_true", help="print one JSON document")
-        if name == "up":
-            action.add_argument("--airflow", action="store_true", help="start Airflow too")
-            action.add_argument(
-                "--feed", action="store_true", help="let the demo's flights flow into cluster east"
-            )
-        action.set_defaults(func=function)
+from onceover_lab.demo import machine
+from onceover_lab.demo.machine import MachineStatus
 
 
 def up(args: argparse.Namespace) -> CommandResult:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import time
 from types import TracebackType
 from typing import Final, Self
@@ -14,73 +13,32 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult
 from onceover.config.home import onceover_home
-from onceover.demo.flights import FLIGHTS
-from onceover.demo.report import DemoReport
-from onceover.demo.verdict import Kind
-from onceover.errors import UsageError
+from onceover_lab.demo.report import DemoReport
+from onceover_lab.demo.verdict import CopyFaultKind
 
-FEED_SECONDS: Final = 40.0
-# Fewer records leave nothing to copy after the kill, and some topics without a record.
-MIN_RECORDS: Final = 10_000
 # Plain output (a log file, a pipe): a line this often shows that it goes on.
 _PLAIN_EVERY_S: Final = 5.0
-_FOUND_COLUMNS: Final = (Kind.DUPLICATED, Kind.LOST, Kind.ALTERED, Kind.REORDERED)
+_FOUND_COLUMNS: Final = (
+    CopyFaultKind.DUPLICATED,
+    CopyFaultKind.LOST,
+    CopyFaultKind.ALTERED,
+    CopyFaultKind.REORDERED,
+)
 _TABLE_WIDTH: Final = 110
-
-_EXAMPLES: Final = """examples:
-  onceover demo                    336,776 flights, about three minutes
-  onceover demo --records 50000    a smaller run
-  onceover demo --keep             leave clusters and Airflow running; `make down` stops them
-
-Exit code 0: every flight arrived once, in order, unchanged. 1: it did not. 5: a part did not start."""
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "demo",
-        help="copy real data between two real clusters, kill the copy, compare",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--records", type=int, default=FLIGHTS, help=f"flights to feed (default: {FLIGHTS})")
-    parser.add_argument(
-        "--seconds",
-        type=float,
-        default=FEED_SECONDS,
-        help=f"feed them over so long (default: {FEED_SECONDS:g})",
-    )
-    parser.add_argument("--keep", action="store_true", help="leave clusters and Airflow running")
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.set_defaults(func=demo)
 
 
 def demo(args: argparse.Namespace) -> CommandResult:
     """Play the demo; exit code 1 when the comparison did not hold.
 
     Raises:
-        UsageError: a number out of range, no Java, no data; nothing was started.
+        UsageError: no Java, no data; nothing was started.
         OnceoverError: a step failed; the text names it and where the logs are.
     """
     # Spark's, Airflow's and Kafka's helpers load slowly, and `onceover --help` has no use for them.
-    from onceover.demo.run import run_demo
+    from onceover_lab.demo.run import run_demo
 
-    if not MIN_RECORDS <= args.records <= FLIGHTS:
-        raise UsageError(
-            "the number of records is out of range",
-            where="--records",
-            expected=f"{MIN_RECORDS} to {FLIGHTS}",
-            seen=str(args.records),
-        )
-    if not 1 <= args.seconds <= 3600:
-        raise UsageError(
-            "the time to feed is out of range",
-            where="--seconds",
-            expected="1 to 3600",
-            seen=str(args.seconds),
-        )
     # `kill` and `timeout` end it like Ctrl-C: everything is stopped first.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     # A kept system lives where `make up` and `make down` look for it.
@@ -134,7 +92,8 @@ class RichNarrator:
 
 def render(report: DemoReport, *, kept: bool) -> str:
     """Return the final table and what it means, as text."""
-    console = Console(width=_TABLE_WIDTH, highlight=False, force_terminal=sys.stdout.isatty())
+    # Plain on a terminal, too: what is shown as a result has no commands for one in it.
+    console = Console(width=_TABLE_WIDTH, highlight=False, force_terminal=False)
     with console.capture() as capture:
         console.print(_topics_table(report))
         console.print(_story(report, kept=kept), markup=False, soft_wrap=True)
@@ -161,7 +120,7 @@ def _topics_table(report: DemoReport) -> Table:
         sum(row.copied for row in report.rows),
     ]
     totals += [report.verdict.count(kind) for kind in _FOUND_COLUMNS]
-    totals.append(sum(report.verdict.count(kind) for kind in Kind if kind not in _FOUND_COLUMNS))
+    totals.append(sum(report.verdict.count(kind) for kind in CopyFaultKind if kind not in _FOUND_COLUMNS))
     table.add_section()
     table.add_row("all", "", *(f"{number:,}" for number in totals))
     return table

@@ -15,29 +15,43 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
+from onceover.cli import streams
 from onceover.cli.output import INTERRUPTED, envelope, interrupted
 
 # `kill`, `timeout`, an orchestrator, and a terminal that is closed end a command as Ctrl-C does.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# What argcomplete's functions of the shells set: nobody has typed a command to its end.
+_ASKED_BY_SHELL: Final = {"_ARGCOMPLETE", "COMP_LINE", "COMP_POINT"}
 
 
 def run() -> int:
     """Run the command that was typed; return its exit code."""
+    streams.complete()
+    if os.environ.keys() >= _ASKED_BY_SHELL:
+        from onceover.cli.completion import complete
+
+        complete()
     arguments = sys.argv[1:]
     # What is ignored stays so, as under nohup.
     wanted = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     for number in wanted:
         signal.signal(number, lambda *_: _leave(arguments))
-    from onceover.cli.main import load, main
+    from onceover.cli.main import main
 
-    load("".join(arguments[:1]))
-    for number in wanted:
-        signal.signal(number, signal.default_int_handler)
+    def begin() -> None:
+        for number in wanted:
+            signal.signal(number, signal.default_int_handler)
+
     try:
-        return main(arguments)
+        return main(arguments, loaded=begin)
     except KeyboardInterrupt:
         # The command has said already how it ended.
         return INTERRUPTED
+    finally:
+        # Only Python's own end is left: a late interrupt ends that without a word.
+        for number in wanted:
+            signal.signal(number, signal.SIG_DFL)
+        streams.settle()
 
 
 def _leave(arguments: Sequence[str]) -> NoReturn:

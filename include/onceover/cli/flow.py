@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from onceover.cli.output import CommandResult
-from onceover.cli.sample import document as sample_document
-from onceover.cli.sample import lines as sample_lines
 from onceover.cli.sample import take_sample
 from onceover.config.advice import advise
 from onceover.config.clients import ClientConfig, resolve_clients
@@ -23,42 +21,19 @@ from onceover.config.faults import BadConfig, Fault
 from onceover.config.flowfile import ClusterSpec, Flow
 from onceover.config.load import flows_dir, load_flow
 from onceover.config.mm2 import Mm2Import, import_mm2
-from onceover.config.runsettings import RunSettings
-from onceover.engine.scope import Verdict, explain
-from onceover.engine.scopecheck import scope_remarks
 from onceover.shown import lined
+from onceover.topics.scope import ScopeDecision, explain
+from onceover.topics.scopecheck import scope_remarks
+from onceover.wiring.apart import partitions_apart
 from onceover.wiring.flows import open_clusters, rules
-from onceover.wiring.treatments import treatment_of
 
-_EXAMPLES = """examples:
-  onceover flow check flights-dr
-  onceover flow import mm2.properties
-"""
 VIOLATION = 1
-# What a person looks at; the whole topic is what the copy is for.
-_MAX_SAMPLE = 10_000
-_CHECK_EXAMPLES = """examples:
-  onceover flow check flights-dr            the file include/flows/flights-dr.yaml
-  onceover flow check ./orders.yaml --json  any file; the result as JSON
-  onceover flow check flights-dr --explain flights.jfk    is this topic copied, and why
-  onceover flow check flights-dr --explain      all topics of the source, and patterns that match none
-  onceover flow check flights-dr --sample 100    what the handler does to 100 live records; reads only
-
-Exit code 0: in order. 1: the handler fails on a record of the sample. 2: every fault in a line of its
-own, with file, key and fix."""
-
-_IMPORT_EXAMPLES = """examples:
-  onceover flow import mm2.properties                 into the flows directory
-  onceover flow import mm2.properties --out /tmp/new  into another one
-
-Makes one flow file of each enabled A->B pair and lists every setting that has no counterpart.
-Passwords are replaced by ${NAME}; the variables to set are listed."""
 
 
 def check(ref: str, topics: Sequence[str] = ()) -> dict[str, Any]:
     """Return what the flow file ``ref`` says, secrets as ``***``. Connects to nothing.
 
-    A handler is imported and made as the workers do it.
+    A handler is imported and made as the workers do it, in a process of its own.
 
     Args:
         ref: name or path of the flow file.
@@ -69,7 +44,8 @@ def check(ref: str, topics: Sequence[str] = ()) -> dict[str, Any]:
     """
     flow = load_flow(ref)
     source, target = resolve_clients(flow)
-    treatment_of(flow, RunSettings.of(flow))
+    with partitions_apart(flow):
+        pass
     return {
         "flow": flow.flow,
         "path": str(flow.path),
@@ -104,7 +80,7 @@ def explain_source(flow: Flow) -> tuple[list[dict[str, Any]], list[str]]:
     return [_explained(each) for each in verdicts], [f"{each.object}: {each.message}" for each in remarks]
 
 
-def _explained(verdict: Verdict) -> dict[str, Any]:
+def _explained(verdict: ScopeDecision) -> dict[str, Any]:
     return {
         "topic": verdict.topic,
         "target_topic": verdict.target_topic,
@@ -145,55 +121,8 @@ def import_(path: str | Path, out_dir: str | Path, force: bool = False) -> dict[
     return _import_document(origin, list(files), result)
 
 
-def register(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add ``flow check`` and ``flow import`` to the command line."""
-    raw = argparse.RawDescriptionHelpFormatter
-    flow = subparsers.add_parser(
-        "flow",
-        help="check flow files, or make them from MirrorMaker 2",
-        epilog=_EXAMPLES,
-        formatter_class=raw,
-    )
-    commands = flow.add_subparsers(dest="action", metavar="check|import", required=True)
-    checker = commands.add_parser(
-        "check",
-        help="say everything that is wrong with a flow file",
-        epilog=_CHECK_EXAMPLES,
-        formatter_class=raw,
-    )
-    checker.add_argument("flow", metavar="FLOW", help="stem of a file in the flows directory, or a path")
-    checker.add_argument(
-        "--explain",
-        metavar="TOPIC",
-        action="append",
-        nargs="?",
-        const=None,
-        default=[],
-        help="say whether this source topic is copied, and why (may be given several times); "
-        "without TOPIC: of every topic of the source, which is read",
-    )
-    checker.add_argument(
-        "--sample",
-        metavar="N",
-        type=_count,
-        help="run the flow's handler over up to N live records of the source and show what it changes",
-    )
-    checker.add_argument("--json", action="store_true", help="print one JSON document")
-    checker.set_defaults(func=_run_check)
-    importer = commands.add_parser(
-        "import",
-        help="turn a MirrorMaker 2 properties file into flow files",
-        epilog=_IMPORT_EXAMPLES,
-        formatter_class=raw,
-    )
-    importer.add_argument("file", metavar="FILE", help="the properties file of connect-mirror-maker.sh")
-    importer.add_argument("--out", metavar="DIR", help="where to write (default: the flows directory)")
-    importer.add_argument("--force", action="store_true", help="replace files that exist")
-    importer.add_argument("--json", action="store_true", help="print one JSON document")
-    importer.set_defaults(func=_run_import)
-
-
-def _run_check(args: argparse.Namespace) -> CommandResult:
+def run_check(args: argparse.Namespace) -> CommandResult:
+    """Say what is wrong with a flow file, or what it says."""
     document = check(args.flow, [topic for topic in args.explain if topic is not None])
     if None in args.explain:
         topics, remarks = explain_source(load_flow(args.flow))
@@ -213,21 +142,15 @@ def _run_check(args: argparse.Namespace) -> CommandResult:
         lines.append(f"  topic {topic['topic']}: {fate} ({topic['reason']})")
     if args.sample is None:
         return CommandResult(document, lined(lines))
-    outcomes = take_sample(load_flow(args.flow), args.sample)
-    document["sample"] = sample_document(outcomes)
-    lines += sample_lines(outcomes, payload=sys.stdout.isatty())
+    sampled = take_sample(load_flow(args.flow), args.sample, payload=sys.stdout.isatty())
+    document["sample"] = sampled.document
+    lines += sampled.lines
     failed = document["sample"]["failed"]
     return CommandResult(document, lined(lines), VIOLATION if failed else 0)
 
 
-def _count(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= _MAX_SAMPLE:
-        raise argparse.ArgumentTypeError(f"expected 1 to {_MAX_SAMPLE}")
-    return number
-
-
-def _run_import(args: argparse.Namespace) -> CommandResult:
+def run_import(args: argparse.Namespace) -> CommandResult:
+    """Make flow files, and say what is left to do."""
     document = import_(args.file, args.out or flows_dir(), args.force)
     lines = [f"wrote {file}" for file in document["files"]]
     lines += [f"note: {note}" for note in document["notes"]]

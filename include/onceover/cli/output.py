@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from onceover.cli.codes import CommandCode
+from onceover.cli.colours import painted
 from onceover.errors import OnceoverError
 from onceover.shown import screen, visible
-
-if TYPE_CHECKING:
-    # argparse keeps the class private, and generic only in its stubs.
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-else:
-    Subparsers = Any
-
 
 # As a shell says of a process that SIGINT has ended.
 INTERRUPTED: Final = 130
@@ -29,7 +23,7 @@ class Interrupted(OnceoverError):
 
 def interrupted() -> Interrupted:
     """Return what a command ends with that was interrupted."""
-    return Interrupted("interrupted", code="INTERRUPTED")
+    return Interrupted("interrupted", code=CommandCode.INTERRUPTED)
 
 
 def envelope(command: str, exit_code: int, document: dict[str, Any]) -> dict[str, Any]:
@@ -66,7 +60,8 @@ def say(text: str, *, aside: bool = False) -> None:
     Args:
         aside: on stderr, where stdout is for the one document.
     """
-    print(screen(text), file=sys.stderr if aside else sys.stdout, flush=True)
+    stream = sys.stderr if aside else sys.stdout
+    print(painted(screen(text), stream), file=stream, flush=True)
 
 
 def overwritten(line: str, before: str) -> str:

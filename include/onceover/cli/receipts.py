@@ -6,32 +6,12 @@ import argparse
 import shutil
 from typing import Final
 
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult
 from onceover.config.load import load_flow, run_dir
-from onceover.engine.mapindex import read_map
+from onceover.positions.index import read_map
 from onceover.wiring.flows import open_clusters
 
-_EXAMPLES: Final = """examples:
-  onceover receipts rebuild flights-dr
-
-The table under var/<flow>/receipts is a projection of the offset map: deleting it loses nothing.
-"""
 _FOLDER: Final = "rebuilt"
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "receipts",
-        help="make the receipts table anew from the offset map",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    actions = parser.add_subparsers(dest="action", required=True, metavar="rebuild")
-    action = actions.add_parser("rebuild", help="replace the table by what the offset map says")
-    action.add_argument("flow", metavar="FLOW", help="name or path")
-    action.add_argument("--json", action="store_true", help="print one JSON document")
-    action.set_defaults(func=rebuild)
 
 
 def rebuild(args: argparse.Namespace) -> CommandResult:

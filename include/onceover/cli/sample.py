@@ -6,25 +6,39 @@ Payload is shown to a person at a terminal, shortened, and nowhere else: not in 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from onceover.config.flowfile import Flow
+from onceover.config.load import load_flow
 from onceover.config.runsettings import RunSettings
-from onceover.engine.sample import CHANGED, FAILED, KEPT, MULTIPLIED, REMOVED, Outcome, sample
-from onceover.engine.scope import explain
 from onceover.errors import UsageError
-from onceover.wire.records import Record
+from onceover.handlers.codes import HandlerCode
+from onceover.handling.handling import Handling
+from onceover.handling.sample import CHANGED, FAILED, KEPT, MULTIPLIED, REMOVED, SampleOutcome, sample
+from onceover.model import TopicPartition
+from onceover.topics.scope import explain
+from onceover.wire.records import DecodedRecord
+from onceover.wiring.apart import apart
 from onceover.wiring.flows import open_clusters, rules
-from onceover.wiring.treatments import sample_handling
+from onceover.wiring.handlers import sample_handling
 
 _KINDS: Final = (KEPT, CHANGED, REMOVED, MULTIPLIED, FAILED)
 _EXAMPLES: Final = 3
 _SHOWN: Final = 60
 
 
-def take_sample(flow: Flow, count: int) -> list[Outcome]:
-    """Return what the flow's handler makes of up to ``count`` records of the source.
+@dataclass(frozen=True)
+class Sampled:
+    """What the handler makes of some records: for ``--json``, and as lines of text."""
+
+    document: dict[str, Any]
+    lines: list[str]
+
+
+def take_sample(flow: Flow, count: int, *, payload: bool) -> Sampled:
+    """Return what the handler makes of up to ``count`` records of the source; shows them with ``payload``.
 
     Raises:
         UsageError: the flow has no handler, or it cannot be loaded.
@@ -32,9 +46,30 @@ def take_sample(flow: Flow, count: int) -> list[Outcome]:
     """
     if flow.handler is None:
         raise UsageError(
-            "a sample needs a handler", code="NO_HANDLER", where=str(flow.path), resolve="leave --sample out"
+            "a sample needs a handler",
+            code=HandlerCode.NO_HANDLER,
+            where=str(flow.path),
+            resolve="leave --sample out",
         )
+    with apart(flow, "onceover.cli.sample:sampler", {"path": str(flow.path)}) as sampler_there:
+        return Sampled(*sampler_there(count, payload))
+
+
+def sampler(path: str) -> Callable[[int, bool], tuple[dict[str, Any], list[str]]]:
+    """Return what ``take_sample`` has done in a process of its own."""
+    flow = load_flow(path)
     handling = sample_handling(flow, RunSettings.of(flow))
+
+    def take(count: int, payload: bool) -> tuple[dict[str, Any], list[str]]:
+        outcomes = _outcomes(flow, count, handling)
+        return document(outcomes), list(lines(outcomes, payload=payload))
+
+    return take
+
+
+def _outcomes(
+    flow: Flow, count: int, handling: Callable[[TopicPartition, int], Handling]
+) -> Sequence[SampleOutcome]:
     source, target = open_clusters(flow)
     with source, target:
         which = rules(flow)
@@ -46,7 +81,7 @@ def take_sample(flow: Flow, count: int) -> list[Outcome]:
         return sample(source, topics, count, handling)
 
 
-def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def document(outcomes: Sequence[SampleOutcome]) -> dict[str, Any]:
     """Return counts, offsets and names of changed fields; never payload."""
     counts = Counter(outcome.kind for outcome in outcomes)
     written = sum(len(outcome.outputs) for outcome in outcomes)
@@ -69,7 +104,7 @@ def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def lines(outcomes: Sequence[Outcome], *, payload: bool) -> Iterator[str]:
+def lines(outcomes: Sequence[SampleOutcome], *, payload: bool) -> Iterator[str]:
     """Yield the sample as text, with ``payload`` (shortened) or without."""
     counts = Counter(outcome.kind for outcome in outcomes)
     shown = ", ".join(f"{counts[kind]} {kind}" for kind in _KINDS)
@@ -83,7 +118,7 @@ def lines(outcomes: Sequence[Outcome], *, payload: bool) -> Iterator[str]:
             yield from (f"      + {_shown(placed.partition, placed.record)}" for placed in one.outputs)
 
 
-def _examples(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def _examples(outcomes: Sequence[SampleOutcome]) -> list[SampleOutcome]:
     """Return the first few of every kind that is worth a look."""
     seen: Counter[str] = Counter()
     chosen = []
@@ -94,7 +129,7 @@ def _examples(outcomes: Sequence[Outcome]) -> list[Outcome]:
     return chosen
 
 
-def _shown(partition: int, record: Record) -> str:
+def _shown(partition: int, record: DecodedRecord) -> str:
     headers = "".join(f" {_short(name)}={_short(value)}" for name, value in record.headers)
     return (
         f"partition {partition} time {record.timestamp} key {_short(record.key)} "

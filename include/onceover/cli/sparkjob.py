@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
-from pathlib import Path
 from typing import Any, Final
 
+from onceover.cli.codes import CommandCode
 from onceover.cli.output import Interrupted
-from onceover.embed.java import find_java
-from onceover.embed.processes import ChildProcess
 from onceover.errors import Fatal, OnceoverError, Retriable
-from onceover.outcome import killed_by
+from onceover.exitstatus import killed_by
+from onceover.process.children import ChildProcess
+from onceover.process.java import find_java
 from onceover.spark.master import reach
 from onceover.spark.submit import SparkJob
 
@@ -23,24 +23,22 @@ _DRIVER_ENDS_S: Final = 20.0
 _TAIL_LINES: Final = 5
 
 
-def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
+def start_job(job: SparkJob, name: str) -> ChildProcess:
     """Start spark-submit; it gets SIGTERM when this process is gone.
 
     Args:
-        job: with a report of its own.
+        job: with a report of its own; its output goes beside that.
         name: of the process, in messages.
-        log_path: where its output goes.
 
     Raises:
         Retriable: the Spark master does not answer; nothing was started.
         UsageError: there is no secret to talk to it.
     """
     reach(job.master)
-    log_path.parent.mkdir(parents=True, exist_ok=True)
     return ChildProcess.start(
         job.command(),
         name=name,
-        log_path=log_path,
+        log_path=job.output,
         # The Java that is usable may not be the first on PATH, or on PATH at all.
         env=job.process_environment({**os.environ, "JAVA_HOME": str(find_java().home)}),
         death_signal=signal.SIGTERM,
@@ -48,13 +46,11 @@ def start_job(job: SparkJob, name: str, log_path: Path) -> ChildProcess:
     )
 
 
-def job_result(
-    own: SparkJob, kept: Path, child: ChildProcess, log_path: Path, *, stopped: bool = False
-) -> dict[str, Any]:
+def job_result(job: SparkJob, child: ChildProcess, *, stopped: bool = False) -> dict[str, Any]:
     """Return the document that a Spark job's driver has written.
 
     Args:
-        own: the job, with its report; it is moved to ``kept``, where the last run's is.
+        job: as it was started; its report and what it printed stay, for people.
         stopped: whether somebody has asked it to end.
 
     Raises:
@@ -62,31 +58,32 @@ def job_result(
             could say anything, ``Retriable`` when it was killed, ``Fatal`` when it ended without a word.
     """
     try:
-        document: dict[str, Any] = json.loads(own.report.read_text())
+        document: dict[str, Any] = json.loads(job.report.read_text())
     except (OSError, ValueError) as error:
-        raise _silent_end(child, log_path, stopped=stopped) from error
-    own.report.replace(kept)
+        raise _silent_end(child, stopped=stopped) from error
     failure = document.get("error")
     if failure is not None:
         raise _reported(document["exit"], failure)
     return document
 
 
-def _silent_end(child: ChildProcess, log_path: Path, *, stopped: bool) -> OnceoverError:
+def _silent_end(child: ChildProcess, *, stopped: bool) -> OnceoverError:
     if stopped:
-        return Interrupted("stopped before it had begun", code="STOPPED_EARLY", resolve="start it again")
+        return Interrupted(
+            "stopped before it had begun", code=CommandCode.STOPPED_EARLY, resolve="start it again"
+        )
     number = killed_by(child.returncode or 0)
     if number is not None:
         return Retriable(
             f"the driver was killed by signal {number} before it could report",
-            code="DRIVER_KILLED",
-            where=str(log_path),
+            code=CommandCode.DRIVER_KILLED,
+            where=str(child.log_path),
             resolve="run it again: it resumes where it was; the log says more",
         )
     return Fatal(
         f"Spark did not run the driver (exit code {child.returncode}, no report)",
-        code="DRIVER_FAILED",
-        where=str(log_path),
+        code=CommandCode.DRIVER_FAILED,
+        where=str(child.log_path),
         seen=child.tail(_TAIL_LINES),
         resolve="correct what the log's last lines say",
     )

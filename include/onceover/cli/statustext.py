@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from onceover.ages import age_text
-from onceover.config import faults
+from onceover.config.codes import ConfigCode
 from onceover.config.runsettings import AT_LEAST_ONCE
-from onceover.engine.runstate import describe_run
-from onceover.engine.statusshape import BAD_CONFIG, OK, TEMPORARY, WAITING, partition_name
-from onceover.engine.topicstatus import describe_topics
-from onceover.engine.verdicts import describe_audit
-from onceover.engine.verified import describe_verified
+from onceover.operate.statusshape import BAD_CONFIG, OK, TEMPORARY, WAITING, partition_name
 from onceover.shown import lined
+from onceover.state.runstate import describe_run
+from onceover.state.verdicts import describe_audit
+from onceover.state.verified import describe_verified
+from onceover.topics.status import describe_topics
 
 # So many rows fit on a screen; of more, those that are caught up are counted only.
 _ROWS: Final = 24
@@ -107,7 +107,7 @@ def _needs(status: Mapping[str, Any]) -> Iterator[str]:
     for need, *others in list(alike.values())[:_NEEDS_SHOWN]:
         # Only a configuration's faults are a line each: elsewhere a line more is somebody's name.
         message = need["message"]
-        first, *more = message.split("\n") if need["code"] == faults.BAD_CONFIG else [message]
+        first, *more = message.split("\n") if need["code"] == ConfigCode.BAD_CONFIG else [message]
         yield f"  ! {need['code']}: {first}"
         yield from (f"    {line}" for line in more)
         if need["resolve"]:
@@ -125,10 +125,20 @@ def _summary(status: Mapping[str, Any]) -> Iterator[str]:
     yield f"  missing  {lag_text(status)}"
     if status["last_commit_s"] is not None:
         yield f"  copied   last commit {age_text(status['last_commit_s'])} ago"
+    if status["dead_letters"] is not None:
+        yield f"  letters  {_letters_words(status['dead_letters'])}"
     if status["generation"]:
         yield f"  proven   {describe_verified(status['verified'])}"
         if (audit := describe_audit(status["audit"])) is not None:
             yield f"  audit    {audit}"
+
+
+def _letters_words(letters: Mapping[str, Any]) -> str:
+    """Return how many records could not be copied: offsets say no more than how many at most."""
+    count, topic = letters["at_most"], letters["topic"]
+    if not count:
+        return f"{'unknown' if count is None else 'none'} in {topic}"
+    return f"at most {count} in {topic}; markers of transactions and other flows' records are counted, too"
 
 
 def _table(partitions: Sequence[Mapping[str, Any]]) -> Iterator[str]:

@@ -5,55 +5,22 @@ from __future__ import annotations
 import argparse
 from typing import Any, Final
 
-from onceover.cli import numbers
-from onceover.cli.output import CommandResult, Subparsers
+from onceover.cli.output import CommandResult
 from onceover.config.load import load_flow, run_dir
-from onceover.engine.translate import Translator
 from onceover.model import TopicPartition
+from onceover.positions.translate import Translator
 from onceover.shown import lined
 from onceover.wire.offsetlookup import Translated, Translation
 from onceover.wiring.flows import open_clusters
 
 TARGET: Final = "target"
 SOURCE: Final = "source"
-_EXAMPLES: Final = """examples:
-  onceover translate flights-dr flights.jfk 3 8812                 where readers of the source go on
-  onceover translate flights-dr flights.jfk 3 8800 8812 --to source  where readers of the target go back to
-  onceover translate flights-dr flights.jfk 3 8812 --all           with a handler: each target partition
-
-TOPIC and PARTITION are those of the side that the offset is from. "not covered" is an answer: the offset
-map holds nothing about that offset, and nothing is guessed.
-"""
-
-
-def register(subparsers: Subparsers) -> None:
-    """Add the command to the parser."""
-    parser = subparsers.add_parser(
-        "translate",
-        help="translate offsets between source and target, exactly",
-        epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("flow", metavar="FLOW", help="name or path")
-    parser.add_argument("topic", metavar="TOPIC", help="topic that the offsets are of")
-    parser.add_argument("partition", type=numbers.partition, metavar="PARTITION", help="its partition")
-    parser.add_argument(
-        "offsets", type=numbers.offset, nargs="+", metavar="OFFSET", help="next offset to read"
-    )
-    parser.add_argument("--to", choices=(TARGET, SOURCE), default=TARGET, help="side to translate to")
-    parser.add_argument(
-        "--all",
-        action="store_true",
-        help="each partition of the other side, not only that of the same number",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.set_defaults(func=run)
 
 
 def run(args: argparse.Namespace) -> CommandResult:
     """Translate; "not covered" is an answer like any other and ends with 0."""
     flow = load_flow(args.flow)
-    asked = TopicPartition(args.topic, args.partition)
+    asked: TopicPartition = args.partition
     to_source = args.to == SOURCE
     source, target = open_clusters(flow)
     made = Translator(target, flow.flow, run_dir(flow), handled=flow.handler is not None)

@@ -22,7 +22,7 @@ from onceover.config.home import variables
 from onceover.config.keys import shown_value
 from onceover.config.properties import parse_properties
 from onceover.config.rules import check_properties, endpoints
-from onceover.kafka.login import Login
+from onceover.kafka.link.login import Login
 
 log = logging.getLogger(__name__)
 

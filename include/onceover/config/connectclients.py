@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from onceover.config.clients import ClientConfig, resolve_client
+from onceover.config.codes import ConfigCode
 from onceover.config.connectfile import ConnectFile, KafkaSpec
 from onceover.config.connection import read_http_connection, variable_of
 from onceover.config.document import substitute
@@ -36,8 +37,6 @@ ADMIN: Final = "admin"
 ROLES: Final = (PRODUCER, CONSUMER, ADMIN)
 _SERVERS: Final = "bootstrap.servers"
 _OWN_CLIENT: Final = "name how Onceover reaches this cluster under kafka:"
-
-_OTHER_LISTENER: Final = "name a listener with another mechanism, under kafka of the Connect file"
 
 
 @dataclass(frozen=True)
@@ -120,7 +119,7 @@ class ResolvedConnect:
         if missing:
             raise UsageError(f"its {role}'s " + "; ".join(f"{key} {reason}" for key, reason in missing))
         spec = ClusterSpec(alias=_alias(f"{self.name}.{name}"), client=client)
-        return _client(spec, where=f"connector {name}: {role}", environ=self.environ)
+        return resolve_client(spec, where=f"connector {name}: {role}", environ=self.environ)
 
     def _same_servers(self, connector: str, servers: Mapping[str, str]) -> None:
         parts = [endpoints(_compact(text)) for text in servers.values()]
@@ -130,7 +129,7 @@ class ResolvedConnect:
         raise UsageError(
             f"connector {connector}: its clients name different Kafka servers, so that it would write "
             "its offsets to one cluster and read them from another",
-            code="OVERRIDES_DISAGREE",
+            code=ConfigCode.OVERRIDES_DISAGREE,
             where=f"connector {connector}",
             expected="the same bootstrap.servers for its producer, consumer and admin client",
             seen="; ".join(f"{role}: {_compact(text)}" for role, text in sorted(servers.items())),
@@ -143,18 +142,18 @@ class ResolvedConnect:
             raise UsageError(
                 f"connector {connector} keeps its offsets on another Kafka cluster, and its client settings "
                 f"cannot be used here: {'; '.join(f'{key} {reason}' for key, reason in missing)}",
-                code="CLIENT_UNREADABLE",
+                code=ConfigCode.CLIENT_UNREADABLE,
                 where=f"connector {connector}",
                 resolve=f"name how Onceover reaches that cluster in {self.file.path}, under "
                 f"connectors.{connector}.kafka",
             )
         spec = ClusterSpec(alias=_alias(f"{self.name}.{connector}"), client=client)
         where = f"connector {connector}: producer.override"
-        return _client(spec, where=where, environ=self.environ)
+        return resolve_client(spec, where=where, environ=self.environ)
 
     def _resolve(self, spec: KafkaSpec, name: str, key: str) -> ClientConfig:
         where = f"{self.file.path}: {key}"
-        return _client(spec.cluster(_alias(name)), where=where, environ=self.environ)
+        return resolve_client(spec.cluster(_alias(name)), where=where, environ=self.environ)
 
 
 def resolve_connect(file: ConnectFile, *, environ: Mapping[str, str] | None = None) -> ResolvedConnect:
@@ -197,29 +196,12 @@ def _worker_properties(file: ConnectFile) -> dict[str, str]:
 def _kafka(file: ConnectFile, properties: Mapping[str, str], environ: Mapping[str, str]) -> ClientConfig:
     alias = _alias(file.connect)
     if file.kafka is not None:
-        return _client(file.kafka.cluster(alias), where=f"{file.path}: kafka", environ=environ)
+        return resolve_client(file.kafka.cluster(alias), where=f"{file.path}: kafka", environ=environ)
     client, missing = client_of(alias, properties)
     if missing:
         raise BadConfig(Fault(str(file.worker_config), key, reason, _OWN_CLIENT) for key, reason in missing)
     spec = ClusterSpec(alias=alias, client=client)
-    return _client(spec, where=str(file.worker_config), environ=environ)
-
-
-def _client(spec: ClusterSpec, *, where: str, environ: Mapping[str, str]) -> ClientConfig:
-    client = resolve_client(spec, where=where, environ=environ)
-    if client.properties.get("sasl.mechanism") == "GSSAPI":
-        # Said before anything is stopped: what writes the offsets has no Kerberos.
-        raise BadConfig(
-            [
-                Fault(
-                    where,
-                    "sasl.mechanism",
-                    "Connect's offsets cannot be written with Kerberos",
-                    _OTHER_LISTENER,
-                )
-            ]
-        )
-    return client
+    return resolve_client(spec, where=str(file.worker_config), environ=environ)
 
 
 def _auth(file: ConnectFile, environ: Mapping[str, str]) -> BasicAuth | None:

@@ -16,15 +16,13 @@ from pydantic import BeforeValidator, Field
 from onceover.config import values
 from onceover.config.document import REFERENCE, Document, substitute
 from onceover.config.faults import BadConfig, Invalid, nearest_fix
-from onceover.config.files import ConfigKind, by_line
+from onceover.config.files import CONNECT_FILES, by_line
 from onceover.config.flowfile import Closed, ClusterSpec
 from onceover.config.home import onceover_home, variables
 from onceover.config.hosts import is_http_address
 from onceover.config.modelcheck import Key, ModelCheck
 from onceover.config.workerfile import WORKER_KEYS
 
-CONNECT_VARIABLE: Final = "ONCEOVER_CONNECT"
-_CONNECT_FILE: Final = ConfigKind("Connect file", CONNECT_VARIABLE, "connect", "docs/connectors.md")
 _EXAMPLES: Final[Mapping[Key, str]] = {
     ("connect",): "connect: flights",
     ("rest",): 'rest: ["http://127.0.0.1:8083"]',
@@ -118,8 +116,8 @@ def load_connect(ref: str | Path, *, environ: Mapping[str, str] | None = None) -
         UsageError: the file is missing or not in order; every fault has a line of its own.
     """
     environment = variables(environ)
-    path = _CONNECT_FILE.locate(ref, environment)
-    _, document, faults = _CONNECT_FILE.read(path)
+    path = CONNECT_FILES.locate(ref, environment)
+    _, document, faults = CONNECT_FILES.read(path)
     check = _Check(document, path, environment)
     data = check.run()
     if faults or check.faults:
@@ -129,7 +127,7 @@ def load_connect(ref: str | Path, *, environ: Mapping[str, str] | None = None) -
 
 def find_connect_files(environ: Mapping[str, str] | None = None) -> list[Path]:
     """Return the Connect files by name; an absent directory has none."""
-    return _CONNECT_FILE.find(variables(environ))
+    return CONNECT_FILES.find(variables(environ))
 
 
 def connect_home(file: ConnectFile, environ: Mapping[str, str] | None = None) -> Path:

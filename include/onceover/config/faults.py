@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from onceover.config.codes import ConfigCode
 from onceover.errors import UsageError
 from onceover.shown import visible
 
-BAD_CONFIG: Final = "bad_config"
 _KEY: Final = re.compile(r"[A-Za-z0-9_.>-]*")
 
 
@@ -71,7 +71,7 @@ class BadConfig(UsageError):
         first = self.faults[0]
         super().__init__(
             "\n".join(str(fault) for fault in self.faults),
-            code=BAD_CONFIG,
+            code=ConfigCode.BAD_CONFIG,
             where=first.where,
             resolve=first.fix if len(self.faults) == 1 else "correct every line of the message",
         )

@@ -11,11 +11,13 @@ from typing import Final
 
 import onceover
 from onceover.config import values
-from onceover.config.document import Document, parse_yaml
+from onceover.config.document import FLOW_FILE_PAGE, Document, parse_yaml
 from onceover.config.faults import BadConfig, Fault, nearest_fix
 
 log = logging.getLogger(__name__)
 
+FLOWS_VARIABLE: Final = "ONCEOVER_FLOWS"
+CONNECT_VARIABLE: Final = "ONCEOVER_CONNECT"
 _SUFFIXES: Final = (".yaml", ".yml")
 # A configuration file is a page of text; anything larger is the wrong file.
 _MAX_FILE_BYTES: Final = 1 << 20
@@ -135,3 +137,7 @@ def read_bytes(path: Path, noun: str) -> bytes:
 def by_line(faults: list[Fault]) -> list[Fault]:
     """Return the faults as they come in the file."""
     return sorted(faults, key=lambda fault: (fault.line or 0, fault.key))
+
+
+FLOW_FILES: Final = ConfigKind("flow file", FLOWS_VARIABLE, "flows", FLOW_FILE_PAGE)
+CONNECT_FILES: Final = ConfigKind("Connect file", CONNECT_VARIABLE, "connect", "docs/connectors.md")

@@ -71,7 +71,7 @@ class TopicsSpec(Closed):
         return values.start_timestamp_ms(self.start)
 
     def selects(self, topic: str) -> bool:
-        """Tell whether the filter names ``topic``; ``engine.scope`` decides what is copied."""
+        """Tell whether the filter names ``topic``; ``topics.scope`` decides what is copied."""
         return _selects(topic, self.include, self.exclude)
 
 

@@ -8,14 +8,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.config.check import check_document
-from onceover.config.document import FLOW_FILE_PAGE
 from onceover.config.faults import BadConfig
-from onceover.config.files import ConfigKind, by_line
+from onceover.config.files import FLOW_FILES, by_line
 from onceover.config.flowfile import Flow
 from onceover.config.home import onceover_home, variables
-
-FLOWS_VARIABLE: Final = "ONCEOVER_FLOWS"
-_FLOW_FILE: Final = ConfigKind("flow file", FLOWS_VARIABLE, "flows", FLOW_FILE_PAGE)
 
 
 def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> Flow:
@@ -27,8 +23,8 @@ def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> F
         UsageError: the file is missing or not in order; every fault has a line of its own.
     """
     environment = variables(environ)
-    path = _FLOW_FILE.locate(ref, environment)
-    content, document, faults = _FLOW_FILE.read(path)
+    path = FLOW_FILES.locate(ref, environment)
+    content, document, faults = FLOW_FILES.read(path)
     data, found = check_document(document, path, environment)
     faults = by_line(faults + found)
     if faults:
@@ -42,17 +38,21 @@ def read_keys(path: Path) -> dict[str, Any]:
     Raises:
         UsageError: it cannot be read, or is no YAML that a flow file may be.
     """
-    return _FLOW_FILE.read(path)[1].data
+    return FLOW_FILES.read(path)[1].data
 
 
 def flows_dir(environ: Mapping[str, str] | None = None) -> Path:
     """Return ``ONCEOVER_FLOWS``, else ``flows`` beside the installed package."""
-    return _FLOW_FILE.directory(variables(environ))
+    return FLOW_FILES.directory(variables(environ))
 
 
 def find_flow_files(environ: Mapping[str, str] | None = None) -> list[Path]:
     """Return the flow files of the flows directory by name; an absent directory has none."""
-    return _FLOW_FILE.find(variables(environ))
+    return FLOW_FILES.find(variables(environ))
+
+
+# In the folder of the flow's runs: who its driver is, for people and for whoever has to find it.
+DRIVER_NOTE: Final = "driver.json"
 
 
 def run_dir(flow: Flow | str, environ: Mapping[str, str] | None = None) -> Path:

@@ -1,4 +1,7 @@
-"""Regular expressions that are typed on a command line or in a form."""
+"""Regular expressions of flow files, and those that are typed on a command line or in a form.
+
+A flow file is as trusted as code, and its expressions are Python's; what is typed is for ``namematch``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import re
 from typing import Final
 
 from onceover.errors import UsageError
+from onceover.namematch import objection
 
 # A dot stands for every character: a name may hold a line break, and ``.*`` is all names.
 ANY_CHARACTER: Final = re.DOTALL
@@ -16,8 +20,8 @@ def whole_name(expression: str, name: str) -> bool:
     return re.fullmatch(expression, name, ANY_CHARACTER) is not None
 
 
-def compiled(option: str, pattern: str) -> re.Pattern[str]:
-    """Return ``pattern``, ready for use.
+def check_typed(option: str, pattern: str) -> str:
+    """Return ``pattern``, which was typed and is an expression for ``namematch``.
 
     Args:
         option: of the command line that it belongs to, for the message.
@@ -31,10 +35,10 @@ def compiled(option: str, pattern: str) -> re.Pattern[str]:
             expected=repr(pattern.strip()),
             resolve="leave them out; a space that is meant is written [ ]",
         )
-    try:
-        return re.compile(pattern, ANY_CHARACTER)
-    except re.error as error:
+    if (why := objection(pattern)) is not None:
         raise UsageError(
-            f"{option} {pattern!r} is no regular expression: {error.msg}",
+            f"{option} {pattern!r} is no regular expression: {why}",
+            expected="RE2's syntax: without looking ahead or behind, or back at what was matched",
             resolve="give a whole name, or a pattern such as 'flights[.].*'",
-        ) from error
+        )
+    return pattern

@@ -96,7 +96,7 @@ def _check_one(key: str, value: object) -> str:
             "expected a single value", "write one text or number; several servers are separated by commas"
         )
     if "\0" in str(value):
-        # To librdkafka a text ends there: one client would log in as somebody else than the other.
+        # PLAIN ends its names there, and so do the libraries of TLS and Kerberos: it would be another login.
         raise Invalid("holds a NUL character", "write it without")
     return ALLOWED[key].check(str(value))
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from onceover.config.codes import ConfigCode
 from onceover.config.flowfile import Flow
 from onceover.errors import UsageError
 
@@ -65,7 +66,7 @@ class RunSettings:
         if version != VERSION or value.keys() != cls.__dataclass_fields__.keys():
             raise UsageError(
                 "the driver's settings are not those that this worker understands",
-                code="VERSION_MISMATCH",
+                code=ConfigCode.VERSION_MISMATCH,
                 expected=f"run settings of version {VERSION}",
                 seen=f"version {version} with {', '.join(sorted(value))}",
                 resolve="give driver and executors the same version of Onceover",

@@ -54,20 +54,3 @@ def parse_size_bytes(value: object) -> int:
             f"write it like {SIZE_EXAMPLE}",
         )
     return int(match.group(1)) * _SIZE_BYTES[unit]
-
-
-def format_duration(value_ms: int) -> str:
-    """Return the shortest exact text that :func:`parse_duration_ms` reads back as ``value_ms``."""
-    return _format(value_ms, _DURATION_MS)
-
-
-def format_size(value_bytes: int) -> str:
-    """Return the shortest exact text that :func:`parse_size_bytes` reads back as ``value_bytes``."""
-    return _format(value_bytes, _SIZE_BYTES)
-
-
-def _format(value: int, units: dict[str, int]) -> str:
-    smallest = next(iter(units))
-    exact = [unit for unit, factor in units.items() if value and value % factor == 0]
-    unit = exact[-1] if exact else smallest
-    return f"{value // units[unit]}{unit}"

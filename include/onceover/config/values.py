@@ -25,8 +25,8 @@ NAME_RULE: Final = (
     "lower-case letters, digits and hyphens, not beginning with a hyphen, "
     f"at most {MAX_NAME_LENGTH} characters"
 )
-# What `make up`, `onceover demo` and Connect migrations keep beside the flows.
-RESERVED_NAMES: Final = ("airflow", "clusters", "connect", "demo")
+# What `make up`, `onceover demo` and Connect migrations keep beside the flows, or call themselves.
+RESERVED_NAMES: Final = ("airflow", "clusters", "connect", "connect-run", "demo")
 _ALIAS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _TOPIC: Final = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _CONNECTION: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

@@ -111,7 +111,7 @@ def client_of(alias: str, properties: Mapping[str, str]) -> tuple[dict[str, str]
     """Return the librdkafka keys that stand in for a worker's or connector's own client settings.
 
     The second part names Java keys that cannot be read here and without which no connection is likely:
-    Java key stores, Kerberos, secrets that a config provider holds.
+    Java key stores, secrets that a config provider holds.
     """
     java = {key: value for key, value in properties.items() if _CLIENT_KEYS.fullmatch(key)}
     translated = translate_client(alias, java, literal=True)

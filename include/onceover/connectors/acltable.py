@@ -78,7 +78,7 @@ class OwnTopic:
 
 
 @dataclass(frozen=True)
-class AclWish:
+class AclTableRequest:
     """For what the table is made.
 
     Args:
@@ -104,14 +104,14 @@ class AclWish:
     principals: Mapping[Role, str] = field(default_factory=dict)
 
 
-def grants(wish: AclWish) -> list[Grant]:
+def grants(request: AclTableRequest) -> list[Grant]:
     """Return every right, by principal."""
-    found = [*_worker(wish)]
-    for own in wish.connectors:
-        found += [*_connector(wish, own)]
-    found += [*_onceover(wish)]
-    for own in wish.connectors:
-        found += [*_onceover_connector(wish, own)]
+    found = [*_worker(request)]
+    for own in request.connectors:
+        found += [*_connector(request, own)]
+    found += [*_onceover(request)]
+    for own in request.connectors:
+        found += [*_onceover_connector(request, own)]
     order = list(Role)
     return sorted(_merged(found), key=lambda grant: order.index(grant.role))
 
@@ -149,78 +149,78 @@ def markdown(found: Iterable[Grant]) -> list[str]:
     return lines
 
 
-def _worker(wish: AclWish) -> Iterator[Grant]:
+def _worker(request: AclTableRequest) -> Iterator[Grant]:
     def grant(kind: str, name: str, operations: tuple[str, ...], why: str) -> Grant:
-        principal = wish.principals.get(Role.WORKER)
+        principal = request.principals.get(Role.WORKER)
         return Grant(Role.WORKER, principal, WORKERS_CLUSTER, kind, name, operations, why)
 
-    for topic in (wish.offsets_topic, wish.config_topic, wish.status_topic):
+    for topic in (request.offsets_topic, request.config_topic, request.status_topic):
         operations = ("Read", "Write", "Create", "Describe", "DescribeConfigs")
         yield grant("Topic", topic, operations, "its internal topics, as ever")
-    yield grant("Group", wish.group_id, ("Read",), "the workers' membership, as ever")
-    if wish.exactly_once:
-        name = f"connect-cluster-{wish.group_id}"
+    yield grant("Group", request.group_id, ("Read",), "the workers' membership, as ever")
+    if request.exactly_once:
+        name = f"connect-cluster-{request.group_id}"
         yield grant("TransactionalId", name, ("Write", "Describe"), "the leader writes the config topic")
 
 
-def _connector(wish: AclWish, own: OwnTopic) -> Iterator[Grant]:
+def _connector(request: AclTableRequest, own: OwnTopic) -> Iterator[Grant]:
     def grant(
         role: Role, kind: str, name: str, operations: tuple[str, ...], why: str, *, prefixed: bool = False
     ) -> Grant:
         principal = own.principals.get(role)
         return Grant(role, principal, own.cluster, kind, name, operations, why, prefixed)
 
-    tasks = f"{wish.group_id}-{own.connector}-"
+    tasks = f"{request.group_id}-{own.connector}-"
     yield grant(Role.PRODUCER, "Topic", own.topic, ("Write", "Describe"), "commits offsets")
     yield grant(Role.CONSUMER, "Topic", own.topic, ("Read", "Describe"), "reads offsets when tasks start")
     operations = ("Describe", "DescribeConfigs", "Create")
     yield grant(Role.ADMIN, "Topic", own.topic, operations, "reads to the end; Create unless it exists")
-    if not wish.exactly_once:
+    if not request.exactly_once:
         return
     # Under exactly-once a task writes the shared topic by itself, on the cluster that its producer writes to.
-    shared, until = wish.offsets_topic, "until the migration, and after a downgrade"
+    shared, until = request.offsets_topic, "until the migration, and after a downgrade"
     yield grant(Role.PRODUCER, "Topic", shared, ("Write", "Describe"), until)
     yield grant(Role.CONSUMER, "Topic", shared, ("Read", "Describe"), until)
     yield grant(Role.ADMIN, "Topic", shared, ("Describe", "DescribeConfigs"), until)
     ids = "TransactionalId"
     yield grant(Role.PRODUCER, ids, tasks, ("Write", "Describe"), "its tasks' transactions", prefixed=True)
-    name = f"{wish.group_id}-{own.connector}"
+    name = f"{request.group_id}-{own.connector}"
     yield grant(Role.PRODUCER, ids, name, ("Write", "Describe"), "REST calls that alter offsets")
     yield grant(Role.ADMIN, ids, tasks, ("Write", "Describe"), "fences earlier tasks", prefixed=True)
 
 
-def _onceover(wish: AclWish) -> Iterator[Grant]:
+def _onceover(request: AclTableRequest) -> Iterator[Grant]:
     def grant(
         name: str, operations: tuple[str, ...], why: str, kind: str = "Topic", *, prefixed: bool = False
     ) -> Grant:
-        principal = wish.principals.get(Role.ONCEOVER)
+        principal = request.principals.get(Role.ONCEOVER)
         return Grant(Role.ONCEOVER, principal, WORKERS_CLUSTER, kind, name, operations, why, prefixed)
 
-    yield grant(wish.offsets_topic, ("Read", "Describe", "DescribeConfigs"), "the snapshot (Read)")
-    yield grant(wish.offsets_topic, ("Write",), "a downgrade (Write)")
-    yield grant(wish.config_topic, ("Read", "Describe"), "how many tasks are to be fenced")
-    yield grant(wish.group_id, ("Describe",), "whether every worker is there", kind="Group")
+    yield grant(request.offsets_topic, ("Read", "Describe", "DescribeConfigs"), "the snapshot (Read)")
+    yield grant(request.offsets_topic, ("Write",), "a downgrade (Write)")
+    yield grant(request.config_topic, ("Read", "Describe"), "how many tasks are to be fenced")
+    yield grant(request.group_id, ("Describe",), "whether every worker is there", kind="Group")
     ids, operations = "TransactionalId", ("Write", "Describe")
-    yield grant(wish.our_ids, operations, "its own transactions", ids, prefixed=True)
+    yield grant(request.our_ids, operations, "its own transactions", ids, prefixed=True)
     state = ("Read", "Write", "Create", "Describe", "DescribeConfigs")
-    yield grant(wish.runs_topic, state, "what a run found and did; Create unless it exists")
-    yield grant(wish.run_ids, operations, "one run at a time for a connector", ids, prefixed=True)
+    yield grant(request.runs_topic, state, "what a run found and did; Create unless it exists")
+    yield grant(request.run_ids, operations, "one run at a time for a connector", ids, prefixed=True)
 
 
-def _onceover_connector(wish: AclWish, own: OwnTopic) -> Iterator[Grant]:
+def _onceover_connector(request: AclTableRequest, own: OwnTopic) -> Iterator[Grant]:
     def grant(
         kind: str, name: str, operations: tuple[str, ...], why: str, *, prefixed: bool = False
     ) -> Grant:
-        principal = wish.principals.get(Role.ONCEOVER)
+        principal = request.principals.get(Role.ONCEOVER)
         return Grant(Role.ONCEOVER, principal, own.cluster, kind, name, operations, why, prefixed)
 
     operations = ("Read", "Write", "Create", "Describe", "DescribeConfigs")
     yield grant("Topic", own.topic, operations, "the copy, and proving it; Create unless it exists")
     ids = "TransactionalId"
-    yield grant(ids, wish.our_ids, ("Write", "Describe"), "its own transactions", prefixed=True)
-    if wish.exactly_once:
-        shared = wish.offsets_topic
+    yield grant(ids, request.our_ids, ("Write", "Describe"), "its own transactions", prefixed=True)
+    if request.exactly_once:
+        shared = request.offsets_topic
         yield grant("Topic", shared, ("Read", "Describe", "DescribeConfigs"), "the snapshot (Read)")
         yield grant("Topic", shared, ("Write",), "a downgrade (Write)")
-        name = f"{wish.group_id}-{own.connector}-"
+        name = f"{request.group_id}-{own.connector}-"
         yield grant(ids, name, ("Write", "Describe"), "fences tasks that only seem stopped", prefixed=True)

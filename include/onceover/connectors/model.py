@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
 from typing import Any, Final, NamedTuple
 
-from onceover.engine.approval import Item, items_of
-from onceover.engine.plan import Change, Plan, Refusal
+from onceover.planning.approval import Item, items_of
+from onceover.planning.plan import Change, Plan, Refusal
 from onceover.shown import lined
 
 SOURCE: Final = "source"
@@ -141,14 +141,17 @@ class ConnectorState:
     def is_stopped(self) -> bool:
         """True when it is stopped and no worker has a task of it.
 
-        A task that is UNASSIGNED has been ended by its worker; written behind the leader's removal of it, the
-        status stays for ever (seen on 4.3.0 under load).
+        A task that is UNASSIGNED has been ended by its worker, and one that is FAILED has ended by itself, as
+        that of a frozen worker does that was fenced; written behind the leader's removal of it, the status
+        stays for ever (both seen on 4.3.0 under load).
         """
-        return self.state == STOPPED and all(task.state == UNASSIGNED for task in self.tasks)
+        return self.state == STOPPED and all(task.state in (UNASSIGNED, FAILED_STATE) for task in self.tasks)
 
     @property
     def has_failed(self) -> bool:
-        """True when it, or one of its tasks, has failed."""
+        """True when it, or one of its tasks, has failed; what is stopped has none that could."""
+        if self.state == STOPPED:
+            return False
         return FAILED_STATE in (self.state, *(task.state for task in self.tasks))
 
     def config_with(self, topic: str | None) -> dict[str, str]:

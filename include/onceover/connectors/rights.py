@@ -13,8 +13,9 @@ from typing import Final
 
 from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
-from onceover.kafka.admin import NOT_AUTHORIZED, TOPIC_EXISTS, Admin, TopicSpec
+from onceover.kafka.admin import Admin, TopicSpec
 from onceover.kafka.cluster import ClientSettings, Cluster, failure
+from onceover.kafka.codes import KafkaCode
 from onceover.kafka.topicfacts import may_on_absent, topic_facts
 from onceover.txn.classify import Action, Api, classify
 
@@ -42,7 +43,7 @@ def needing(settings: ClientSettings, operation: str, resource: str) -> Iterator
     try:
         yield
     except UsageError as error:
-        if error.code != NOT_AUTHORIZED:
+        if error.code != KafkaCode.NOT_AUTHORIZED:
             raise
         raise missing(settings, operation, resource) from error
 
@@ -52,7 +53,7 @@ def missing(settings: ClientSettings, operation: str, resource: str) -> UsageErr
     who = principal_of(settings)
     return UsageError(
         f"{who} may not {operation} {resource} on {settings.alias}",
-        code=NOT_AUTHORIZED,
+        code=KafkaCode.NOT_AUTHORIZED,
         where=settings.alias,
         expected=f"ALLOW {operation} on {resource} for {who}",
         seen="refused by the broker",
@@ -86,7 +87,7 @@ def check_new_topic(cluster: Cluster, spec: TopicSpec) -> None:
     admin = Admin(cluster)
     with needing(settings, "CREATE", topic):
         for error in admin.try_create([spec], validate_only=True).values():
-            if error.code != TOPIC_EXISTS:
+            if error.code != KafkaCode.TOPIC_EXISTS:
                 raise error
     for operation in ("WRITE", "READ"):
         if not may_on_new_topic(cluster, spec.name, operation):

@@ -83,7 +83,7 @@ class ConnectSettings:
 
 
 @dataclass(frozen=True)
-class Wish:
+class ConnectorRequest:
     """What a person asks for.
 
     Args:

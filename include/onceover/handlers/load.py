@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from onceover.errors import UsageError
+from onceover.handlers.codes import HandlerCode
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
 
@@ -182,14 +183,14 @@ def _target_partitions(count_for: Callable[[int], int] | None, name: str, source
     except Exception as error:  # noqa: BLE001 - foreign code may raise anything
         raise UsageError(
             f"target_partitions of handler {name} fails",
-            code="HANDLER",
+            code=HandlerCode.HANDLER,
             seen=described(error),
             resolve="correct the handler",
         ) from None
     if type(count) is not int or count < source:
         raise UsageError(
             f"handler {name} wants fewer target partitions than the source has",
-            code="HANDLER",
+            code=HandlerCode.HANDLER,
             expected=f"{source} or more: progress is kept per target partition of the same number",
             seen=str(count) if type(count) is int else type(count).__name__,
             resolve="return at least the source's partition count from target_partitions",
@@ -199,5 +200,10 @@ def _target_partitions(count_for: Callable[[int], int] | None, name: str, source
 
 def _fault(where: str, problem: str, seen: str, expected: str, fix: str) -> UsageError:
     return UsageError(
-        problem, code="HANDLER", where=f"{where}: handler", expected=expected, seen=seen, resolve=fix
+        problem,
+        code=HandlerCode.HANDLER,
+        where=f"{where}: handler",
+        expected=expected,
+        seen=seen,
+        resolve=fix,
     )

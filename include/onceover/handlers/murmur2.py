@@ -1,7 +1,7 @@
 """Kafka's default partitioner: murmur2 over the key, for whole columns at once.
 
 The same numbers as ``org.apache.kafka.common.utils.Utils.murmur2`` and ``toPositive``; librdkafka's
-default partitioner is another one (FACTS 6).
+default partitioner is another one (docs/facts.md).
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from onceover.errors import UsageError
+from onceover.handlers.codes import HandlerCode
 
 Headers: TypeAlias = tuple[tuple[str, bytes | None], ...]
 
@@ -44,7 +45,7 @@ class Record:
         if fixed:
             raise UsageError(
                 f"a handler cannot change {', '.join(fixed)} of a record",
-                code="HANDLER_OUTPUT",
+                code=HandlerCode.HANDLER_OUTPUT,
                 expected=f"one of {', '.join(sorted(_MAY_CHANGE))}",
             )
         return replace(self, **changes)

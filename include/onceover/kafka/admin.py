@@ -1,44 +1,32 @@
 """Creating topics, and reading and setting their configuration.
 
 One topic's failure is that topic's: calls over many topics return what failed by name and raise only
-what concerns them all. Each call has a connection of its own: calls are rare, and each logs in with what is
-valid then.
+what concerns them all. Each call has a connection of its own (``kafka.changes``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
-from kafka.errors import for_code
-
-from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import admincalls
-from onceover.kafka.admincalls import Answer, ConfigValue, NewTopic
+from onceover.kafka.admincalls import ConfigValue, NewTopic
+from onceover.kafka.changes import AdminAnswer, asked, changed, refused
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.connection import Connection
-
-T = TypeVar("T")
+from onceover.kafka.codes import KafkaCode
+from onceover.kafka.link.connection import Connection
 
 # ConfigSource.DYNAMIC_TOPIC_CONFIG: set on the topic itself, not inherited from the broker.
 _SET_ON_TOPIC: Final = 1
 # Kafka's names: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_CONFIG.
 _UNKNOWN_TOPIC, _TOPIC_EXISTS, _INVALID_PARTITIONS, _INVALID_CONFIG = 3, 36, 37, 40
-_NOT_CONTROLLER: Final = 41
-# TOPIC_, GROUP_ and CLUSTER_AUTHORIZATION_FAILED.
-_UNAUTHORIZED: Final = frozenset({29, 30, 31})
-# Codes of the errors that callers tell apart.
-TOPIC_EXISTS: Final = "TOPIC_EXISTS"
-TOPIC_MISSING: Final = "TOPIC_MISSING"
-INVALID_CONFIG: Final = "INVALID_CONFIG"
-NOT_AUTHORIZED: Final = "NOT_AUTHORIZED"
-_CODES: Final = {_TOPIC_EXISTS: TOPIC_EXISTS, _UNKNOWN_TOPIC: TOPIC_MISSING, _INVALID_CONFIG: INVALID_CONFIG}
-
-# What passes by itself: leaders, replicas or the controller are on their way (5 to 9, 13 to 16, 19, 20, 41,
-# 56), a transaction is (51), or a quota is used up (89). UNKNOWN_TOPIC_OR_PARTITION is not among them: the
-# callers ask metadata whether it is gone.
-_TEMPORARY: Final = frozenset({5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, _NOT_CONTROLLER, 51, 56, 89})
+_CODES: Final = {
+    _TOPIC_EXISTS: KafkaCode.TOPIC_EXISTS,
+    _UNKNOWN_TOPIC: KafkaCode.TOPIC_MISSING,
+    _INVALID_CONFIG: KafkaCode.INVALID_CONFIG,
+}
 
 Failures = dict[str, OnceoverError]
 
@@ -85,12 +73,12 @@ class Admin:
 
     def __init__(self, cluster: Cluster) -> None:
         self._alias = cluster.alias
-        self._meant = cluster
+        self._cluster = cluster
 
     def create_topics(self, specs: Iterable[TopicSpec]) -> None:
         """Create the topics that do not exist yet; an existing one is left as it is."""
         for error in self.try_create(specs).values():
-            if error.code != TOPIC_EXISTS:
+            if error.code != KafkaCode.TOPIC_EXISTS:
                 raise error
 
     def try_create(self, specs: Iterable[TopicSpec], *, validate_only: bool = False) -> Failures:
@@ -106,14 +94,14 @@ class Admin:
         if not wanted:
             return {}
 
-        def ask(connection: Connection) -> dict[str, Answer]:
+        def ask(connection: Connection) -> dict[str, AdminAnswer]:
             return admincalls.create_topics(connection, wanted, validate_only=validate_only)
 
-        return self._failures(self._changed(ask), "create topic {}")
+        return self._failures(changed(self._cluster, ask), "create topic {}")
 
     def grow_topic(self, name: str, count: int) -> None:
         """Add partitions so that the topic has ``count``; a topic that has them already is left alone."""
-        answers = self._changed(lambda c: {name: admincalls.create_partitions(c, name, count)})
+        answers = changed(self._cluster, lambda c: {name: admincalls.create_partitions(c, name, count)})
         if answers[name].error_code not in (0, _INVALID_PARTITIONS):
             raise self._translated(answers[name], f"add partitions to topic {name}")
 
@@ -130,7 +118,9 @@ class Admin:
         append_time: set[str] = set()
         held: dict[str, dict[str, str]] = {}
         defaults: dict[str, str] = {}
-        described = self._asked(lambda c: admincalls.describe_topic_configs(c, wanted)) if wanted else {}
+        described = (
+            asked(self._cluster, lambda c: admincalls.describe_topic_configs(c, wanted)) if wanted else {}
+        )
         answers = {name: answer for name, (answer, _) in described.items()}
         failures = self._failures(answers, "describe the configuration of topic {}")
         for name in described.keys() - failures.keys():
@@ -147,7 +137,7 @@ class Admin:
             values = {key: entries[key].value for key in standing if key in entries}
             held[name] = {key: value for key, value in values.items() if value is not None}
             defaults |= {key: value for key, value in held[name].items() if key not in found[name]}
-        gone = {name for name, error in failures.items() if error.code == TOPIC_MISSING}
+        gone = {name for name, error in failures.items() if error.code == KafkaCode.TOPIC_MISSING}
         kept = {name: error for name, error in failures.items() if name not in gone}
         return TopicConfigs(found, frozenset(keys), kept, frozenset(append_time), held, defaults)
 
@@ -159,27 +149,10 @@ class Admin:
         wanted = {topic: keys for topic, keys in changes.items() if keys}
         if not wanted:
             return {}
-        answers = self._changed(lambda c: admincalls.alter_topic_configs(c, wanted))
+        answers = changed(self._cluster, lambda c: admincalls.alter_topic_configs(c, wanted))
         return self._failures(answers, "set the configuration of topic {}")
 
-    def _open(self) -> Cluster:
-        return Cluster(self._meant.config, self._meant.expected_id or self._meant.cluster_id())
-
-    def _asked(self, ask: Callable[[Connection], T]) -> T:
-        """Ask any broker, once one is there."""
-        with self._open() as cluster:
-            return ask(cluster.retry(cluster.control))
-
-    def _changed(self, ask: Callable[[Connection], dict[str, Answer]]) -> dict[str, Answer]:
-        """Ask likewise for changes; in a cluster with ZooKeeper the controller makes them, and no other."""
-        with self._open() as cluster:
-            connection = cluster.retry(cluster.control)
-            answers = ask(connection)
-            if any(answer.error_code == _NOT_CONTROLLER for answer in answers.values()):
-                answers = ask(cluster.control(admincalls.controller(connection)))
-            return answers
-
-    def _failures(self, answers: Mapping[str, Answer], what: str) -> Failures:
+    def _failures(self, answers: Mapping[str, AdminAnswer], what: str) -> Failures:
         """Raise what is worth trying again, return the rest."""
         found = {
             name: self._translated(answer, what.format(name))
@@ -191,15 +164,6 @@ class Admin:
                 raise problem
         return found
 
-    def _translated(self, answer: Answer, what: str) -> OnceoverError:
-        code = answer.error_code
-        text = f"{self._alias} did not {what}: {answer.message or for_code(code).__name__} (error {code})"
-        if code in _UNAUTHORIZED:
-            return UsageError(
-                text,
-                code=NOT_AUTHORIZED,
-                resolve="grant the principal the rights listed in docs/operations.md",
-            )
-        if code in _TEMPORARY:
-            return Retriable(text, resolve=f"check that {self._alias} is up, then run again")
-        return NeedsOperator(text, code=_CODES.get(code, "ADMIN_REFUSED"))
+    def _translated(self, answer: AdminAnswer, what: str) -> OnceoverError:
+        code = _CODES.get(answer.error_code, KafkaCode.ADMIN_REFUSED)
+        return refused(self._alias, what, answer, code=code)

@@ -15,22 +15,15 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from onceover.kafka import calls
-from onceover.kafka.connection import Connection
+from onceover.kafka.changes import AdminAnswer
+from onceover.kafka.link.connection import Connection
 
 # For how long the controller may try; below the time that an answer may take.
 _TIMEOUT_MS: Final = 30_000
 _TOPIC: Final = 2
 _SET, _DELETE = 0, 1
-
-
-class Answer(NamedTuple):
-    """What is answered for one topic, and in which words; the words may be missing."""
-
-    error_code: int
-    message: str
 
 
 class NewTopic(NamedTuple):
@@ -50,17 +43,9 @@ class ConfigValue(NamedTuple):
     source: int
 
 
-def controller(connection: Connection) -> int:
-    """Metadata v12: the broker that changes have to go to in a cluster with ZooKeeper."""
-    request = MetadataRequest(
-        version=12, topics=[], allow_auto_topic_creation=False, include_topic_authorized_operations=False
-    )
-    return connection.call(request, MetadataResponse, lambda answer: int(answer.controller_id))
-
-
 def create_topics(
     connection: Connection, topics: Sequence[NewTopic], *, validate_only: bool
-) -> dict[str, Answer]:
+) -> dict[str, AdminAnswer]:
     """CreateTopics v5: an answer for each, by name."""
     request = CreateTopicsRequest(
         version=5, topics=list(topics), timeout_ms=_TIMEOUT_MS, validate_only=validate_only
@@ -71,7 +56,7 @@ def create_topics(
     )
 
 
-def create_partitions(connection: Connection, topic: str, count: int) -> Answer:
+def create_partitions(connection: Connection, topic: str, count: int) -> AdminAnswer:
     """CreatePartitions v2: let the topic have so many in all."""
     request = CreatePartitionsRequest(
         version=2, topics=[(topic, count, None)], timeout_ms=_TIMEOUT_MS, validate_only=False
@@ -85,10 +70,10 @@ def create_partitions(connection: Connection, topic: str, count: int) -> Answer:
 
 def describe_topic_configs(
     connection: Connection, topics: Sequence[str]
-) -> dict[str, tuple[Answer, dict[str, ConfigValue]]]:
+) -> dict[str, tuple[AdminAnswer, dict[str, ConfigValue]]]:
     """DescribeConfigs v4: an answer for each topic, and what its configuration is with all defaults."""
 
-    def read(answer: Any) -> dict[str, tuple[Answer, dict[str, ConfigValue]]]:
+    def read(answer: Any) -> dict[str, tuple[AdminAnswer, dict[str, ConfigValue]]]:
         results = {calls.text(result.resource_name): result for result in answer.results}
         return {name: (_answer(results[name]), _values(results[name])) for name in topics}
 
@@ -103,7 +88,7 @@ def describe_topic_configs(
 
 def alter_topic_configs(
     connection: Connection, changes: Mapping[str, Mapping[str, str | None]]
-) -> dict[str, Answer]:
+) -> dict[str, AdminAnswer]:
     """IncrementalAlterConfigs v1: set keys, or remove those that are None; an answer for each topic."""
     resources = [
         (_TOPIC, topic, [(key, _DELETE if value is None else _SET, value) for key, value in keys.items()])
@@ -117,14 +102,14 @@ def alter_topic_configs(
     )
 
 
-def _of(names: Sequence[str], found: Iterable[tuple[Any, Any]]) -> dict[str, Answer]:
+def _of(names: Sequence[str], found: Iterable[tuple[Any, Any]]) -> dict[str, AdminAnswer]:
     """Return the answers for all names: one that lacks any is damaged."""
     answers = {calls.text(name): _answer(result) for name, result in found}
     return {name: answers[name] for name in names}
 
 
-def _answer(result: Any) -> Answer:
-    return Answer(int(result.error_code), str(result.error_message or ""))
+def _answer(result: Any) -> AdminAnswer:
+    return AdminAnswer(int(result.error_code), str(result.error_message or ""))
 
 
 def _values(result: Any) -> dict[str, ConfigValue]:

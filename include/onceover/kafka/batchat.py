@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from onceover.backoff import Deadline
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
-from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster, failure
-from onceover.kafka.connection import LARGEST_BATCH_BYTES, Connection
 from onceover.kafka.each import Each
+from onceover.kafka.link.connection import LARGEST_BATCH_BYTES, Connection
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.wire.batch import BatchHeader, CorruptBatch, iter_batches, verify
@@ -37,7 +37,7 @@ _MAY_PASS: Final = (Action.RETRY, Action.REFRESH_AND_RETRY, Action.OUT_OF_RANGE,
 _THROTTLED_S: Final = 10.0
 
 
-class Place(NamedTuple):
+class BatchPlace(NamedTuple):
     """An offset in a log, and what is expected to lie there.
 
     Args:
@@ -54,7 +54,7 @@ class Place(NamedTuple):
     size_bytes: int
 
 
-_Places = Mapping[TopicPartition, Place]
+_Places = Mapping[TopicPartition, BatchPlace]
 
 
 def batches_at(cluster: Cluster, places: _Places) -> Each[TopicPartition, BatchHeader]:
@@ -68,7 +68,7 @@ def batches_at(cluster: Cluster, places: _Places) -> Each[TopicPartition, BatchH
         places: by partition; the offsets lie in the logs, as far as is known.
     """
     each: Each[TopicPartition, BatchHeader] = Each()
-    by_leader: dict[int, dict[TopicPartition, Place]] = {}
+    by_leader: dict[int, dict[TopicPartition, BatchPlace]] = {}
     for tp, place in places.items():
         by_leader.setdefault(place.leader, {})[tp] = place
     for node, some in by_leader.items():
@@ -80,7 +80,7 @@ def batches_at(cluster: Cluster, places: _Places) -> Each[TopicPartition, BatchH
 
 
 def _ask(cluster: Cluster, node: int, places: _Places, each: Each[TopicPartition, BatchHeader]) -> None:
-    larger: dict[TopicPartition, Place] = {}
+    larger: dict[TopicPartition, BatchPlace] = {}
     for some in _portions(places):
         for tp in _asked(cluster, node, some, each):
             if len(some) > 1:
@@ -90,7 +90,7 @@ def _ask(cluster: Cluster, node: int, places: _Places, each: Each[TopicPartition
 
 
 def _portions(places: _Places) -> Iterator[_Places]:
-    some: dict[TopicPartition, Place] = {}
+    some: dict[TopicPartition, BatchPlace] = {}
     size_bytes = 0
     for tp, place in places.items():
         if some and (size_bytes + place.size_bytes > _ANSWER_BYTES or len(some) >= _PARTITIONS_AT_ONCE):
@@ -159,7 +159,7 @@ def _sent(cluster: Cluster, connection: Connection, places: _Places) -> FetchRes
     return answer
 
 
-def _position(tp: TopicPartition, place: Place) -> FetchPosition:
+def _position(tp: TopicPartition, place: BatchPlace) -> FetchPosition:
     epochs = (place.leader_epoch, calls.NO_EPOCH)
     return FetchPosition(place.topic_id, tp.partition, place.offset, *epochs, max_bytes=place.size_bytes)
 

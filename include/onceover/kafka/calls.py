@@ -6,7 +6,7 @@ fetches), served by every broker from 3.1 on. Nested structures are given as tup
 the protocol's schema.
 
 What is made of an answer is made by a function that the connection calls: an answer that lacks what the
-protocol promises is damaged, and ends the connection (``kafka.connection``).
+protocol promises is damaged, and ends the connection (``kafka.link.connection``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from kafka.protocol.producer import (
     TxnOffsetCommitResponse,
 )
 
-from onceover.kafka.connection import Connection
+from onceover.kafka.link.connection import Connection
 from onceover.model import TopicPartition
 from onceover.wire.metadata import Metadata, decode_metadata
 

@@ -15,12 +15,13 @@ from typing import Protocol, TypeVar
 from uuid import UUID
 
 from onceover.ages import age_text
+from onceover.backoff import Backoff, Deadline, Patience
 from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
-from onceover.kafka.backoff import Backoff, Deadline, Patience
-from onceover.kafka.connection import Address, Connection, ConnectionLost
+from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
-from onceover.kafka.login import Login
+from onceover.kafka.link.connection import Address, Connection, ConnectionLost
+from onceover.kafka.link.login import Login
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.txn.rights import lacking
@@ -38,13 +39,7 @@ _KEYS_AT_ONCE = 1000
 # Brokers look at the timeout of an InitProducerId with a transactional.id only.
 _NO_TRANSACTION_TIMEOUT_MS = 60_000
 _TRANSACTION_VERSION = "transaction.version"
-# Error code of ours: nobody leads the partition. It passes when its broker is back, whenever that is.
-NO_LEADER = "NO_LEADER"
-# Likewise: a transaction that writes the group's offsets has not ended for the coordinator of the group.
-PENDING_OFFSETS = "PENDING_OFFSETS"
 _UNSTABLE_OFFSET_COMMIT = 88
-# And: it has fewer replicas than its topic wants for a write.
-FEW_REPLICAS = "FEW_REPLICAS"
 _REPLACE = "where it was changed, write the new one into the client_file, which is read at each connection"
 
 
@@ -225,11 +220,16 @@ class Cluster:
     def _learn(self, connection: Connection, answer: Metadata) -> None:
         if self.expected_id is None:
             self.expected_id = answer.cluster_id
-        try:
-            self.recognise(answer.cluster_id, str(connection.address))
-        except NeedsOperator:
+        if answer.cluster_id != self.expected_id:
             connection.close()
-            raise
+            raise NeedsOperator(
+                f"{connection.address} belongs to another cluster than {self.alias}",
+                code=KafkaCode.FOREIGN_CLUSTER,
+                where=self.alias,
+                expected=f"cluster id {self.expected_id}",
+                seen=f"cluster id {answer.cluster_id}",
+                resolve="correct bootstrap.servers in the flow file, or name the flow anew for a new cluster",
+            )
         self._brokers = {b.node_id: Address(b.host, b.port) for b in answer.brokers}
 
     # ---- metadata
@@ -239,27 +239,6 @@ class Cluster:
         if self.expected_id is None:
             self.control()
         return str(self.expected_id)
-
-    def recognise(self, seen_id: str | None, address: str) -> None:
-        """Check that a cluster that somebody has reached is this one.
-
-        Args:
-            seen_id: its id; ``address`` is where it was reached.
-
-        Raises:
-            NeedsOperator: FOREIGN_CLUSTER.
-            Retriable: this one was not reached yet, and does not answer.
-        """
-        expected = self.cluster_id()
-        if seen_id != expected:
-            raise NeedsOperator(
-                f"{address} belongs to another cluster than {self.alias}",
-                code="FOREIGN_CLUSTER",
-                where=self.alias,
-                expected=f"cluster id {expected}",
-                seen=f"cluster id {seen_id}",
-                resolve="correct bootstrap.servers in the flow file, or name the flow anew for a new cluster",
-            )
 
     def features(self, *, anew: bool = False) -> Features:
         """Return what the cluster can do; transaction.version 0 where the feature is unknown.
@@ -396,7 +375,7 @@ class Cluster:
                 continue
             problem = failure(self.alias, Api.OFFSET_FETCH, action, code, str(tp or group))
             if code == _UNSTABLE_OFFSET_COMMIT:
-                problem.code = PENDING_OFFSETS
+                problem.code = KafkaCode.PENDING_OFFSETS
             if tp is None or isinstance(problem, Retriable):
                 raise problem
             each.failed[tp] = problem
@@ -501,7 +480,7 @@ class Cluster:
                 each.failed[tp] = topics.failed[tp.topic]
             elif leader is None or leader.leader < 0:
                 text = f"{tp} has no leader on {self.alias} at the moment"
-                each.failed[tp] = Retriable(text, code=NO_LEADER, where=str(tp))
+                each.failed[tp] = Retriable(text, code=KafkaCode.NO_LEADER, where=str(tp))
             else:
                 each.found[tp] = leader.leader
         return each
@@ -547,11 +526,11 @@ def failure(alias: str, api: Api, action: Action, code: int, subject: str) -> On
     if action is Action.UNAUTHORIZED:
         return UsageError(
             f"{alias} refuses {name} (error {code}, {lacking(api, code)})",
-            code="NOT_AUTHORIZED",
+            code=KafkaCode.NOT_AUTHORIZED,
             where=subject,
             resolve="grant the flow's principal the rights listed in docs/operations.md",
         )
-    return NeedsOperator(text, code="BROKER_ERROR", where=subject)
+    return NeedsOperator(text, code=KafkaCode.BROKER_ERROR, where=subject)
 
 
 def parse_bootstrap(servers: str) -> list[Address]:

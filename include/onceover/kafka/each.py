@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from onceover.backoff import Deadline
 from onceover.errors import OnceoverError, Retriable
-from onceover.kafka.backoff import Deadline
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -14,7 +14,7 @@ from typing import Any, Final
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster, PartitionInfo
-from onceover.kafka.connection import Connection
+from onceover.kafka.link.connection import Connection
 from onceover.model import TopicPartition
 
 log = logging.getLogger(__name__)

@@ -20,7 +20,7 @@ from uuid import UUID
 from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.connection import LARGEST_BATCH_BYTES, Connection, wait_readable
+from onceover.kafka.link.connection import LARGEST_BATCH_BYTES, Connection, wait_readable
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import (
     FetchedPartition,

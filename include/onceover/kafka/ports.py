@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from onceover.kafka.calls import OffsetToCommit
@@ -56,7 +56,7 @@ class Refused(Exception):
 
 
 class TxnProducer(Protocol):
-    """One transactional.id (DESIGN 4-5): at most one transaction open, every answer checked."""
+    """One transactional.id (docs/protocol.md): at most one transaction open, every answer checked."""
 
     @property
     def in_transaction(self) -> bool:
@@ -109,3 +109,15 @@ class TxnProducer(Protocol):
 
     def close(self) -> None:
         """Drop the connections; an open transaction is aborted by whoever comes next."""
+
+
+class Notes(Protocol):
+    """Where a flow keeps small records by their keys, such as what it looks after."""
+
+    def write_all(self, records: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Write records durably, in their order; None removes.
+
+        Raises:
+            Retriable: one was not acknowledged in time; which of the others were is not known.
+            UsageError: not authorized.
+        """

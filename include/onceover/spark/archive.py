@@ -8,6 +8,7 @@ upgraded, Spark starts as always.
 from __future__ import annotations
 
 import importlib.metadata
+import logging
 import os
 import subprocess
 import sys
@@ -17,7 +18,10 @@ from typing import Final
 
 import onceover
 from onceover.errors import Retriable
+from onceover.private import open_to_others
 from onceover.spark.locate import spark_submit
+
+log = logging.getLogger(__name__)
 
 CACHE_VARIABLE: Final = "ONCEOVER_CACHE"
 # Dumping 175 MB took 20 s beside other work.
@@ -32,9 +36,18 @@ def archive_path() -> Path:
 
 
 def archive_flags() -> list[str]:
-    """Return the JVM flags that use the archive; none when it was not made."""
+    """Return the JVM flags that use the archive; none when it was not made, or when others may write it.
+
+    Java runs what it holds in the jars' stead, and nobody has its digest.
+    """
     path = archive_path()
-    return [f"-XX:SharedArchiveFile={path}"] if path.exists() else []
+    if not path.exists():
+        return []
+    for each in (path.parent, path):
+        if (seen := open_to_others(each)) is not None:
+            log.warning("Spark starts without %s: others could change it (%s: %s)", path.name, each, seen)
+            return []
+    return [f"-XX:SharedArchiveFile={path}"]
 
 
 def make_archive() -> Path:
@@ -46,7 +59,7 @@ def make_archive() -> Path:
     path = archive_path()
     if path.exists():
         return path
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(0o755, parents=True, exist_ok=True)
     # In the same file system: it has to appear in one step.
     with tempfile.TemporaryDirectory(prefix=".archive-", dir=path.parent) as work:
         dumped = Path(work) / path.name
@@ -75,5 +88,6 @@ def make_archive() -> Path:
                 seen=done.stderr.strip()[-400:],
                 resolve="run `make setup` again",
             )
+        dumped.chmod(0o444)
         dumped.rename(path)
     return path

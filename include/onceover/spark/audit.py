@@ -1,7 +1,7 @@
 """The Spark driver of an audit: spreads the reading over executors, has the tables judged, reports.
 
 The payload never enters the JVM: rows name ranges on the way in, and carry counts, hashes and findings on
-the way out. Exit codes are DESIGN 14's: 0 PASS, 1 FAIL, 3 UNVERIFIABLE.
+the way out. Exit codes: 0 PASS, 1 FAIL, 3 UNVERIFIABLE.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from onceover.audit import datadocs, jsonreport, report
-from onceover.audit.result import AuditResult
-from onceover.audit.rows import task_row
-from onceover.audit.rowworkers import RowWorkers, Step
-from onceover.audit.since import WATERMARK
-from onceover.audit.suiterows import suite_rows
-from onceover.audit.survey import Survey
-from onceover.audit.work import Task
+from onceover.audit.checks.result import AuditResult
+from onceover.audit.checks.suiterows import suite_rows
+from onceover.audit.course.rowcodec import task_row
+from onceover.audit.course.rowworkers import RowWorkers, TaskKind
+from onceover.audit.ranges.since import WATERMARK
+from onceover.audit.ranges.snapshot import AuditSnapshot
+from onceover.audit.ranges.tasks import Task
+from onceover.audit.report import datadocs, jsonreport
+from onceover.audit.report import pages as report
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.errors import OnceoverError, unexpected
 from onceover.logs import configure
 from onceover.private import privately
-from onceover.spark.auditprogress import Progress
+from onceover.spark.auditprogress import AuditProgressFile
 from onceover.spark.auditwork import (
     ANSWER,
     ANSWER_DDL,
@@ -44,11 +45,12 @@ from onceover.spark.auditwork import (
 )
 from onceover.spark.failures import session_error
 from onceover.spark.quality import judge
+from onceover.spark.runfiles import forget_old_runs
 from onceover.spark.session import open_session
 from onceover.wiring.audit import (
-    AuditWish,
+    AuditRequest,
+    audit_bookkeeping,
     audit_content,
-    examine_claims,
     keep_verified,
     prepare,
     show_payload,
@@ -59,9 +61,9 @@ from onceover.wiring.flows import open_clusters
 
 log = logging.getLogger(__name__)
 _DOING: Final = {
-    Step.COMPARE: "comparing",
-    Step.OPEN: "naming what differs",
-    Step.SEEK: "looking for strange records on the source",
+    TaskKind.COMPARE: "comparing",
+    TaskKind.OPEN: "naming what differs",
+    TaskKind.SEEK: "looking for strange records on the source",
 }
 
 
@@ -71,7 +73,7 @@ class SparkWorkers(RowWorkers):
     Args:
         spark: a session.
         flow: whose clusters are read.
-        survey: whose clusters, by id, are meant.
+        snapshot: whose clusters, by id, are meant.
         progress: is told how many ranges are done.
 
     Attributes:
@@ -79,14 +81,16 @@ class SparkWorkers(RowWorkers):
             since 1970; empty before.
     """
 
-    def __init__(self, spark: SparkSession, flow: Flow, survey: Survey, progress: Progress) -> None:
+    def __init__(
+        self, spark: SparkSession, flow: Flow, snapshot: AuditSnapshot, progress: AuditProgressFile
+    ) -> None:
         self.reading: dict[str, int] = {}
         self._progress = progress
         self._spark = spark
         self._flow = flow
-        self._ids = survey.ids
+        self._ids = snapshot.ids
 
-    def rows(self, work: Sequence[Task], step: Step, contents: frozenset[int]) -> list[str]:
+    def rows(self, work: Sequence[Task], step: TaskKind, contents: frozenset[int]) -> list[str]:
         """Return the answers to all tasks, each as JSON."""
         tasks = [(number, json.dumps(task_row(task))) for number, task in enumerate(work)]
         frame = self._spark.createDataFrame(tasks, TASKS_DDL).repartitionById(len(tasks), TASK)
@@ -96,7 +100,7 @@ class SparkWorkers(RowWorkers):
         with self._progress.counting(_DOING[step], total, lambda: done.value):
             # Small: one row for each range, which is tens of megabytes of the logs.
             rows = frame.mapInArrow(job, ANSWER_DDL).collect()
-        if step is Step.COMPARE:
+        if step is TaskKind.COMPARE:
             self.reading = {
                 BEGAN_MS: min(row[BEGAN_MS] for row in rows),
                 ENDED_MS: max(row[ENDED_MS] for row in rows),
@@ -109,15 +113,17 @@ class Audit:
 
     Args:
         flow: what is audited.
-        wish: how much of it.
+        request: how much of it.
         home: folder of this audit's files.
         html: where the report is written.
         progress: is told what is being done.
     """
 
-    def __init__(self, flow: Flow, wish: AuditWish, home: Path, html: Path, progress: Progress) -> None:
+    def __init__(
+        self, flow: Flow, request: AuditRequest, home: Path, html: Path, progress: AuditProgressFile
+    ) -> None:
         self._flow = flow
-        self._wish = wish
+        self._request = request
         self._home = home
         self._html = html
         self._progress = progress
@@ -131,40 +137,40 @@ class Audit:
         source, target = open_clusters(self._flow)
         with source, target:
             self._progress.tell("fixing the bounds")
-            plan = prepare(self._flow, source, target, self._wish)
+            plan = prepare(self._flow, source, target, self._request)
             log.info("bounds of %d partitions are fixed", len(plan.plans))
-            workers = SparkWorkers(spark, self._flow, plan.survey, self._progress)
+            workers = SparkWorkers(spark, self._flow, plan.snapshot, self._progress)
             content = audit_content(plan, workers)
             log.info("content is compared")
             self._progress.tell("checking what the flow says of its work")
-            if self._wish.show_payload:
+            if self._request.show_payload:
                 content = show_payload(source, target, content)
-            examined = examine_claims(self._flow, source, target, content)
-            log.info("%d claims of the flow are checked", len(examined.checks))
+            bookkeeping = audit_bookkeeping(self._flow, source, target, content)
+            log.info("%d claims of the flow are checked", len(bookkeeping.checks))
             result = AuditResult(
                 self._flow.flow,
-                content.survey.started_ms,
+                content.snapshot.started_ms,
                 content.finished_ms,
-                self._wish.since,
+                self._request.since,
                 content.partitions + content.beside,
-                examined.checks,
-                topics=self._wish.topics,
+                bookkeeping.checks,
+                topics=self._request.topics,
             )
             self._progress.tell("judging")
             quality = judge(suite_rows(result), self._home)
             log.info("verdict: %s", quality.verdict)
             # After the verdict: an audit that cannot be judged has proven nothing.
-            told = told_of(self._wish, content, result, quality, self._html)
+            told = told_of(self._request, content, result, quality, self._html)
             keep_verified(self._flow, target, content, told)
-        document = jsonreport.document(result, quality, examined) | self._sides(plan.survey)
+        document = jsonreport.document(result, quality, bookkeeping) | self._sides(plan.snapshot)
         report.write(document, self._html)
         docs = datadocs.write(document, self._home)
         log.info("Data Docs: %s", docs)
         more = {"reading": workers.reading, "report": str(self._html), "data_docs": str(docs)}
         return {**document, **more}, quality.exit_code
 
-    def _sides(self, survey: Survey) -> dict[str, Any]:
-        sides = ("source", "target"), (self._flow.source, self._flow.target), survey.ids
+    def _sides(self, snapshot: AuditSnapshot) -> dict[str, Any]:
+        sides = ("source", "target"), (self._flow.source, self._flow.target), snapshot.ids
         return {
             side: {"alias": spec.alias, "cluster_id": cluster_id}
             for side, spec, cluster_id in zip(*sides, strict=True)
@@ -195,20 +201,21 @@ def _parser() -> argparse.ArgumentParser:
 
 @privately()
 def main(argv: Sequence[str]) -> int:
-    """Run the driver; return the exit code of DESIGN 14."""
+    """Run the driver; return the exit code (docs/audit.md)."""
     args = _parser().parse_args(argv)
     configure()
     # It tells of its own workings, hundreds of lines an audit.
     logging.getLogger("great_expectations").setLevel(logging.WARNING)
     args.report.unlink(missing_ok=True)
+    forget_old_runs(args.report)
     document: dict[str, Any] = {"flow": Path(args.flow).stem}
     exit_code = 1
     try:
         flow = load_flow(args.flow)
-        wish = AuditWish(tuple(args.topics), args.since, args.sample, args.show_payload)
+        request = AuditRequest(tuple(args.topics), args.since, args.sample, args.show_payload)
         with run_folder(runs_folder(run_dir(flow), show_payload=args.show_payload)) as home:
-            html, progress = args.html or home / "report.html", Progress(args.progress)
-            document, exit_code = _with_spark(Audit(flow, wish, home, html, progress))
+            html, progress = args.html or home / "report.html", AuditProgressFile(args.progress)
+            document, exit_code = _with_spark(Audit(flow, request, home, html, progress))
     except OnceoverError as error:
         log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
         exit_code = error.exit_code

@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ TOTAL: Final = "total"
 _INTERVAL_S: Final = 0.5
 
 
-class Progress:
+class AuditProgressFile:
     """Writes what an audit is doing.
 
     Args:
@@ -65,12 +66,19 @@ class Progress:
             watcher.join()
 
 
-def progress_line(path: Path) -> str:
-    """Return what was told last as one line for people; empty when nothing was."""
+@dataclass(frozen=True)
+class AuditProgress:
+    """What an audit is doing, and how many ranges of how many are done; None where they are not counted."""
+
+    doing: str
+    done: int | None = None
+    total: int | None = None
+
+
+def last_told(path: Path) -> AuditProgress | None:
+    """Return what was told last; None when nothing was."""
     try:
         told: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
-        return ""
-    if TOTAL not in told:
-        return str(told[DOING])
-    return f"{told[DOING]}: {told[DONE]:,} of {told[TOTAL]:,} ranges"
+        return None
+    return AuditProgress(told[DOING], told.get(DONE), told.get(TOTAL))

@@ -6,7 +6,6 @@ Payload stays in this process: rows hold offsets, counts and hashes.
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -14,17 +13,18 @@ from typing import Final
 import pyarrow as pa
 from pyspark.accumulators import Accumulator
 
-from onceover.audit.rows import task_of
-from onceover.audit.rowworkers import Step, answer_rows
-from onceover.audit.sides import Sides
+from onceover.audit.compare.sides import Sides
+from onceover.audit.course.rowcodec import task_of
+from onceover.audit.course.rowworkers import TaskKind, answer_rows
+from onceover.clock import now_ms
 from onceover.config.flowfile import Flow
 from onceover.config.runsettings import RunSettings
 from onceover.logs import configure
+from onceover.process.guard import take_secret
 from onceover.spark.failures import carrying
-from onceover.spark.guard import take_secret
 from onceover.wiring.audit import record_bytes
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.treatments import handler_of
+from onceover.wiring.handlers import handler_of
 
 TASK: Final = "task"
 WORK: Final = "work"
@@ -50,7 +50,7 @@ class Job:
 
     flow: Flow
     ids: tuple[str, str]
-    step: Step
+    step: TaskKind
     contents: frozenset[int] = frozenset()
     done: Accumulator[int] | None = None
 
@@ -69,13 +69,9 @@ class Job:
         with source, target:
             for batch in batches:
                 for text in batch.column(WORK).to_pylist():
-                    task, began_ms = task_of(json.loads(text)), _now_ms()
+                    task, began_ms = task_of(json.loads(text)), now_ms()
                     for row in answer_rows(self.step, task, sides, self.contents):
-                        answer = {ANSWER: json.dumps(row), BEGAN_MS: began_ms, ENDED_MS: _now_ms()}
+                        answer = {ANSWER: json.dumps(row), BEGAN_MS: began_ms, ENDED_MS: now_ms()}
                         yield pa.RecordBatch.from_pylist([answer], _ANSWER)
                     if self.done is not None:
                         self.done.add(len(task.ranges))
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,7 +1,7 @@
 """The Spark driver of a flow: leads it, runs the query, ends gracefully, reports.
 
-Exit codes are DESIGN 14's. SIGTERM and ``onceover stop`` finish the open transactions; if the JVM or a
-worker is killed instead, the leader ends what they left open, so that no reader of the target waits.
+Exit codes are those of docs/operations.md. SIGTERM and ``onceover stop`` finish the open transactions; if the
+JVM or a worker is killed instead, the leader ends what they left open, so that no reader of the target waits.
 """
 
 from __future__ import annotations
@@ -27,24 +27,27 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
+from onceover.backoff import Deadline
+from onceover.config.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
-from onceover.engine.layout import ASKED, DONE, FAILED, Layout
-from onceover.engine.scopecheck import nothing_in_scope
-from onceover.engine.status import flow_status, stopped_partitions
-from onceover.engine.supervisor import Supervisor
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
-from onceover.kafka.backoff import Deadline
 from onceover.kafka.cluster import Cluster
+from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
+from onceover.operate.status import flow_status, stopped_partitions
 from onceover.private import privately
+from onceover.spark.codes import SparkCode
 from onceover.spark.failures import cause_of, error_of, jvm_gone, session_error
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
+from onceover.spark.runfiles import forget_old_runs
 from onceover.spark.schema import FORMAT
 from onceover.spark.session import open_session
 from onceover.spark.slots import SlotWatch, slots_of, too_few
 from onceover.spark.source import ReplicaSource
 from onceover.spark.totals import Totals
+from onceover.state.layout import ASKED, DONE, FAILED, Layout
+from onceover.topics.scopecheck import nothing_in_scope
 from onceover.wiring.flows import FlowWatch, open_clusters, supervisor
 
 log = logging.getLogger(__name__)
@@ -61,7 +64,7 @@ _KEEP_RUNS = 3
 _STOPS_S = 30.0
 
 
-class Run:
+class DriverRun:
     """One run of the driver, from an open Spark session to the report."""
 
     def __init__(self, watch: FlowWatch, until: str, home: Path) -> None:
@@ -216,7 +219,7 @@ class Run:
             raise error_of(error)
 
     def _announce(self, spark: SparkSession) -> None:
-        """Leave a note of who runs, for people and for tests that kill."""
+        """Leave a note of who runs, for people, for Airflow's button and for tests that kill."""
         layout = self._layout()
         jvm: Any = spark._jvm
         note = {
@@ -228,9 +231,9 @@ class Run:
             "ui": spark.sparkContext.uiWebUrl,
         }
         self._home.mkdir(parents=True, exist_ok=True)
-        temporary = self._home / "driver.json.new"
+        temporary = self._home / f"{DRIVER_NOTE}.new"
         temporary.write_text(json.dumps(note))
-        temporary.replace(self._home / "driver.json")
+        temporary.replace(self._home / DRIVER_NOTE)
 
     def _layout(self) -> Layout:
         if self.layout is None:
@@ -286,7 +289,7 @@ def _stops_in(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     kind = Retriable if error["exit"] == Retriable.exit_code else NeedsOperator
     raise kind(
         f"the run has ended, but whether a partition is stopped cannot be read: {error['message']}",
-        code="STOPS_UNKNOWN",
+        code=SparkCode.STOPS_UNKNOWN,
         where=error["where"] or status["target"]["alias"],
         resolve=f"`onceover status {status['flow']}` tells, once {status['target']['alias']} answers",
     )
@@ -317,7 +320,7 @@ def _forget_old_runs(folder: Path) -> None:
             shutil.rmtree(old, ignore_errors=True)
 
 
-def _with_spark(run: Run) -> None:
+def _with_spark(run: DriverRun) -> None:
     parent = os.getppid()
     try:
         with open_session() as spark:
@@ -328,7 +331,7 @@ def _with_spark(run: Run) -> None:
 
 @privately()
 def main(argv: Sequence[str]) -> int:
-    """Run the driver; return the exit code of DESIGN 14."""
+    """Run the driver; return the exit code (docs/operations.md)."""
     parser = argparse.ArgumentParser(prog="replicate.py")
     parser.add_argument("--flow", required=True)
     parser.add_argument("--until", required=True)
@@ -337,9 +340,10 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     configure()
     args.report.unlink(missing_ok=True)
+    forget_old_runs(args.report)
     document: dict[str, Any] = {"onceover": 1, "command": "replicate", "ok": False, "exit": 1}
     try:
-        run = Run(FlowWatch(Path(args.flow)), args.until, args.home)
+        run = DriverRun(FlowWatch(Path(args.flow)), args.until, args.home)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, run.stop)
         try:

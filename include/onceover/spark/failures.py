@@ -21,20 +21,19 @@ from pyspark.errors import PySparkException
 
 import onceover.errors
 from onceover.errors import Fatal, OnceoverError, Retriable, unexpected
+from onceover.spark.codes import SparkCode
 
 log = logging.getLogger(__name__)
 
 _MARK: Final = "onceover-error "
 _CARRIED: Final = re.compile(re.escape(_MARK) + r"(\{.*\})")
 _RUN_AGAIN: Final = "run it again: it resumes where it was"
-_WORKER_KILLED: Final = "WORKER_KILLED"
-_JVM_GONE: Final = "JVM_GONE"
 # Codes of processes that died: once it is an accident, again and again a crash.
-DIED: Final = (_WORKER_KILLED, _JVM_GONE)
+DIED: Final = (SparkCode.WORKER_KILLED, SparkCode.JVM_GONE)
 # What Spark says when a process was taken from it, and not by what we ran in it.
 _KNOWN_TO_PASS: Final = (
     (
-        _WORKER_KILLED,
+        SparkCode.WORKER_KILLED,
         re.compile(
             r"Python worker exited unexpectedly|ExecutorLostFailure|worker lost|Executor heartbeat timed"
         ),
@@ -43,13 +42,13 @@ _KNOWN_TO_PASS: Final = (
     ),
     (
         # Spark gives a Python process ten seconds to start, which no setting changes (4.2.0, seen).
-        "WORKER_LATE",
+        SparkCode.WORKER_LATE,
         re.compile(r"Python worker (failed to connect back|did not connect back in time)"),
         "a Python process of Spark's did not start in time: the machine is overloaded",
         _RUN_AGAIN,
     ),
     (
-        "SPARK_MASTER_GONE",
+        SparkCode.SPARK_MASTER_GONE,
         re.compile(
             r"All masters are unresponsive|Master removed our application|context stopped while waiting"
         ),
@@ -57,7 +56,7 @@ _KNOWN_TO_PASS: Final = (
         "check that it is up, that the address is right, and that it has the same secret, then run again",
     ),
     (
-        _JVM_GONE,
+        SparkCode.JVM_GONE,
         re.compile(r"SparkContext was shut down|stopped SparkContext|SparkContext has been shut down"),
         "the Spark JVM was told to end",
         _RUN_AGAIN,
@@ -106,7 +105,7 @@ def error_of(failure: Exception) -> OnceoverError:
             return Retriable(message, code=code, seen=_line_around(text, found), resolve=resolve)
     return Fatal(
         f"Spark failed: {_short(_first_line(text))}",
-        code="SPARK_FAILED",
+        code=SparkCode.SPARK_FAILED,
         seen=type(failure).__name__,
         resolve="see the log; a failure that nobody foresaw is not tried again",
     )
@@ -129,7 +128,7 @@ def session_error(failure: Exception, parent: int, wait_s: float = _GONE_WAIT_S)
         return jvm_gone()
     return Fatal(
         f"the driver cannot talk to its JVM any more: {_short(str(failure)) or type(failure).__name__}",
-        code="JVM_UNREACHABLE",
+        code=SparkCode.JVM_UNREACHABLE,
         resolve="see the log",
     )
 
@@ -150,7 +149,7 @@ def cause_of(failure: BaseException, parent: int) -> OnceoverError:
 
 def jvm_gone() -> Retriable:
     """Return the error for a JVM that was killed."""
-    return Retriable("the Spark JVM is gone: it was killed", code=_JVM_GONE, resolve=_RUN_AGAIN)
+    return Retriable("the Spark JVM is gone: it was killed", code=SparkCode.JVM_GONE, resolve=_RUN_AGAIN)
 
 
 def _kind(error: OnceoverError) -> str:

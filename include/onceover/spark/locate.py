@@ -1,11 +1,16 @@
-"""Where the installed Spark is, without importing it: that would cost every command half a second."""
+"""Where the installed Spark is, and what it is told to run. Nothing is imported: that takes half a second."""
 
 from __future__ import annotations
 
 import importlib.util
 from pathlib import Path
+from typing import Final
 
+import onceover
 from onceover.errors import UsageError
+
+_PACKAGE: Final = Path(onceover.__file__).parent
+_JOBS: Final = "spark_jobs"
 
 
 def spark_submit() -> Path:
@@ -18,3 +23,20 @@ def spark_submit() -> Path:
     if spec is None or spec.origin is None:
         raise UsageError("pyspark is not installed", resolve="run `make setup`")
     return Path(spec.origin).parent / "bin" / "spark-submit"
+
+
+def packages() -> Path:
+    """Return the folder that other machines' Python has to look in, too: the one that holds the package."""
+    return _PACKAGE.parent
+
+
+def job_script(name: str) -> Path:
+    """Return the file of ``spark_jobs`` that spark-submit runs.
+
+    A wheel brings them in the package (pyproject.toml); in a checkout they are beside ``include``.
+
+    Args:
+        name: ``replicate.py`` or ``audit.py``.
+    """
+    installed = _PACKAGE / _JOBS
+    return (installed if installed.is_dir() else _PACKAGE.parents[1] / _JOBS) / name

@@ -12,6 +12,7 @@ from typing import Final
 from onceover.config import values
 from onceover.config.faults import Invalid
 from onceover.errors import Retriable, UsageError
+from onceover.spark.codes import SparkCode
 
 _CONNECT_S: Final = 5.0
 _PORTS: Final = 1 << 16
@@ -29,7 +30,7 @@ def checked(master: str) -> str:
     except Invalid as error:
         raise UsageError(
             f"{master!r} is {error.problem}",
-            code="BAD_MASTER",
+            code=SparkCode.BAD_MASTER,
             expected=error.fix,
             resolve="correct the master",
         ) from None
@@ -55,7 +56,7 @@ def reach(master: str) -> None:
             problems.append(f"{address}: {error.strerror or error}")
     raise Retriable(
         "no Spark master answers",
-        code="SPARK_MASTER_GONE",
+        code=SparkCode.SPARK_MASTER_GONE,
         where=master,
         seen="; ".join(problems),
         resolve="check that it is up and that the address is right, then run again",
@@ -67,7 +68,7 @@ def _address(text: str) -> tuple[str, int]:
     if not host or not re.fullmatch(r"[0-9]{1,5}", port) or not 0 < int(port) < _PORTS:
         raise UsageError(
             f"{text!r} is no address of a Spark master",
-            code="BAD_MASTER",
+            code=SparkCode.BAD_MASTER,
             expected="host:port",
             resolve="correct the master",
         )

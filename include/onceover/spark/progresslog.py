@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Mapping
 from typing import Any, Final
 
 from onceover.ages import age_text
+from onceover.clock import now_ms
 from onceover.config.flowfile import Flow
-from onceover.engine.rate import Rate, RateMeter
-from onceover.engine.status import flow_status, stopped_partitions
 from onceover.errors import OnceoverError
 from onceover.kafka.cluster import Cluster
+from onceover.operate.status import flow_status, stopped_partitions
+from onceover.positions.rate import Rate, RateMeter
 from onceover.wiring.flows import open_clusters
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ class ProgressLog:
     def _run(self) -> None:
         source, target = open_clusters(self._flow)
         with source, target:
-            meter = RateMeter(target, self._flow.flow, _now_ms)
+            meter = RateMeter(target, self._flow.flow, now_ms)
             self._try(meter.measure)
             while not self._over.wait(self._interval_s):
                 self._try(lambda: self._tell(meter, source, target))
@@ -92,7 +92,3 @@ def _lag(status: Mapping[str, Any]) -> str:
     lag, oldest_s = status["lag_offsets"], status["oldest_missing_s"]
     text = "lag unknown" if lag is None else f"lag {lag:,} offsets"
     return text if oldest_s is None else f"{text}, oldest missing {age_text(oldest_s)}"
-
-
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000

@@ -1,4 +1,4 @@
-"""Great Expectations over an audit's tables: the one place that evaluates the rules of ``audit.suites``.
+"""Great Expectations over an audit's tables: the one place that evaluates ``audit.checks.suites``.
 
 Invariant: the verdict is computed from Great Expectations' results, never beside them; a rule that raised
 an exception, or has no result, was not met. Nothing leaves the machine: analytics are off.
@@ -18,11 +18,11 @@ from typing import Any, Final
 
 import pandas as pd
 
-from onceover.audit.datadocs import results_file
+from onceover.audit.checks.suiterows import CODE, WHAT, columns_of
+from onceover.audit.checks.suites import RULES, SUITES, Rule, RuleKind, rules_of
+from onceover.audit.checks.verdict import QualityVerdict, RuleOutcome, conclude
 from onceover.audit.model import Row
-from onceover.audit.suiterows import CODE, WHAT, columns_of
-from onceover.audit.suites import RULES, SUITES, Kind, Rule, rules_of
-from onceover.audit.verdict import Outcome, QualityVerdict, conclude
+from onceover.audit.report.datadocs import results_file
 
 _SITE: Final = "audit"
 _RULE: Final = "rule"
@@ -39,11 +39,11 @@ def judge(rows: Mapping[str, Sequence[Row]], home: Path) -> QualityVerdict:
     """Evaluate every rule, keep the results, return the verdict.
 
     Args:
-        rows: of every suite, as ``audit.suiterows.suite_rows`` makes them.
+        rows: of every suite, as ``audit.checks.suiterows.suite_rows`` makes them.
         home: folder of this audit; Great Expectations' results go to ``datadocs.results_file``, as JSON.
     """
     context = _context()
-    outcomes: list[Outcome] = []
+    outcomes: list[RuleOutcome] = []
     source = context.data_sources.add_pandas(_SITE)
     for suite in SUITES:
         # As Python's own objects: pandas would make floats of numbers where one is missing.
@@ -63,7 +63,7 @@ def _context() -> Any:
     context = gx.get_context(mode="ephemeral")
     # They would go to the log, a line for every metric.
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
-    # Its pages need scripts and the web; ``audit.datadocs`` makes ours.
+    # Its pages need scripts and the web; ``audit.report.datadocs`` makes ours.
     for name in list(context.get_site_names()):
         context.delete_data_docs_site(name)
     return context
@@ -99,34 +99,34 @@ def _expectation(rule: Rule) -> Any:
 
     told = {"meta": {_RULE: rule.name}, "notes": rule.says}
     match rule.kind:
-        case Kind.EQUAL:
+        case RuleKind.EQUAL:
             first, second = rule.columns
             return gxe.ExpectColumnPairValuesToBeEqual(column_A=first, column_B=second, **told)
-        case Kind.ZERO:
+        case RuleKind.ZERO:
             return gxe.ExpectColumnValuesToBeBetween(column=rule.columns[0], max_value=0, **told)
-        case Kind.TRUE:
+        case RuleKind.TRUE:
             return gxe.ExpectColumnValuesToBeInSet(column=rule.columns[0], value_set=[True], **told)
-        case Kind.KNOWN:
+        case RuleKind.KNOWN:
             return gxe.ExpectColumnValuesToNotBeNull(column=rule.columns[0], **told)
-        case Kind.ROWS:
+        case RuleKind.ROWS:
             return gxe.ExpectTableRowCountToBeBetween(min_value=1, **told)
 
 
-def _outcome(result: Mapping[str, Any]) -> Outcome:
+def _outcome(result: Mapping[str, Any]) -> RuleOutcome:
     """Read one result of Great Expectations."""
     names = {rule.name: rule for rule in RULES}
     config = result["expectation_config"]
     rule, asked = names[config["meta"][_RULE]], _expectation_text(config)
     problem = _problem(result.get("exception_info") or {})
     if problem is not None:
-        return Outcome(rule, None, problem=problem, expectation=asked)
+        return RuleOutcome(rule, None, problem=problem, expectation=asked)
     details = result["result"]
-    if rule.kind is Kind.ROWS:
+    if rule.kind is RuleKind.ROWS:
         seen = details["observed_value"]
         missing = 0 if result["success"] else 1
-        return Outcome(rule, bool(result["success"]), checked=seen, unexpected=missing, expectation=asked)
+        return RuleOutcome(rule, bool(result["success"]), checked=seen, unexpected=missing, expectation=asked)
     numbers = details.get("unexpected_index_list") or []
-    return Outcome(
+    return RuleOutcome(
         rule,
         bool(result["success"]),
         checked=details["element_count"],

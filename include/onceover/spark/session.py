@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from onceover.spark.guard import take_secret
+from onceover.process.guard import take_secret
 
 # Spark's own word for it. It shows the value nowhere: neither in its UI nor in its logs.
 _OPTION = "spark.authenticate.secret"

@@ -13,8 +13,8 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from onceover.errors import Retriable
+from onceover.spark.codes import SparkCode
 
-CODE: Final = "TOO_FEW_SLOTS"
 # An executor that died is replaced within seconds, on a busy cluster within a minute.
 PATIENCE_S: Final = 90.0
 # Asking costs a few calls into the JVM.
@@ -39,7 +39,7 @@ def too_few(slots: int, lanes: int) -> Retriable:
     """Return the error for a cluster that has no room; others give theirs back, so it may pass."""
     return Retriable(
         f"Spark has {slots} slots, but each of the flow's {lanes} lanes needs one at the same time",
-        code=CODE,
+        code=SparkCode.TOO_FEW_SLOTS,
         expected=f"{lanes} cores or more on registered executors",
         seen=str(slots),
         resolve="add workers, or wait until other applications end; or lower `lanes` in the flow file",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from onceover.config.flowfile import Flow
-    from onceover.engine.planner import Planner
+    from onceover.lead.ends import BatchPlanner
     from onceover.model import TopicPartition
 
 
@@ -75,7 +75,7 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._generation = int(options["generation"])
         self._run = options["run"]
         self._lanes = int(options["lanes"])
-        self._planner: Planner | None = None
+        self._planner: BatchPlanner | None = None
         self._flow: Flow | None = None
         self._ends: dict[TopicPartition, int] | None = None
 
@@ -136,14 +136,14 @@ class ReplicaReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Fatal("a task is planned before the flow was read")
         return self._flow
 
-    def _plan(self) -> Planner:
+    def _plan(self) -> BatchPlanner:
         if self._planner is None:
-            from onceover.engine.planner import Planner
+            from onceover.lead.ends import BatchPlanner
             from onceover.wiring.flows import FlowWatch, open_clusters
 
             watch = FlowWatch(Path(self._flow_path))
             self._flow = watch.flow
-            self._planner = Planner(
+            self._planner = BatchPlanner(
                 watch.flow.flow, self._run, lambda: watch.current().spark.task_length_ms / 1000
             )
             self._planner.open(*open_clusters(watch.flow))

@@ -9,29 +9,28 @@ from __future__ import annotations
 import os
 import re
 import sys
-import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-import onceover
-from onceover.audit.since import WATERMARK, since_ms
+from onceover.audit.ranges.since import WATERMARK, since_ms
 from onceover.config.connection import variable_of
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
-from onceover.config.patterns import compiled
+from onceover.config.patterns import check_typed
 from onceover.config.units import RUN_LENGTH
 from onceover.errors import UsageError
 from onceover.logs import is_verbose
 from onceover.private import UMASK
+from onceover.process.guard import kept, protection
 from onceover.spark.archive import archive_flags
-from onceover.spark.guard import kept, protection
-from onceover.spark.locate import spark_submit
+from onceover.spark.codes import SparkCode
+from onceover.spark.locate import job_script, packages, spark_submit
 from onceover.spark.master import checked
+from onceover.spark.runfiles import own_report
 
-_SPARK_JOBS: Final = Path(onceover.__file__).parents[2] / "spark_jobs"
-# Attempts of one task before the query fails; local[N] without it would allow none (FACTS 7).
+# Attempts of one task before the query fails; local[N] without it would allow none (docs/facts.md).
 _TASK_ATTEMPTS: Final = 4
 _JVM_FLAGS: Final = [
     "-XX:+UseSerialGC",
@@ -89,12 +88,14 @@ class SparkJob:
         """
         return {**kept(environ, self.master, self.connections), **self.environment}
 
-    def with_own_report(self) -> SparkJob:
-        """Return the job with a report file that no other run of the flow writes.
+    @property
+    def output(self) -> Path:
+        """Where a command line puts what the job prints; Airflow has it in the task's log."""
+        return self.report.with_suffix(".log")
 
-        Two runs of one flow overlap while the newer one takes over: each has to be judged by its own.
-        """
-        report = self.report.with_name(f"{self.report.stem}-{uuid.uuid4().hex}{self.report.suffix}")
+    def with_own_report(self) -> SparkJob:
+        """Return the job of one run: no other run of the flow writes its report, or what it prints."""
+        report = own_report(self.report)
         arguments = [str(report) if argument == str(self.report) else argument for argument in self.arguments]
         return replace(self, report=report, arguments=arguments)
 
@@ -119,7 +120,7 @@ def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> Spark
     report = home / "log" / "replicate.json"
     where = _master(flow.spark.master if master is None else master, flow.lanes)
     return SparkJob(
-        application=_SPARK_JOBS / "replicate.py",
+        application=job_script("replicate.py"),
         master=where,
         conf=_conf(where, flow),
         arguments=["--flow", str(flow.path), "--until", until, "--home", str(home), "--report", str(report)],
@@ -173,7 +174,7 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
     """
     since_ms(options.since)
     for pattern in options.topics:
-        compiled("--topics", pattern)
+        check_typed("--topics", pattern)
     report = run_dir(flow) / "log" / "audit.json"
     wanted = flow.spark.master if master is None else master
     # Reading is what takes the time: as many workers as there are cores, unless it is said how many.
@@ -185,7 +186,7 @@ def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -
     conf["spark.sql.codegen.wholeStage"] = "false"
     conf["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
     return SparkJob(
-        application=_SPARK_JOBS / "audit.py",
+        application=job_script("audit.py"),
         master=where,
         conf=conf,
         arguments=["--flow", str(flow.path), *options.arguments(), "--report", str(report)],
@@ -210,7 +211,7 @@ def _master(master: str, lanes: int) -> str:
     if count < lanes:
         raise UsageError(
             f"{master} has {count} slots, but the flow's {lanes} lanes each need one at the same time",
-            code="TOO_FEW_SLOTS",
+            code=SparkCode.TOO_FEW_SLOTS,
             expected=f"at least {lanes} slots",
             seen=f"{count}",
             resolve=f"use master local, which takes what is needed, or set lanes to {count} in the flow file",
@@ -248,7 +249,7 @@ def _conf(master: str, flow: Flow) -> dict[str, str]:
         conf["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
         conf["spark.scheduler.maxRegisteredResourcesWaitingTime"] = "60s"
         conf["spark.task.maxFailures"] = str(_TASK_ATTEMPTS)
-        conf["spark.executorEnv.PYTHONPATH"] = str(_SPARK_JOBS.parent / "include")
+        conf["spark.executorEnv.PYTHONPATH"] = str(packages())
     return conf
 
 
@@ -258,7 +259,7 @@ def _log_flags() -> list[str]:
 
 def _environment(master: str) -> dict[str, str]:
     environment = {
-        # Workers would otherwise take whatever python3 is on PATH (FACTS 1).
+        # Workers would otherwise take whatever python3 is on PATH (docs/facts.md).
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONUNBUFFERED": "1",

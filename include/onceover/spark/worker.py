@@ -11,15 +11,15 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from onceover.config.runsettings import RunSettings
-from onceover.engine.copyloop import Until
-from onceover.engine.identity import LaneIdentity
-from onceover.engine.known import Knowledge
+from onceover.copy.identity import LaneIdentity
+from onceover.copy.known import Knowledge
+from onceover.copy.loop import Until
 from onceover.errors import Fenced
 from onceover.logs import configure
 from onceover.model import TopicPartition
+from onceover.process.guard import take_secret
 from onceover.spark import receipts
 from onceover.spark.failures import carrying
-from onceover.spark.guard import take_secret
 from onceover.wire.offsetmap import MapRecord
 from onceover.wiring.flows import FlowWatch, lane_task, open_clusters
 
@@ -50,7 +50,7 @@ def copy_lane(partition: LanePartition) -> Iterator[pa.RecordBatch]:
 
 def _copy(partition: LanePartition) -> Iterator[pa.RecordBatch]:
     context = TaskContext.get()
-    # The task attempt id never repeats within a SparkContext, attempt numbers do (FACTS 7).
+    # The task attempt id never repeats within a SparkContext, attempt numbers do (docs/facts.md).
     attempt = 0 if context is None else context.taskAttemptId() + 1
     begun_with = partition.flow
     watch = FlowWatch(begun_with.path, RunSettings.from_text(partition.settings), begun_with)

@@ -1,9 +1,9 @@
-"""What an error code means for the caller, by request: FACTS 4's table as data.
+"""What an error code means for the caller, by request: the table of docs/facts.md as data.
 
 Invariant: nothing that could have broken a transaction is ever answered with "go on". Inside an open
 transaction everything is a RESET except: the same request may be repeated, the content is refused, the
 topic is gone, or a person has to act. RESET is always safe, because resuming rereads the truth
-(DESIGN 5); it only costs a second.
+(docs/protocol.md); it only costs a second.
 """
 
 from __future__ import annotations
@@ -243,6 +243,14 @@ def concerns_partition(error_code: int) -> bool:
 def lacks_replicas(error_code: int) -> bool:
     """Tell whether it says that too few replicas are there, as while a broker is being started again."""
     return error_code in (_NOT_ENOUGH_REPLICAS, _NOT_ENOUGH_AFTER_APPEND)
+
+
+def says_taken(error_code: int) -> bool:
+    """Tell whether it says that a newer producer has the transactional id.
+
+    Brokers say the same of a transaction that they have ended because it took too long.
+    """
+    return error_code in (_INVALID_PRODUCER_EPOCH, _PRODUCER_FENCED)
 
 
 def classify(api: Api, error_code: int, *, first_end_txn: bool = False, committing: bool = True) -> Action:

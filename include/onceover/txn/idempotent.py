@@ -15,7 +15,7 @@ from onceover.txn.sequence import Sequence
 from onceover.txn.txnstate import IllegalTransition
 
 
-class Standing(Enum):
+class IdempotentPhase(Enum):
     """Where an idempotent producer stands."""
 
     UNINITIALIZED = auto()
@@ -29,7 +29,7 @@ class IdempotentState:
     """One producer id: its sequences, and what is unanswered. Every call is O(1)."""
 
     def __init__(self) -> None:
-        self.standing = Standing.UNINITIALIZED
+        self.phase = IdempotentPhase.UNINITIALIZED
         self.producer_id = -1
         self.producer_epoch = -1
         self.unanswered = 0
@@ -41,8 +41,10 @@ class IdempotentState:
         Raises:
             IllegalTransition: the producer was closed.
         """
-        self._only(Standing.UNINITIALIZED, Standing.READY, Standing.LOST, doing="InitProducerId")
-        self.standing = Standing.READY
+        self._only(
+            IdempotentPhase.UNINITIALIZED, IdempotentPhase.READY, IdempotentPhase.LOST, doing="InitProducerId"
+        )
+        self.phase = IdempotentPhase.READY
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.unanswered = 0
         self._partitions.clear()
@@ -57,7 +59,7 @@ class IdempotentState:
         Raises:
             IllegalTransition: there is no identity, or it is lost.
         """
-        self._only(Standing.READY, doing="Produce")
+        self._only(IdempotentPhase.READY, doing="Produce")
         partition = self._partitions.get(target)
         if partition is None:
             partition = self._partitions[target] = Sequence()
@@ -84,12 +86,12 @@ class IdempotentState:
 
     def lost(self) -> None:
         """Something's outcome is unknown, or an answer means RESET."""
-        if self.standing is not Standing.CLOSED:
-            self.standing = Standing.LOST
+        if self.phase is not IdempotentPhase.CLOSED:
+            self.phase = IdempotentPhase.LOST
 
     def close(self) -> None:
         """Nothing may follow. Closing twice is fine."""
-        self.standing = Standing.CLOSED
+        self.phase = IdempotentPhase.CLOSED
 
     def check_settled(self) -> None:
         """Refuse to go on to progress unless every batch that was sent is in the target's log.
@@ -97,7 +99,7 @@ class IdempotentState:
         Raises:
             IllegalTransition: a batch is unanswered, or one was lost or refused.
         """
-        self._only(Standing.READY, doing="the commit of progress")
+        self._only(IdempotentPhase.READY, doing="the commit of progress")
         if self.unanswered:
             raise IllegalTransition(
                 "progress must not be committed past data that is not acknowledged",
@@ -105,12 +107,12 @@ class IdempotentState:
                 seen=f"{self.unanswered} open",
             )
 
-    def _only(self, *standings: Standing, doing: str) -> None:
-        if self.standing not in standings:
+    def _only(self, *phases: IdempotentPhase, doing: str) -> None:
+        if self.phase not in phases:
             raise IllegalTransition(
                 f"an idempotent producer cannot go on with {doing}",
-                expected=" or ".join(s.name for s in standings),
-                seen=self.standing.name,
+                expected=" or ".join(s.name for s in phases),
+                seen=self.phase.name,
             )
 
     def _answered(self, target: TopicPartition) -> Sequence:

@@ -6,6 +6,7 @@ from typing import Final
 
 from onceover.errors import MustReset
 from onceover.model import TopicPartition
+from onceover.txn.codes import TxnCode
 
 MAX_SEQUENCE: Final = 2**31 - 1
 
@@ -48,7 +49,7 @@ class Sequence:
         if base_offset < self.end_offset:
             raise MustReset(
                 "the target says OK to records that it did not append",
-                code="BASE_OFFSET_NOT_GROWING",
+                code=TxnCode.BASE_OFFSET_NOT_GROWING,
                 where=str(target),
                 expected=f"base offset {self.end_offset} or more",
                 seen=f"base offset {base_offset}",

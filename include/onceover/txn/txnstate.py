@@ -1,4 +1,4 @@
-"""The transaction state machine: which step may follow which, without any I/O (FACTS 4).
+"""The transaction state machine: which step may follow which, without any I/O (docs/facts.md).
 
 Invariant: a commit is sent only when everything in the transaction was answered OK. The broker does not
 check this: it says OK to the commit of a transaction of which a part was refused.
@@ -19,7 +19,7 @@ from onceover.txn.sequence import Sequence
 
 
 class RequestSet(Enum):
-    """The requests a transaction is made of; chosen at each start, never mixed (FACTS 4)."""
+    """The requests a transaction is made of; chosen at each start, never mixed (docs/facts.md)."""
 
     V3 = auto()
     """Any broker: partitions and offsets are added first, epoch and sequences go on."""
@@ -57,15 +57,13 @@ class Event(Enum):
     END_OK = auto()
     LOST = auto()
     """Fenced, a deadline passed, or a connection died with something unanswered on it."""
-    CONNECTION_IDLE_LOST = auto()
-    """A connection died with nothing unanswered on it."""
     RESET = auto()
     CLOSED = auto()
 
 
 _LEGAL: Final[dict[tuple[Phase, Event], Phase]] = {
     (Phase.UNINITIALIZED, Event.INIT_SENT): Phase.INITIALIZING,
-    # CONCURRENT_TRANSACTIONS: the same request again, after another look at the layout (DESIGN 5).
+    # CONCURRENT_TRANSACTIONS: the same request again, after another look at the layout (docs/protocol.md).
     (Phase.INITIALIZING, Event.INIT_SENT): Phase.INITIALIZING,
     (Phase.INITIALIZING, Event.INIT_OK): Phase.READY,
     (Phase.READY, Event.PART_SENT): Phase.IN_TRANSACTION,
@@ -85,7 +83,6 @@ _LEGAL: Final[dict[tuple[Phase, Event], Phase]] = {
     # Several connections of a dead broker are lost one after the other.
     **{(phase, Event.LOST): Phase.NEEDS_RESET for phase in Phase},
     (Phase.CLOSED, Event.LOST): Phase.CLOSED,
-    **{(phase, Event.CONNECTION_IDLE_LOST): phase for phase in Phase},
     # Dropping the producer is right at any time: the next InitProducerId aborts what it left open.
     **{(phase, Event.RESET): Phase.UNINITIALIZED for phase in Phase if phase is not Phase.CLOSED},
     **{(phase, Event.CLOSED): Phase.CLOSED for phase in Phase},
@@ -220,10 +217,6 @@ class TxnState:
         """Every partition of a TxnOffsetCommit was answered OK."""
         self._offsets_answered(Event.PART_OK)
 
-    def offsets_refused(self) -> None:
-        """A partition of a TxnOffsetCommit was refused: only an abort may follow."""
-        self._offsets_answered(Event.PART_REFUSED)
-
     def commit_sent(self) -> None:
         """EndTxn(commit) is being sent, for the first time or again after an answer that allows it.
 
@@ -265,10 +258,6 @@ class TxnState:
             partition.next = partition.acked = 0 if has_identity else partition.acked
         self.added.clear()
         self.group_added = False
-
-    def connection_lost(self, *, unanswered: bool) -> None:
-        """A connection died; ``unanswered`` says whether a request on it still waited for its answer."""
-        self._step(Event.LOST if unanswered else Event.CONNECTION_IDLE_LOST)
 
     def lost(self) -> None:
         """Fenced, timed out, or an answer that means RESET: no commit of this transaction, ever."""

@@ -29,7 +29,7 @@ TRANSACTIONAL = 0x10
 CONTROL = 0x20
 DELETE_HORIZON = 0x40
 # Bits that must not reach the target: with LogAppendTime set the broker answers 32; with the
-# delete horizon kept, tombstones vanish within seconds; control batches are never passed (FACTS 3).
+# delete horizon kept, tombstones vanish within seconds; control batches are never passed (docs/facts.md).
 _CLEARED = LOG_APPEND_TIME | DELETE_HORIZON | TRANSACTIONAL
 
 

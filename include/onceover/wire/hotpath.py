@@ -78,7 +78,7 @@ class FetchResponse(NamedTuple):
 
 
 class ProduceData(NamedTuple):
-    """One stamped batch for one partition; at most one per partition and request (FACTS 3)."""
+    """One stamped batch for one partition; at most one per partition and request (docs/facts.md)."""
 
     topic: str
     topic_id: UUID

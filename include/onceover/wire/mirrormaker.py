@@ -12,6 +12,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from onceover.errors import NeedsOperator
+from onceover.wire.codes import WireCode
 
 _TASK_KEY: Final = re.compile(r"task-(.+)-([0-9]+)")
 _FENCING_KEY: Final = re.compile(r"tasks-fencing-(.+)")
@@ -105,7 +106,7 @@ def _json(text: bytes) -> Any:
 def _foreign(what: str, seen: object) -> NeedsOperator:
     return NeedsOperator(
         f"a record of MirrorMaker's own topics is not {what}",
-        code="MM2_UNREADABLE",
+        code=WireCode.MM2_UNREADABLE,
         seen=str(seen),
         resolve="check that the topic is MirrorMaker's; see docs/adopting-mirrormaker.md",
     )

@@ -1,7 +1,7 @@
 """Records as MirrorMaker 2 writes them about offsets and itself: key and value bytes. Pure.
 
 Formats of Kafka 4.x (big-endian; STRING is an int16 length and UTF-8), which Kafka's ``MirrorClient`` and
-MirrorMaker's own tasks read: FACTS 8. No text here can be too long for its length field: the broker keeps
+MirrorMaker's own tasks read. No text here can be too long for its length field: the broker keeps
 group names and metadata in fields of the same size.
 """
 

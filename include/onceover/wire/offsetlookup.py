@@ -1,4 +1,4 @@
-"""Lookups in the offset map, both ways, and its upkeep: order, merge, split (DESIGN 8).
+"""Lookups in the offset map, both ways, and its upkeep: order, merge, split (docs/positions.md).
 
 Invariant: an answer is exact, or says that the map does not cover the offset. It is never a guess (G7).
 Merging and splitting change no answer.

@@ -1,4 +1,4 @@
-"""The offset map: which source offset became which target offset (DESIGN 4). Format and types.
+"""The offset map: which source offset became which target offset (docs/architecture.md). Format and types.
 
 Invariant: what is written can be read back for ever: keys and values carry a version, and a version
 that is not known is refused, never half understood. Lookups are in ``onceover.wire.offsetlookup``.
@@ -25,6 +25,7 @@ from typing import Final, NamedTuple
 from onceover.errors import Fatal, NeedsOperator
 from onceover.model import TopicPartition
 from onceover.wire.batch import Buffer
+from onceover.wire.codes import WireCode
 from onceover.wire.varint import MalformedVarint, decode_uvarint, encode_uvarint, unzigzag, zigzag
 
 VERSION: Final = 1
@@ -34,7 +35,7 @@ MAX_SEGMENTS: Final = 30_000
 _MAX_OFFSET: Final = (1 << 63) - 1
 
 # The low two bits of a packed segment say where it lies after the one before. Measured: nearly all
-# segments are of the first two kinds (FACTS 5).
+# segments are of the first two kinds (docs/facts.md).
 _NEXT_TRANSACTION: Final = 0  # source gap 0, target gap 1: our commit marker (in merged records)
 _SOURCE_MARKER: Final = 1  # source gap 1, target gap 0: a marker of a source transaction
 _SOURCE_GAP: Final = 2  # source gap follows, target gap 0: compacted or aborted records
@@ -254,7 +255,7 @@ def _after_version(data: Buffer, what: str) -> int:
 def _unreadable(what: str, expected: str, seen: str) -> NeedsOperator:
     return NeedsOperator(
         f"the {what} of an offset map record cannot be read",
-        code="MAP_UNREADABLE",
+        code=WireCode.MAP_UNREADABLE,
         expected=expected,
         seen=seen,
         resolve="run the newest Onceover that has written this flow; a damaged map can only be begun anew",

@@ -1,4 +1,4 @@
-"""What stands beside a committed position in the progress group (DESIGN 4).
+"""What stands beside a committed position in the progress group (docs/architecture.md).
 
 Invariant: a lane that resumes can tell from it whether source and target are still the ones it knew
 (G5), whether another instance has taken over, and whether the position is the one that it was written
@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from onceover.errors import NeedsOperator
 from onceover.wire.batch import BatchHeader
+from onceover.wire.codes import WireCode
 
 VERSION: Final = 1
 # The instance of progress that no lane has written: an enrolment's, or an operator's.
@@ -169,7 +170,7 @@ def _batch(value: object) -> CopiedBatch:
 def _unreadable(expected: str, seen: str, resolve: str | None = None) -> NeedsOperator:
     return NeedsOperator(
         "the metadata of a committed position cannot be read",
-        code="PROGRESS_UNREADABLE",
+        code=WireCode.PROGRESS_UNREADABLE,
         expected=expected,
         seen=seen,
         resolve=resolve,

@@ -1,6 +1,6 @@
 """The slow path: take a batch apart and put it together again, record by record.
 
-Used where a batch may not pass as bytes (FACTS 3: holes, a straddled start, LogAppendTime, a size
+Used where a batch may not pass as bytes (docs/facts.md: holes, a straddled start, LogAppendTime, a size
 limit) and for records that Onceover itself writes and reads.
 
 Invariant: a re-encoded record keeps its key, value and headers as the bytes they were. They are
@@ -61,7 +61,7 @@ class RawRecord(NamedTuple):
 _Plain: TypeAlias = tuple[int, int, bytes, int]
 
 
-class Record(NamedTuple):
+class DecodedRecord(NamedTuple):
     """A record taken apart. Header keys are bytes: Kafka does not check that they are UTF-8."""
 
     offset: int
@@ -293,11 +293,6 @@ def _field(content: bytes | None) -> tuple[bytes, ...]:
     return (_NULL,) if content is None else (encode_varint(len(content)), content)
 
 
-def to_raw(record: Record) -> RawRecord:
-    """Return ``record`` packed, offset and timestamp kept."""
-    return RawRecord(record.offset, record.timestamp, encode_body(record.key, record.value, record.headers))
-
-
 def encode(
     records: Sequence[tuple[int, bytes | None, bytes | None, Headers]], codec: int = 0
 ) -> EncodedBatch:
@@ -315,7 +310,7 @@ def encode(
     )
 
 
-def decode(header: BatchHeader, batch: Buffer, ceiling: Ceiling = READERS) -> Iterator[Record]:
+def decode(header: BatchHeader, batch: Buffer, ceiling: Ceiling = READERS) -> Iterator[DecodedRecord]:
     """Yield the records of ``batch`` taken apart, its checksum compared before.
 
     Raises:
@@ -329,7 +324,7 @@ def decode(header: BatchHeader, batch: Buffer, ceiling: Ceiling = READERS) -> It
 
 def decode_payload(
     unpacked: Unpacked, from_offset: int | None = None, to_offset: int | None = None
-) -> Iterator[Record]:
+) -> Iterator[DecodedRecord]:
     """Yield the records of a decompressed batch taken apart, one at a time: their headers take 30-fold.
 
     Args:
@@ -348,7 +343,7 @@ def decode_payload(
         if to_offset is not None and offset >= to_offset:
             return
         try:
-            yield Record(offset, stamp, *_decode_body(body))
+            yield DecodedRecord(offset, stamp, *_decode_body(body))
         except MalformedVarint as error:
             raise _corrupt(
                 header, f"{header.count} whole records", "a malformed key, value or header"

@@ -3,48 +3,56 @@
 from __future__ import annotations
 
 import socket
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from onceover.audit.batches import LARGEST_RECORD_BYTES
-from onceover.audit.bounds import not_taken_in
-from onceover.audit.conduct import Conducted, Plan, Workers, conduct, sample
-from onceover.audit.diverted import diverted
-from onceover.audit.evidence import Examined
-from onceover.audit.examine import examine
-from onceover.audit.jsonreport import document, summary
-from onceover.audit.lastverdict import Told, next_verdicts
-from onceover.audit.lookup import Lookup
+from onceover.audit.checks.bookkeeping import check_bookkeeping
+from onceover.audit.checks.evidence import BookkeepingChecks
+from onceover.audit.checks.result import AuditResult, PartitionResult
+from onceover.audit.checks.verdict import QualityVerdict
+from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
+from onceover.audit.course.partitions import ComparedPartition, PairPlan, Workers, compare_partitions, sample
 from onceover.audit.model import Mode, Side
-from onceover.audit.payload import with_payload
-from onceover.audit.ranges import RANGE_BYTES
-from onceover.audit.result import AuditResult, PartitionResult
-from onceover.audit.since import WATERMARK, since_ms
-from onceover.audit.survey import SETTLE_S, Log, Survey, Wish, asked_enrolments, survey
-from onceover.audit.verdict import QualityVerdict
-from onceover.audit.watermark import Watermark, write_outcome
-from onceover.audit.work import TASK_RANGES
+from onceover.audit.ranges.bounds import not_taken_in
+from onceover.audit.ranges.cut import RANGE_BYTES
+from onceover.audit.ranges.since import WATERMARK, since_ms
+from onceover.audit.ranges.snapshot import (
+    SETTLE_S,
+    AuditSelection,
+    AuditSnapshot,
+    PartitionLog,
+    asked_enrolments,
+    take_snapshot,
+)
+from onceover.audit.ranges.tasks import TASK_RANGES
+from onceover.audit.ranges.watermark import write_outcome
+from onceover.audit.records.batches import LARGEST_RECORD_BYTES
+from onceover.audit.records.diverted import diverted
+from onceover.audit.records.lookup import Lookup
+from onceover.audit.report.jsonreport import document, summary
+from onceover.audit.report.payload import with_payload
+from onceover.clock import now_ms
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
-from onceover.config.patterns import compiled
-from onceover.engine.flowstate import read_flow_state
-from onceover.engine.lane import RECORD_SHARE
-from onceover.engine.mapindex import MapIndex
-from onceover.engine.scope import explain
-from onceover.engine.verdicts import Answer
+from onceover.config.patterns import check_typed
+from onceover.copy.lane import RECORD_SHARE
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
-from onceover.wiring.auditplan import Planning
+from onceover.positions.index import MapIndex
+from onceover.state.read import read_flow_state
+from onceover.state.verdicts import AuditAnswer
+from onceover.state.verified import Watermark
+from onceover.topics.scope import explain
+from onceover.wiring.auditplan import PlanInputs
 from onceover.wiring.flows import open_clusters, rules
-from onceover.wiring.treatments import dead_letter_of
+from onceover.wiring.handlers import dead_letter_of
 
 
 @dataclass(frozen=True, slots=True)
-class AuditWish:
+class AuditRequest:
     """What a person asks for.
 
     Args:
@@ -64,8 +72,8 @@ class AuditWish:
     range_bytes: int = RANGE_BYTES
     settle_s: float = SETTLE_S
 
-    def survey_wish(self, inside: Callable[[str, bool], bool]) -> Wish:
-        """Return what the survey looks at.
+    def selection(self, inside: Callable[[str, bool], bool]) -> AuditSelection:
+        """Return what the snapshot is taken of.
 
         Args:
             inside: tells whether a topic of the source is in the flow's filter.
@@ -74,10 +82,10 @@ class AuditWish:
             UsageError: the pattern or the time is not understood.
         """
         for pattern in self.topics:
-            compiled("--topics", pattern)
+            check_typed("--topics", pattern)
         if self.sample is not None and self.sample < 1:
             raise UsageError("--sample is out of range", expected="1 or more", seen=str(self.sample))
-        return Wish(self.topics, since_ms(self.since), self.settle_s, inside)
+        return AuditSelection(self.topics, since_ms(self.since), self.settle_s, inside)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +93,13 @@ class Prepared:
     """An audit before anything was read.
 
     Args:
-        plans: one for each partition of the survey, in its order.
-        strange: for target partitions that are the copy of none.
+        plans: one for each partition of the snapshot, in its order.
+        surplus: for target partitions that are the copy of none.
     """
 
-    survey: Survey
-    plans: tuple[Plan, ...]
-    strange: tuple[Plan, ...] = ()
+    snapshot: AuditSnapshot
+    plans: tuple[PairPlan, ...]
+    surplus: tuple[PairPlan, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +107,19 @@ class Content:
     """What an audit saw of the records, before anything else is checked.
 
     Args:
-        conducted: one for each partition of the survey, in its order.
+        compared: one for each partition of the snapshot, in its order.
         beside: what belongs to no partition that the flow copies.
     """
 
-    survey: Survey
-    conducted: tuple[Conducted, ...]
+    snapshot: AuditSnapshot
+    compared: tuple[ComparedPartition, ...]
     finished_ms: int
     beside: tuple[PartitionResult, ...] = ()
 
     @property
     def partitions(self) -> tuple[PartitionResult, ...]:
         """The partitions' results."""
-        return tuple(each.result for each in self.conducted)
+        return tuple(each.result for each in self.compared)
 
 
 def check_topics(flow: Flow, topics: tuple[str, ...]) -> None:
@@ -124,17 +132,17 @@ def check_topics(flow: Flow, topics: tuple[str, ...]) -> None:
     source, target = open_clusters(flow)
     with source, target:
         state = target.retry(lambda: read_flow_state(target, flow.flow))
-        asked_enrolments(flow.flow, state, target.alias, Wish(topics))
+        asked_enrolments(flow.flow, state, target.alias, AuditSelection(topics))
 
 
-def prepare(flow: Flow, source: Cluster, target: Cluster, wish: AuditWish) -> Prepared:
+def prepare(flow: Flow, source: Cluster, target: Cluster, request: AuditRequest) -> Prepared:
     """Fix the bounds of an audit and cut them into ranges.
 
     Args:
         source: the flow's source; ``target`` its target. Belong to the caller.
 
     Raises:
-        UsageError: the flow was never started, or the wish is not understood.
+        UsageError: the flow was never started, or the request is not understood.
         NeedsOperator: the flow belongs to other clusters.
         Retriable: a cluster is away.
     """
@@ -143,28 +151,28 @@ def prepare(flow: Flow, source: Cluster, target: Cluster, wish: AuditWish) -> Pr
     def inside(topic: str, is_internal: bool) -> bool:
         return explain(topic, which, is_internal=is_internal).inside
 
-    seen = survey(flow.flow, source, target, wish.survey_wish(inside))
+    seen = take_snapshot(flow.flow, source, target, request.selection(inside))
     topic = dead_letter_of(flow.on_bad_record)
     with MapIndex(target, flow.flow, run_dir(flow)) as index:
         target.retry(lambda: index.refresh(settled=True))
-        planning = Planning(
+        inputs = PlanInputs(
             seen,
             index.store,
             {} if topic is None else diverted(target, topic, flow.flow),
-            from_watermark=wish.since == WATERMARK,
-            range_bytes=wish.range_bytes,
+            from_watermark=request.since == WATERMARK,
+            range_bytes=request.range_bytes,
             handled=flow.handler is not None,
             handler_changed=flow.sha256 != seen.layout.flow_sha256,
         )
-        return planned(planning, wish.sample)
+        return planned(inputs, request.sample)
 
 
-def planned(planning: Planning, count: int | None = None) -> Prepared:
+def planned(inputs: PlanInputs, count: int | None = None) -> Prepared:
     """Return the plans of an audit, or of a sample of ``count`` ranges. Pure."""
-    plans, strange = planning.plans(), tuple(planning.strange())
+    plans, surplus = inputs.plans(), tuple(inputs.surplus_plans())
     if count is not None:
-        plans = sample(plans, count, planning.survey.started_ms)
-    return Prepared(planning.survey, tuple(plans), strange)
+        plans = sample(plans, count, inputs.snapshot.started_ms)
+    return Prepared(inputs.snapshot, tuple(plans), surplus)
 
 
 def audit_content(prepared: Prepared, workers: Workers) -> Content:
@@ -176,22 +184,22 @@ def audit_content(prepared: Prepared, workers: Workers) -> Content:
     Raises:
         Retriable: a cluster is away for too long.
     """
-    conducted = conduct((*prepared.plans, *prepared.strange), workers, TASK_RANGES)
-    finished_ms, count = time.time_ns() // 1_000_000, len(prepared.plans)
-    beside = [each.result for each in conducted[count:]]
+    compared = compare_partitions((*prepared.plans, *prepared.surplus), workers, TASK_RANGES)
+    finished_ms, count = now_ms(), len(prepared.plans)
+    beside = [each.result for each in compared[count:]]
     beside += [
-        _untouched(source, log) for source, log in prepared.survey.missing.items() if log.end > log.start
+        _untouched(source, log) for source, log in prepared.snapshot.missing.items() if log.end > log.start
     ]
-    return Content(prepared.survey, tuple(conducted[:count]), finished_ms, tuple(beside))
+    return Content(prepared.snapshot, tuple(compared[:count]), finished_ms, tuple(beside))
 
 
-def _untouched(source: TopicPartition, log: Log) -> PartitionResult:
+def _untouched(source: TopicPartition, log: PartitionLog) -> PartitionResult:
     gap = not_taken_in(source, log)
     bounds = log.start, log.start, 0, 0
     return PartitionResult(source, None, Mode.RECORDS, *bounds, unverifiable=(gap,))
 
 
-def examine_claims(flow: Flow, source: Cluster, target: Cluster, content: Content) -> Examined:
+def audit_bookkeeping(flow: Flow, source: Cluster, target: Cluster, content: Content) -> BookkeepingChecks:
     """Check what the flow says of its work against what is there: positions, map, receipts, groups.
 
     Raises:
@@ -200,12 +208,12 @@ def examine_claims(flow: Flow, source: Cluster, target: Cluster, content: Conten
     """
     untimed = [
         pair
-        for seen in content.survey.partitions
+        for seen in content.snapshot.partitions
         if seen.untimed
         for pair in ((Side.SOURCE, seen.source), (Side.TARGET, seen.target))
     ]
     with Lookup({Side.SOURCE: source, Side.TARGET: target}, untimed, record_bytes(flow)) as look:
-        return examine(flow.flow, target, run_dir(flow), content.survey, content.partitions, look)
+        return check_bookkeeping(flow.flow, target, run_dir(flow), content.snapshot, content.partitions, look)
 
 
 def record_bytes(flow: Flow) -> int:
@@ -220,11 +228,11 @@ def show_payload(source: Cluster, target: Cluster, content: Content) -> Content:
         def shown(result: PartitionResult) -> PartitionResult:
             return replace(result, findings=tuple(with_payload(result.findings, look)))
 
-        conducted = tuple(each._replace(result=shown(each.result)) for each in content.conducted)
-        return replace(content, conducted=conducted, beside=tuple(map(shown, content.beside)))
+        compared = tuple(each._replace(result=shown(each.result)) for each in content.compared)
+        return replace(content, compared=compared, beside=tuple(map(shown, content.beside)))
 
 
-def keep_verified(flow: Flow, target: Cluster, content: Content, told: Told | None = None) -> None:
+def keep_verified(flow: Flow, target: Cluster, content: Content, told: FinishedAudit | None = None) -> None:
     """Write the verified watermarks of partitions that were proven to get further, and what was answered.
 
     Args:
@@ -240,7 +248,7 @@ def keep_verified(flow: Flow, target: Cluster, content: Content, told: Told | No
 def proven(content: Content) -> dict[TopicPartition, Watermark]:
     """Return the verified watermarks of partitions that were proven to get further, by target partition."""
     wanted = {}
-    for seen, (result, target_offset) in zip(content.survey.partitions, content.conducted, strict=True):
+    for seen, (result, target_offset) in zip(content.snapshot.partitions, content.compared, strict=True):
         further = result.verified_to > max(result.verified_before, result.source_from)
         # Nothing new on the source and nothing wrong: proven again, now.
         if further or (result.verified_to >= max(0, result.source_to) and result.nothing_left):
@@ -250,14 +258,14 @@ def proven(content: Content) -> dict[TopicPartition, Watermark]:
                 source_id=seen.enrolled[0],
                 target_id=seen.enrolled[1],
                 timestamp_ms=result.verified_timestamp_ms,
-                at_ms=content.survey.started_ms,
+                at_ms=content.snapshot.started_ms,
             )
     return wanted
 
 
 def told_of(
-    wish: AuditWish, content: Content, result: AuditResult, quality: QualityVerdict, report: Path
-) -> Told:
+    request: AuditRequest, content: Content, result: AuditResult, quality: QualityVerdict, report: Path
+) -> FinishedAudit:
     """Return what an audit tells the flow's state.
 
     Args:
@@ -266,16 +274,16 @@ def told_of(
     """
     ids: dict[tuple[TopicPartition, TopicPartition | None], tuple[str, str]] = {
         (seen.source, seen.target): (str(seen.enrolled[0]), str(seen.enrolled[1]))
-        for seen in content.survey.partitions
+        for seen in content.snapshot.partitions
     }
-    answer = Answer(
+    answer = AuditAnswer(
         verdict=str(quality.verdict),
-        at_ms=content.survey.started_ms,
+        at_ms=content.snapshot.started_ms,
         summary=summary(document(result, quality)),
         report=str(report.absolute()),
         host=socket.gethostname(),
-        since=wish.since,
-        topics=wish.topics,
-        sample=wish.sample,
+        since=request.since,
+        topics=request.topics,
+        sample=request.sample,
     )
-    return Told(answer, result, quality, ids)
+    return FinishedAudit(answer, result, quality, ids)

@@ -1,4 +1,4 @@
-"""From a survey to the plans of an audit: bounds, ranges, and for a flow with a handler who claims what."""
+"""From a snapshot to the plans of an audit: bounds, ranges, and for a flow with a handler who claims what."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from onceover.audit.bounds import Bounds, ahead, bound, surplus
-from onceover.audit.claims import spread, union
-from onceover.audit.conduct import Plan
+from onceover.audit.course.partitions import PairPlan
 from onceover.audit.model import Mode, Reason, Unverifiable
-from onceover.audit.ranges import Copied, Hole, StoredPair, borders, cut, holes
-from onceover.audit.survey import Log, Seen, Survey
-from onceover.audit.work import Task
-from onceover.engine.mapstore import MapStore
+from onceover.audit.ranges.bounds import Bounds, ahead, bound, surplus
+from onceover.audit.ranges.cut import Copied, Hole, StoredPair, borders, cut, holes
+from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionLog, PartitionSnapshot
+from onceover.audit.ranges.spreading import spread, union
+from onceover.audit.ranges.tasks import Task
 from onceover.model import TopicPartition
+from onceover.positions.store import MapStore
 from onceover.wire.offsetmap import MapRecord
 
 
-class Planning(NamedTuple):
+class PlanInputs(NamedTuple):
     """What plans are made from.
 
     Args:
-        survey: what was seen of both sides.
+        snapshot: what was seen of both sides.
         store: the offset map; None when the flow has none.
         diverted: source offsets that are in the dead-letter topic, by partition.
         from_watermark: go on where earlier audits ended.
@@ -31,7 +31,7 @@ class Planning(NamedTuple):
         handler_changed: the flow file is not the one that the flow was started with.
     """
 
-    survey: Survey
+    snapshot: AuditSnapshot
     store: MapStore | None
     diverted: dict[TopicPartition, frozenset[int]]
     from_watermark: bool
@@ -42,32 +42,34 @@ class Planning(NamedTuple):
     @property
     def repeats(self) -> bool:
         """True when delivery is at_least_once."""
-        return self.survey.layout.delivery == "at_least_once"
+        return self.snapshot.layout.delivery == "at_least_once"
 
-    def plans(self) -> list[Plan]:
-        """Return one plan for each partition of the survey, in its order."""
-        return [self._handled(each) if self.handled else self._plain(each) for each in self.survey.partitions]
+    def plans(self) -> list[PairPlan]:
+        """Return one plan for each partition of the snapshot, in its order."""
+        return [
+            self._handled(each) if self.handled else self._plain(each) for each in self.snapshot.partitions
+        ]
 
-    def strange(self) -> Iterator[Plan]:
+    def surplus_plans(self) -> Iterator[PairPlan]:
         """Yield plans for what is on the target and claimed by nobody."""
         if self.handled:
             yield from self._unclaimed()
             return
-        for seen in self.survey.partitions if self.repeats else ():
+        for seen in self.snapshot.partitions if self.repeats else ():
             yield from self._ahead(seen)
-        for target, (log, source) in self.survey.surplus.items():
+        for target, (log, source) in self.snapshot.surplus.items():
             bounds = surplus(source, log.topic_id, target, log)
             if not bounds.empty:
-                yield Plan(bounds, tuple(cut(bounds, ())))
+                yield PairPlan(bounds, tuple(cut(bounds, ())))
 
     # ---- one to one
 
-    def _plain(self, seen: Seen) -> Plan:
+    def _plain(self, seen: PartitionSnapshot) -> PairPlan:
         pair = self._pair(seen, seen.target)
         bounds = self._bounds(seen, pair)
         # The latest value of a key may be anywhere: a compacted partition is one range.
         proposed = borders(pair.records()) if bounds.mode is Mode.RECORDS else ()
-        return Plan(
+        return PairPlan(
             bounds,
             tuple(cut(bounds, proposed, self.range_bytes)),
             holes=_holes(seen, pair, alone=True),
@@ -78,34 +80,34 @@ class Planning(NamedTuple):
             log_start=seen.source_log.start if seen.source_log is not None else bounds.source_from,
         )
 
-    def _ahead(self, seen: Seen) -> Iterator[Plan]:
+    def _ahead(self, seen: PartitionSnapshot) -> Iterator[PairPlan]:
         """Yield a plan for what is behind a position: sent before its progress, or nobody's."""
         if not seen.is_there or seen.target_end is None:
             return
         bounds = ahead(seen, self._bounds(seen, self._pair(seen, seen.target)))
         if not bounds.empty:
             ranges = tuple(cut(bounds, ()))
-            yield Plan(bounds, ranges, untimed=seen.untimed, repeats=True, log_start=bounds.source_from)
+            yield PairPlan(bounds, ranges, untimed=seen.untimed, repeats=True, log_start=bounds.source_from)
 
-    def _bounds(self, seen: Seen, pair: StoredPair) -> Bounds:
+    def _bounds(self, seen: PartitionSnapshot, pair: StoredPair) -> Bounds:
         options = {"handled": self.handled, "repeats": self.repeats}
         return bound(seen, pair, from_watermark=self.from_watermark, **options)
 
-    def _pair(self, seen: Seen, target: TopicPartition) -> StoredPair:
+    def _pair(self, seen: PartitionSnapshot, target: TopicPartition) -> StoredPair:
         return StoredPair(self.store, seen.source, target, seen.since)
 
     # ---- through a handler
 
-    def _handled(self, seen: Seen) -> Plan:
+    def _handled(self, seen: PartitionSnapshot) -> PairPlan:
         bounds = self._bounds(seen, self._pair(seen, seen.target))
         logs = self._target_logs(seen.target.topic)
         if bounds.mode is not Mode.HANDLER:
-            return Plan(bounds, ())
+            return PairPlan(bounds, ())
         claimed = {target: list(self._pair(seen, target).records()) for target in logs}
         bounds = _mapped(bounds, claimed.get(seen.target, ()))
         spreading = spread(bounds, claimed, logs)
         ranges = spreading.ranges if spreading.bounds.source_from < spreading.bounds.source_to else ()
-        return Plan(
+        return PairPlan(
             spreading.bounds,
             ranges,
             holes=_holes(seen, self._pair(seen, seen.target), alone=False),
@@ -117,9 +119,9 @@ class Planning(NamedTuple):
             claims=spreading.claims if ranges else (),
         )
 
-    def _unclaimed(self) -> Iterator[Plan]:
-        by_topic: dict[str, list[Seen]] = {}
-        for seen in self.survey.partitions:
+    def _unclaimed(self) -> Iterator[PairPlan]:
+        by_topic: dict[str, list[PartitionSnapshot]] = {}
+        for seen in self.snapshot.partitions:
             by_topic.setdefault(seen.target.topic, []).append(seen)
         for topic, group in by_topic.items():
             if not all(seen.is_there for seen in group):
@@ -127,15 +129,19 @@ class Planning(NamedTuple):
             logs = self._target_logs(topic)
             for target, log in logs.items():
                 records = [list(self._pair(seen, target).records()) for seen in group]
-                bounds = self._strange_bounds(group, target, log, records)
+                bounds = self._surplus_bounds(group, target, log, records)
                 if not bounds.empty:
                     task = self._task(group[0], len(logs), unclaimed=True)
                     ranges = tuple(cut(bounds, ()))
                     claims = (union(records),)
-                    yield Plan(bounds, ranges, spreading=task, claims=claims, untimed=group[0].untimed)
+                    yield PairPlan(bounds, ranges, spreading=task, claims=claims, untimed=group[0].untimed)
 
-    def _strange_bounds(
-        self, group: Sequence[Seen], target: TopicPartition, log: Log, records: Sequence[Sequence[MapRecord]]
+    def _surplus_bounds(
+        self,
+        group: Sequence[PartitionSnapshot],
+        target: TopicPartition,
+        log: PartitionLog,
+        records: Sequence[Sequence[MapRecord]],
     ) -> Bounds:
         """Return where a target partition is looked through for what nobody claims.
 
@@ -154,7 +160,7 @@ class Planning(NamedTuple):
         ids = group[0].enrolled[0], log.topic_id
         return Bounds(source, target, ids, Mode.HANDLER, 0, 0, min(begin, end), end)
 
-    def _task(self, seen: Seen, target_partitions: int, *, unclaimed: bool = False) -> Task:
+    def _task(self, seen: PartitionSnapshot, target_partitions: int, *, unclaimed: bool = False) -> Task:
         return Task(
             seen.enrolled,
             (),
@@ -163,19 +169,19 @@ class Planning(NamedTuple):
             handler_changed=self.handler_changed,
         )
 
-    def _target_logs(self, topic: str) -> dict[TopicPartition, Log]:
-        found = {tp: log for tp, (log, _) in self.survey.surplus.items() if tp.topic == topic}
-        for seen in self.survey.partitions:
+    def _target_logs(self, topic: str) -> dict[TopicPartition, PartitionLog]:
+        found = {tp: log for tp, (log, _) in self.snapshot.surplus.items() if tp.topic == topic}
+        for seen in self.snapshot.partitions:
             if seen.target.topic == topic and seen.target_log is not None:
                 found[seen.target] = seen.target_log
         return dict(sorted(found.items()))
 
 
-def _is_compacted(seen: Seen) -> bool:
+def _is_compacted(seen: PartitionSnapshot) -> bool:
     return any(log is not None and log.compacted for log in (seen.source_log, seen.target_log))
 
 
-def _holes(seen: Seen, pair: StoredPair, *, alone: bool) -> tuple[Hole, ...]:
+def _holes(seen: PartitionSnapshot, pair: StoredPair, *, alone: bool) -> tuple[Hole, ...]:
     """Return what an operator skipped. Nobody else may: without his hand it is missing."""
     if not seen.by_hand:
         return ()
@@ -183,7 +189,7 @@ def _holes(seen: Seen, pair: StoredPair, *, alone: bool) -> tuple[Hole, ...]:
     return tuple(holes(pair.records(), Copied(seen.start, seen.position or 0, alone, begins)))
 
 
-def _reaches_back(seen: Seen, pair: StoredPair) -> bool:
+def _reaches_back(seen: PartitionSnapshot, pair: StoredPair) -> bool:
     """Tell whether the map begins where the copy did; without one, whether nothing was copied."""
     first = next(pair.records(), None)
     begin = seen.position if first is None else first.source_start

@@ -21,19 +21,25 @@ from onceover.config.connectclients import (
 )
 from onceover.config.connectfile import ConnectFile, connect_home
 from onceover.config.workerfile import client_of, principal_of, role_properties
-from onceover.connectors.acltable import WORKERS_CLUSTER, AclWish, Grant, OwnTopic, Role, grants
-from onceover.connectors.answers import NO_CONNECTOR
-from onceover.connectors.context import HARD, OPERATIONS, Tell
-from onceover.connectors.listing import Listing
-from onceover.connectors.migration import Announce, Migration
+from onceover.connectors.acltable import WORKERS_CLUSTER, AclTableRequest, Grant, OwnTopic, Role, grants
+from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import ConnectorState, MigrationPlan, Report
-from onceover.connectors.planning import default_topic
-from onceover.connectors.records import run_ids, runs_topic
-from onceover.connectors.rest import ConnectRest
-from onceover.connectors.settings import ConnectSettings, DowngradeMode, RestSettings, RoleClient, Wish
-from onceover.engine.approval import Approval
+from onceover.connectors.moving.context import HARD, OPERATIONS, Tell
+from onceover.connectors.moving.migration import Announce, Migration
+from onceover.connectors.planning.plan import default_topic
+from onceover.connectors.record.runrecords import run_ids, runs_topic
+from onceover.connectors.settings import (
+    ConnectorRequest,
+    ConnectSettings,
+    DowngradeMode,
+    RestSettings,
+    RoleClient,
+)
+from onceover.connectors.workers.listing import ConnectorListing
+from onceover.connectors.workers.rest import ConnectRest
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings
+from onceover.planning.approval import Approval
 
 _CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: ADMIN}
 
@@ -96,7 +102,7 @@ def connect_settings(file: ConnectFile) -> ConnectSettings:
     return _settings(resolve_connect(file))
 
 
-def list_connectors(file: ConnectFile) -> Listing:
+def list_connectors(file: ConnectFile) -> ConnectorListing:
     """Return what the cluster runs, as its workers say. Changes nothing.
 
     Raises:
@@ -125,7 +131,7 @@ def pick_connectors(file: ConnectFile, names: Sequence[str], meant: All) -> tupl
         listing.check(names)
         return tuple(names) or meant_by_all(file, listing, meant)
     except UsageError as error:
-        if error.code == NO_CONNECTOR:
+        if error.code == ConnectorCode.NO_CONNECTOR:
             _check_addresses(file)
         raise
 
@@ -138,7 +144,7 @@ def _check_addresses(file: ConnectFile) -> None:
                 rest.worker(url)
 
 
-def meant_by_all(file: ConnectFile, listing: Listing, meant: All) -> tuple[str, ...]:
+def meant_by_all(file: ConnectFile, listing: ConnectorListing, meant: All) -> tuple[str, ...]:
     """Return the connectors of a listing that are meant where none is named.
 
     Raises:
@@ -148,13 +154,13 @@ def meant_by_all(file: ConnectFile, listing: Listing, meant: All) -> tuple[str, 
     if not found:
         raise UsageError(
             f"Connect cluster {file.connect} has no {meant.value}",
-            code=NO_CONNECTOR,
+            code=ConnectorCode.NO_CONNECTOR,
             resolve=f"see `onceover connectors list {file.connect}`",
         )
     return found
 
 
-def _all(file: ConnectFile, listing: Listing, meant: All) -> list[str]:
+def _all(file: ConnectFile, listing: ConnectorListing, meant: All) -> list[str]:
     if meant is All.SOURCES:
         return listing.sources
     own = set() if meant is All.INTERRUPTED else set(listing.migrated)
@@ -168,14 +174,18 @@ def _all(file: ConnectFile, listing: Listing, meant: All) -> list[str]:
     return [name for name in listing.sources if name in own or name in owing]
 
 
-def plan_connectors(file: ConnectFile, wish: Wish) -> MigrationPlan:
+def plan_connectors(file: ConnectFile, request: ConnectorRequest) -> MigrationPlan:
     """Return what ``connectors apply`` would do. Changes nothing."""
     with Migration(connect_settings(file)) as migration:
-        return migration.plan(wish)
+        return migration.plan(request)
 
 
 def apply_connectors(
-    file: ConnectFile, wish: Wish, announce: Announce, tell: Tell, approval: Approval | None = None
+    file: ConnectFile,
+    request: ConnectorRequest,
+    announce: Announce,
+    tell: Tell,
+    approval: Approval | None = None,
 ) -> Report:
     """Move the connectors' offsets to topics of their own, one connector after the other.
 
@@ -185,38 +195,42 @@ def apply_connectors(
         approval: what somebody has said yes to; None for what ``announce`` is shown.
     """
     with Migration(connect_settings(file)) as migration:
-        return migration.apply(wish, announce, tell, approval)
+        return migration.apply(request, announce, tell, approval)
 
 
-def verify_connectors(file: ConnectFile, wish: Wish) -> Report:
+def verify_connectors(file: ConnectFile, request: ConnectorRequest) -> Report:
     """Judge the connectors' own topics, and whether they go on from them. Changes nothing."""
     with Migration(connect_settings(file)) as migration:
-        return migration.verify(wish)
+        return migration.verify(request)
 
 
-def plan_rollback(file: ConnectFile, wish: Wish) -> MigrationPlan:
+def plan_rollback(file: ConnectFile, request: ConnectorRequest) -> MigrationPlan:
     """Return what ``connectors rollback`` would do. Changes nothing."""
     with Migration(connect_settings(file)) as migration:
-        return migration.plan_rollback(wish)
+        return migration.plan_rollback(request)
 
 
 def rollback_connectors(
-    file: ConnectFile, wish: Wish, announce: Announce, tell: Tell, approval: Approval | None = None
+    file: ConnectFile,
+    request: ConnectorRequest,
+    announce: Announce,
+    tell: Tell,
+    approval: Approval | None = None,
 ) -> Report:
     """Undo runs that did not get to their end; arguments as of :func:`apply_connectors`."""
     with Migration(connect_settings(file)) as migration:
-        return migration.rollback(wish, announce, tell, approval)
+        return migration.rollback(request, announce, tell, approval)
 
 
-def plan_downgrade(file: ConnectFile, wish: Wish, mode: DowngradeMode) -> MigrationPlan:
+def plan_downgrade(file: ConnectFile, request: ConnectorRequest, mode: DowngradeMode) -> MigrationPlan:
     """Return what ``connectors downgrade`` would do. Changes nothing."""
     with Migration(connect_settings(file)) as migration:
-        return migration.plan_downgrade(wish, mode)
+        return migration.plan_downgrade(request, mode)
 
 
 def downgrade_connectors(
     file: ConnectFile,
-    wish: Wish,
+    request: ConnectorRequest,
     mode: DowngradeMode,
     announce: Announce,
     tell: Tell,
@@ -228,7 +242,7 @@ def downgrade_connectors(
         mode: hard or soft; the others as of :func:`apply_connectors`.
     """
     with Migration(connect_settings(file)) as migration:
-        return migration.downgrade(wish, mode, announce, tell, approval)
+        return migration.downgrade(request, mode, announce, tell, approval)
 
 
 class Operation(StrEnum):
@@ -253,18 +267,18 @@ class Operation(StrEnum):
 _MEANT: Final = {Operation.DOWNGRADE: All.RETURNING, Operation.ROLLBACK: All.INTERRUPTED}
 
 
-def plan_operation(file: ConnectFile, wish: Wish, operation: Operation) -> MigrationPlan:
+def plan_operation(file: ConnectFile, request: ConnectorRequest, operation: Operation) -> MigrationPlan:
     """Return what an operation would do. Changes nothing."""
     if operation is Operation.MIGRATE:
-        return plan_connectors(file, wish)
+        return plan_connectors(file, request)
     if operation is Operation.ROLLBACK:
-        return plan_rollback(file, wish)
-    return plan_downgrade(file, wish, operation.mode)
+        return plan_rollback(file, request)
+    return plan_downgrade(file, request, operation.mode)
 
 
 def apply_operation(
     file: ConnectFile,
-    wish: Wish,
+    request: ConnectorRequest,
     operation: Operation,
     announce: Announce,
     tell: Tell,
@@ -272,10 +286,10 @@ def apply_operation(
 ) -> Report:
     """Do what was approved of an operation; arguments as of :func:`apply_connectors`."""
     if operation is Operation.MIGRATE:
-        return apply_connectors(file, wish, announce, tell, approval)
+        return apply_connectors(file, request, announce, tell, approval)
     if operation is Operation.ROLLBACK:
-        return rollback_connectors(file, wish, announce, tell, approval)
-    return downgrade_connectors(file, wish, operation.mode, announce, tell, approval)
+        return rollback_connectors(file, request, announce, tell, approval)
+    return downgrade_connectors(file, request, operation.mode, announce, tell, approval)
 
 
 def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None) -> list[Grant]:
@@ -297,7 +311,7 @@ def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None)
     ours = {Role.WORKER: _principal(access.properties), Role.ONCEOVER: principal_of(access.kafka.properties)}
     worker = access.worker
     return grants(
-        AclWish(
+        AclTableRequest(
             group_id=worker.group_id,
             offsets_topic=worker.offsets_topic,
             config_topic=worker.config_topic,
@@ -333,9 +347,11 @@ def _known(principals: Mapping[Role, str | None]) -> dict[Role, str]:
     return {role: principal for role, principal in principals.items() if principal}
 
 
-def _listing(access: ResolvedConnect, rest: ConnectRest) -> Listing:
+def _listing(access: ResolvedConnect, rest: ConnectRest) -> ConnectorListing:
     version, worker = rest.any_worker().version, access.worker
-    return Listing(access.name, version, worker.offsets_topic, worker.exactly_once, rest.connectors())
+    return ConnectorListing(
+        access.name, version, worker.offsets_topic, worker.exactly_once, rest.connectors()
+    )
 
 
 def _settings(access: ResolvedConnect) -> ConnectSettings:

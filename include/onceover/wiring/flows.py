@@ -9,25 +9,25 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
+from onceover.acls.sync import AclSync
 from onceover.config.clients import resolve_clients
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
 from onceover.config.runsettings import EXACTLY_ONCE, RunSettings
-from onceover.engine.aclsync import AclSync
-from onceover.engine.copyloop import CopySettings
-from onceover.engine.flowtopics import StateSettings
-from onceover.engine.identity import LaneIdentity
-from onceover.engine.known import Known
-from onceover.engine.lane import LaneTask
-from onceover.engine.leader import FlowIdentity
-from onceover.engine.mirror import MirrorSettings
-from onceover.engine.mirroroutput import MirrorOutput, Round, open_rounds
-from onceover.engine.naming import Naming
-from onceover.engine.scope import Rules
-from onceover.engine.supervisor import Scope, Supervisor
+from onceover.copy.identity import LaneIdentity
+from onceover.copy.known import Known
+from onceover.copy.lane import LaneTask
+from onceover.copy.loop import CopySettings
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
-from onceover.wiring.treatments import dead_letter_specs, target_partitions, treatment_of
+from onceover.lead.leader import FlowIdentity
+from onceover.lead.supervisor import Scope, Supervisor
+from onceover.mirrormaker.output import MirrorOutput, Round, open_rounds
+from onceover.mirrormaker.records import MirrorSettings
+from onceover.topics.namingpolicy import NamingPolicy
+from onceover.topics.own import StateSettings
+from onceover.topics.scope import Rules
+from onceover.wiring.handlers import dead_letter_specs, lane_handler_of, target_partitions
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def rules(
         target_partitions: what the flow's handler says; None where only names are asked for.
     """
     begun = run or flow
-    naming = Naming(begun.topics.naming, begun.source.alias, begun.target.alias)
+    naming = NamingPolicy(begun.topics.naming, begun.source.alias, begun.target.alias)
     found = Rules(flow.topics.include, flow.topics.exclude, naming, one_to_one=begun.handler is None)
     return found if target_partitions is None else replace(found, target_partitions=target_partitions)
 
@@ -193,7 +193,7 @@ def lane_task(
         )
 
     exactly_once = watch.run.delivery == EXACTLY_ONCE
-    treatment = treatment_of(watch.flow, watch.run)
+    lane_handler = lane_handler_of(watch.flow, watch.run)
     return LaneTask(
         me,
         source,
@@ -202,6 +202,6 @@ def lane_task(
         lambda: watch.current().limits.memory_per_lane_bytes,
         give_up_s,
         exactly_once,
-        treatment,
+        lane_handler,
         known=known or Known(),
     )

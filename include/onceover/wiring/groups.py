@@ -8,22 +8,24 @@ from dataclasses import dataclass, field
 
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
-from onceover.config.patterns import compiled
-from onceover.engine.approval import Approval
-from onceover.engine.groupapply import Announce, Applied, GroupSync, Pause
-from onceover.engine.groupfollow import Followed, follow
-from onceover.engine.groupmap import GroupMap
-from onceover.engine.groupplan import Approves, GroupPlan
-from onceover.engine.groups import Allowed, Direction
-from onceover.engine.groupview import GroupReader
-from onceover.engine.journal import Journal
-from onceover.engine.scope import explain
-from onceover.engine.translate import Translator
+from onceover.config.patterns import check_typed
+from onceover.groups.apply import Announce, AppliedGroups, GroupSync, Pause
+from onceover.groups.decide import Allowed, Direction
+from onceover.groups.follow import Followed, follow
+from onceover.groups.moment import GroupMap
+from onceover.groups.plan import Approves, GroupPlan
+from onceover.groups.view import GroupReader
+from onceover.namematch import names_whole
+from onceover.planning.approval import Approval
+from onceover.planning.counted import Counted, uncounted
+from onceover.planning.journal import Journal
+from onceover.positions.translate import Translator
+from onceover.topics.scope import explain
 from onceover.wiring.flows import FlowWatch, open_clusters, rules
 
 
 @dataclass(frozen=True)
-class GroupWish:
+class GroupRequest:
     """What a person asks for beside the flow file.
 
     Args:
@@ -46,32 +48,35 @@ class GroupWish:
         Raises:
             UsageError: a pattern is no regular expression.
         """
-        wanted = [compiled("--group", pattern) for pattern in self.patterns]
-        return lambda name: not wanted or any(pattern.fullmatch(name) for pattern in wanted)
+        wanted = [check_typed("--group", pattern) for pattern in self.patterns]
+        return lambda name: not wanted or any(names_whole(pattern, name) for pattern in wanted)
 
 
-def plan_groups(flow: Flow, wish: GroupWish) -> GroupPlan:
+def plan_groups(flow: Flow, request: GroupRequest) -> GroupPlan:
     """Return what ``groups apply`` would do. Changes nothing."""
-    with _opened(flow, wish) as sync:
+    with _opened(flow, request) as sync:
         return sync.plan()
 
 
-def apply_groups(flow: Flow, wish: GroupWish, announce: Announce, pause: Pause) -> Applied:
+def apply_groups(
+    flow: Flow, request: GroupRequest, announce: Announce, pause: Pause, counted: Counted = uncounted
+) -> AppliedGroups:
     """Put the flow's groups in place on the other side, once.
 
     Args:
         announce: shown the plan before anything is done.
         pause: waits so many seconds; True when it was asked to stop meanwhile.
+        counted: told meanwhile how many groups of how many are done with.
     """
-    with _opened(flow, wish) as sync:
-        return sync.apply(announce, pause)
+    with _opened(flow, request) as sync:
+        return sync.apply(announce, pause, counted)
 
 
 def follow_groups(
-    flow: Flow, wish: GroupWish, interval_s: float, pause: Pause, tell: Callable[[str], None]
+    flow: Flow, request: GroupRequest, interval_s: float, pause: Pause, tell: Callable[[str], None]
 ) -> Followed:
     """Keep the flow's groups in place on the other side until ``pause`` returns True."""
-    with _opened(flow, wish) as sync:
+    with _opened(flow, request) as sync:
         return follow(sync, interval_s, pause, tell)
 
 
@@ -81,8 +86,8 @@ def _copy_of(topic: str, flow: Flow) -> str | None:
 
 
 @contextmanager
-def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
-    asked = wish.selects()
+def _opened(flow: Flow, request: GroupRequest) -> Iterator[GroupSync]:
+    asked = request.selects()
     # The filter of the flow file is followed while a continuous sync runs.
     watch = FlowWatch(flow.path)
     home = run_dir(flow)
@@ -91,11 +96,11 @@ def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
         source,
         target,
         Translator(target, flow.flow, home, handled=flow.handler is not None) as translator,
-        Journal(home / "journal" / "groups.jsonl", wish.approval) as journal,
+        Journal(home / "journal" / "groups.jsonl", request.approval) as journal,
     ):
         reader = GroupReader(
             flow.flow,
-            wish.direction,
+            request.direction,
             source,
             target,
             GroupMap(translator),
@@ -104,6 +109,6 @@ def _opened(flow: Flow, wish: GroupWish) -> Iterator[GroupSync]:
             copies=lambda topic: _copy_of(topic, watch.current()),
         )
         try:
-            yield GroupSync(reader, wish.allowed, journal, flow.state.replication_factor, wish.approves)
+            yield GroupSync(reader, request.allowed, journal, flow.state.replication_factor, request.approves)
         finally:
             reader.close()

@@ -16,6 +16,7 @@ from typing import BinaryIO, Final
 
 from onceover.config.home import onceover_home
 from onceover.errors import UsageError
+from onceover.wiring.codes import WiringCode
 
 # Several times what the positions of a million partitions take.
 _LARGEST_FILE_BYTES: Final = 256 << 20
@@ -89,7 +90,7 @@ def _opened(folder: Path, parts: list[str]) -> BinaryIO:
 def _none_there(folder: Path) -> UsageError:
     return UsageError(
         "there is no file of offsets of that name",
-        code="NO_OFFSET_FILE",
+        code=WiringCode.NO_OFFSET_FILE,
         where=str(folder),
         expected="a plain file below that folder, named from there, without links on the way",
         resolve="put the file there, or seed from the command line",

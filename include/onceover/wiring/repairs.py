@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
-from onceover.config.runsettings import RunSettings
-from onceover.engine.approval import Approval
-from onceover.engine.journal import Journal
-from onceover.engine.repair import RESEED, RESUME, SKIP, Repair, plan_resume, plan_skip
-from onceover.engine.repairapply import Repaired, Repairer
-from onceover.engine.reseed import Making, plan_reseed
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
+from onceover.operate.repair import RESEED, RESUME, SKIP, Repair, plan_resume, plan_skip
+from onceover.operate.repairapply import Repaired, Repairer
+from onceover.operate.reseed import Making, plan_reseed
+from onceover.planning.approval import Approval
+from onceover.planning.journal import Journal
+from onceover.wiring.apart import partitions_apart
 from onceover.wiring.flows import identity, open_clusters, rules
-from onceover.wiring.treatments import target_partitions
 
 
 @dataclass(frozen=True)
-class RepairWish:
+class RepairRequest:
     """What is to be done.
 
     Args:
@@ -35,39 +35,39 @@ class RepairWish:
     offset: int | None = None
 
 
-def check_wish(wish: RepairWish) -> None:
+def check_request(request: RepairRequest) -> None:
     """Refuse what cannot be meant, before a cluster is asked.
 
     Raises:
         UsageError: a partition or an offset is missing, or one is given that means nothing.
     """
-    if wish.action not in (RESUME, SKIP, RESEED):
-        raise UsageError(f"there is no action {wish.action!r}", expected=f"{RESUME}, {SKIP} or {RESEED}")
-    if wish.partition is None and wish.action != RESUME:
-        raise UsageError(f"{wish.action} needs a partition", expected="a source topic and its partition")
-    if wish.action != SKIP:
-        if wish.offset is not None:
-            raise UsageError(f"{wish.action} takes no offset", seen=str(wish.offset))
-    elif wish.offset is None or wish.offset < 0:
-        seen = "none" if wish.offset is None else str(wish.offset)
+    if request.action not in (RESUME, SKIP, RESEED):
+        raise UsageError(f"there is no action {request.action!r}", expected=f"{RESUME}, {SKIP} or {RESEED}")
+    if request.partition is None and request.action != RESUME:
+        raise UsageError(f"{request.action} needs a partition", expected="a source topic and its partition")
+    if request.action != SKIP:
+        if request.offset is not None:
+            raise UsageError(f"{request.action} takes no offset", seen=str(request.offset))
+    elif request.offset is None or request.offset < 0:
+        seen = "none" if request.offset is None else str(request.offset)
         raise UsageError("skip-to needs an offset", expected="the next source offset to copy", seen=seen)
 
 
-def plan_repair(flow: Flow, wish: RepairWish) -> Repair:
+def plan_repair(flow: Flow, request: RepairRequest) -> Repair:
     """Return what would be done. Changes nothing; clusters are opened and closed here.
 
     Raises:
-        UsageError: the wish makes no sense, the flow was never started, or does not copy the partition.
+        UsageError: the request makes no sense, the flow was never started, or does not copy the partition.
         Retriable: a cluster is away.
     """
-    check_wish(wish)
+    check_request(request)
     source, target = open_clusters(flow)
     with source, target:
-        return _plan(flow, source, target, wish)
+        return _plan(flow, source, target, request)
 
 
 def apply_repair(
-    flow: Flow, wish: RepairWish, announce: Callable[[Repair], None], approval: Approval | None = None
+    flow: Flow, request: RepairRequest, announce: Callable[[Repair], None], approval: Approval | None = None
 ) -> Repaired:
     """Plan and do it; nothing is done where something is refused.
 
@@ -81,24 +81,26 @@ def apply_repair(
         NeedsOperator: it would be another repair than was approved.
         Others as ``plan_repair``.
     """
-    check_wish(wish)
+    check_request(request)
     source, target = open_clusters(flow)
     journal = Journal(run_dir(flow) / "journal" / "partition.jsonl", approval)
     with source, target, journal:
-        repairer = Repairer(identity(flow), source, target, lambda: _plan(flow, source, target, wish))
+        repairer = Repairer(identity(flow), source, target, lambda: _plan(flow, source, target, request))
         return repairer.apply(journal, announce, approval)
 
 
-def making(flow: Flow) -> Making:
-    """Return how the flow makes target topics."""
-    counts = target_partitions(flow, RunSettings.of(flow))
-    return Making(rules(flow, target_partitions=counts), flow.topics.sync_configs)
+@contextmanager
+def making(flow: Flow) -> Iterator[Making]:
+    """Yield how the flow makes target topics."""
+    with partitions_apart(flow) as counts:
+        yield Making(rules(flow, target_partitions=counts), flow.topics.sync_configs)
 
 
-def _plan(flow: Flow, source: Cluster, target: Cluster, wish: RepairWish) -> Repair:
-    tp = wish.partition
-    if tp is None or wish.action == RESUME:
+def _plan(flow: Flow, source: Cluster, target: Cluster, request: RepairRequest) -> Repair:
+    tp = request.partition
+    if tp is None or request.action == RESUME:
         return plan_resume(flow.flow, target, () if tp is None else (tp,))
-    if wish.action == RESEED:
-        return plan_reseed(flow.flow, source, target, tp, making(flow))
-    return plan_skip(flow.flow, source, target, tp, wish.offset or 0)
+    if request.action == RESEED:
+        with making(flow) as how:
+            return plan_reseed(flow.flow, source, target, tp, how)
+    return plan_skip(flow.flow, source, target, tp, request.offset or 0)

@@ -9,24 +9,25 @@ from typing import Final
 
 from onceover.config.flowfile import Flow
 from onceover.config.load import load_flow, run_dir
-from onceover.config.patterns import compiled
-from onceover.engine import seedspec
-from onceover.engine.adopt import MirrorMaker, MirrorMakerOrigin
-from onceover.engine.approval import Approval
-from onceover.engine.flowtopics import StateSettings
-from onceover.engine.journal import Journal
-from onceover.engine.seamsearch import DEFAULT_LIMIT
-from onceover.engine.seed import Choice, SeedPlan
-from onceover.engine.seedapply import Seeded, Seeder, Wish
-from onceover.engine.seedmap import LagOrigin, MapOrigin
-from onceover.engine.seedorigin import (
+from onceover.config.patterns import check_typed
+from onceover.errors import UsageError
+from onceover.planning.approval import Approval
+from onceover.planning.counted import Counted, uncounted
+from onceover.planning.journal import Journal
+from onceover.seeding import spec as seedspec
+from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
+from onceover.seeding.apply import Seeded, Seeder, SeedingRequest
+from onceover.seeding.frommap import LagOrigin, MapOrigin
+from onceover.seeding.origins import (
     FileOrigin,
     FlowOrigin,
     GroupOrigin,
     LogOrigin,
     Origin,
 )
-from onceover.errors import UsageError
+from onceover.seeding.plan import Choice, SeedPlan
+from onceover.seeding.seamsearch import DEFAULT_LIMIT
+from onceover.topics.own import StateSettings
 from onceover.wiring.flows import identity, open_clusters, rules
 from onceover.wiring.offsetfiles import ReadFile, read_file
 
@@ -80,6 +81,7 @@ def apply_seed(
     approval: Approval | None = None,
     *,
     read: ReadFile = read_file,
+    counted: Counted = uncounted,
 ) -> Seeded:
     """Seed the flow's progress.
 
@@ -89,27 +91,29 @@ def apply_seed(
         topics: regular expression over source topics, None for all in scope.
         approval: what somebody has said yes to; None for what ``announce`` is shown first.
         read: returns the text of the file that the origin may name.
+        counted: told meanwhile how many positions of how many are written.
     """
     with _seeder(flow, origin, choice, topics, read) as seeder, _journal(flow, SEED, approval) as journal:
-        return seeder.apply(journal, announce, approval)
+        return seeder.apply(journal, announce, approval, counted)
 
 
-def plan_adoption(flow: Flow, wish: Adoption, *, read: ReadFile = read_file) -> SeedPlan:
+def plan_adoption(flow: Flow, request: Adoption, *, read: ReadFile = read_file) -> SeedPlan:
     """Return what taking over a MirrorMaker 2 flow would do. Changes nothing.
 
     ``read`` returns the text of the file of decided offsets.
     """
-    with _adopter(flow, wish, read) as seeder:
+    with _adopter(flow, request, read) as seeder:
         return seeder.plan()
 
 
 def apply_adoption(
     flow: Flow,
-    wish: Adoption,
+    request: Adoption,
     announce: Announce,
     approval: Approval | None = None,
     *,
     read: ReadFile = read_file,
+    counted: Counted = uncounted,
 ) -> Seeded:
     """Take over a MirrorMaker 2 flow that was stopped.
 
@@ -117,24 +121,27 @@ def apply_adoption(
         announce: shown the plan before anything is done.
         approval: what somebody has said yes to; None for what ``announce`` is shown first.
         read: returns the text of the file of decided offsets.
+        counted: told meanwhile how many positions of how many are written.
     """
-    with _adopter(flow, wish, read) as seeder, _journal(flow, ADOPT, approval) as journal:
-        return seeder.apply(journal, announce, approval)
+    with _adopter(flow, request, read) as seeder, _journal(flow, ADOPT, approval) as journal:
+        return seeder.apply(journal, announce, approval, counted)
 
 
-def _adopter(flow: Flow, wish: Adoption, read: ReadFile) -> AbstractContextManager[Seeder]:
-    mirror = MirrorMaker.dedicated(wish.source or flow.source.alias, wish.target or flow.target.alias)
-    if wish.offsets_topic and wish.offsets_topic != mirror.offsets_topic:
-        mirror = mirror.elsewhere(wish.offsets_topic, wish.configs_topic, wish.group)
+def _adopter(flow: Flow, request: Adoption, read: ReadFile) -> AbstractContextManager[Seeder]:
+    mirror = MirrorMakerNames.dedicated(
+        request.source or flow.source.alias, request.target or flow.target.alias
+    )
+    if request.offsets_topic and request.offsets_topic != mirror.offsets_topic:
+        mirror = mirror.elsewhere(request.offsets_topic, request.configs_topic, request.group)
     mirror = replace(
         mirror,
-        configs_topic=wish.configs_topic or mirror.configs_topic,
-        group=wish.group or mirror.group,
-        workers_stay=wish.workers_stay,
+        configs_topic=request.configs_topic or mirror.configs_topic,
+        group=request.group or mirror.group,
+        workers_stay=request.workers_stay,
     )
-    decided = seedspec.parse_offsets(read(wish.decided), wish.decided) if wish.decided else {}
-    origin = MirrorMakerOrigin(mirror, decided, wish.window)
-    return open_seeder(flow, ADOPT, origin, Choice(), wish.topics)
+    decided = seedspec.parse_offsets(read(request.decided), request.decided) if request.decided else {}
+    origin = MirrorMakerOrigin(mirror, decided, request.window)
+    return open_seeder(flow, ADOPT, origin, Choice(), request.topics)
 
 
 def _journal(flow: Flow, operation: str, approval: Approval | None) -> Journal:
@@ -159,12 +166,12 @@ def open_seeder(
         UsageError: ``topics`` is no regular expression.
     """
     if topics is not None:
-        compiled("--topic", topics)
+        check_typed("--topic", topics)
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms)
-    wish = Wish(operation, rules(flow), flow.topics.sync_configs, state, choice, topics)
+    request = SeedingRequest(operation, rules(flow), flow.topics.sync_configs, state, choice, topics)
     source, target = open_clusters(flow)
     with source, target:
-        yield Seeder(identity(flow), wish, origin, source, target)
+        yield Seeder(identity(flow), request, origin, source, target)
 
 
 def _origin(flow: Flow, spec: seedspec.OriginSpec, stack: ExitStack, read: ReadFile) -> Origin:

@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from onceover.backoff import Patience
 from onceover.config.flowfile import Flow
 from onceover.config.load import find_flow_files, load_flow
-from onceover.engine.background import side_by_side
-from onceover.engine.status import flow_status
-from onceover.engine.statusshape import broken_entry
 from onceover.errors import OnceoverError, unexpected
-from onceover.kafka.backoff import Patience
+from onceover.operate.status import flow_status
+from onceover.operate.statusshape import broken_entry
+from onceover.planning.background import side_by_side
 from onceover.wiring.flows import open_clusters, rules
+from onceover.wiring.handlers import dead_letter_of
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +44,7 @@ def read_status(
     start = flow.topics.start_timestamp_ms
     with source, target:
         begin = flow.topics.start if start is None else start
-        entry = flow_status(flow.flow, source, target, rules(flow), begin)
+        entry = flow_status(flow.flow, source, target, rules(flow), begin, dead_letter_of(flow.on_bad_record))
     return {**entry, "path": str(flow.path)}
 
 

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from onceover.config.flowfile import Flow
 from onceover.config.load import run_dir
-from onceover.config.runsettings import RunSettings
-from onceover.engine.approval import Approval
-from onceover.engine.flowtopics import StateSettings
-from onceover.engine.journal import Journal
-from onceover.engine.topicsync import Applied, SyncPlan, TopicSync, Wish
 from onceover.kafka.cluster import Cluster
+from onceover.planning.approval import Approval
+from onceover.planning.journal import Journal
+from onceover.topics.own import StateSettings
+from onceover.topics.sync import AppliedSync, SyncPlan, TopicSync, TopicSyncRequest
+from onceover.wiring.apart import partitions_apart
 from onceover.wiring.flows import open_clusters, rules
-from onceover.wiring.treatments import target_partitions
 
 
-def topic_sync(flow: Flow, source: Cluster, target: Cluster) -> TopicSync:
-    """Return what plans and applies the flow's topics from outside, whether it runs or not."""
+@contextmanager
+def topic_sync(flow: Flow, source: Cluster, target: Cluster) -> Iterator[TopicSync]:
+    """Yield what plans and applies the flow's topics from outside, whether it runs or not."""
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms)
-    counts = target_partitions(flow, RunSettings.of(flow))
-    wish = Wish(rules(flow, target_partitions=counts), flow.topics.sync_configs, flow.topics.sync_acls, state)
-    return TopicSync(flow.flow, wish, source, target)
+    with partitions_apart(flow) as counts:
+        which = rules(flow, target_partitions=counts)
+        request = TopicSyncRequest(which, flow.topics.sync_configs, flow.topics.sync_acls, state)
+        with TopicSync(flow.flow, request, source, target) as sync:
+            yield sync
 
 
 def plan_topics(flow: Flow) -> SyncPlan:
@@ -33,7 +36,7 @@ def plan_topics(flow: Flow) -> SyncPlan:
 
 def apply_topics(
     flow: Flow, announce: Callable[[SyncPlan], None], approval: Approval | None = None
-) -> Applied:
+) -> AppliedSync:
     """Bring the flow's topics, configuration and ACLs in line.
 
     Args:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,15 +14,16 @@ from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import (
     AirflowFailException,
     AirflowRuntimeError,
+    AirflowSkipException,
     ErrorType,
     ParamValidationError,
 )
 from airflow.sdk.execution_time.comms import ErrorResponse
 
-from onceover.audit import jsonreport
+from onceover.audit.checks.suites import RULES
+from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.model import FindingKind, Reason, Verdict
-from onceover.audit.suites import RULES
-from onceover.audit.verdict import Outcome, conclude
+from onceover.audit.report import jsonreport
 from onceover.config.flowfile import Flow
 from onceover.errors import Retriable, UsageError
 from onceover.spark.submit import AuditOptions
@@ -83,7 +85,9 @@ class Events(dict[AssetAlias, "Events"]):
 
 def document(verdict: Verdict) -> dict[str, Any]:
     """Return the job's report for a verdict."""
-    outcomes = [Outcome(rule, rule.code != _CODES.get(verdict), checked=1, unexpected=1) for rule in RULES]
+    outcomes = [
+        RuleOutcome(rule, rule.code != _CODES.get(verdict), checked=1, unexpected=1) for rule in RULES
+    ]
     told = jsonreport.document(_SEEN[verdict], conclude(outcomes))
     assert told["verdict"] == verdict
     return {**told, "exit": _EXITS[verdict], "report": "/home/x/report.html"}
@@ -104,12 +108,12 @@ def asked(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return calls
 
 
-def execute(task: Task, **options: str) -> Any:
+def execute(task: Task, run_type: str = "manual", **options: str) -> Any:
     """Run the task's work without Airflow's guard against calling it by hand."""
     with DAG("test"):
         operator = audit.AuditOperator(task_id="audit", flow="flights", **options)
     run = audit.AuditOperator.execute.__wrapped__  # type: ignore[attr-defined]
-    return run(operator, {"ti": task})
+    return run(operator, {"ti": task, "dag_run": SimpleNamespace(run_type=run_type)})
 
 
 def test_pass_ends_the_task_well(asked: list[Any], spark: FakeSpark) -> None:
@@ -139,6 +143,24 @@ def test_other_verdicts_fail_the_task_in_their_own_words(
     assert task.pushed[audit.VERDICT_KEY]["verdict"] == verdict
     options = AuditOptions(topics=("orders",), since="start")
     assert asked == [("flights", options, "local[2]")]
+
+
+_NEVER: dict[str, Any] = {
+    "exit": 2,
+    "error": {"code": "NOT_STARTED", "message": "flow flights was never started: there is nothing to audit"},
+}
+
+
+@pytest.mark.parametrize(
+    ("run_type", "raised"), [("scheduled", AirflowSkipException), ("manual", AirflowFailException)]
+)
+def test_a_schedule_that_comes_before_the_first_start_is_skipped_with_the_reason(
+    asked: list[Any], spark: FakeSpark, run_type: str, raised: type[Exception]
+) -> None:
+    """A red task on the first morning says that something broke. Who asks by hand hears that it is wrong."""
+    spark.tell(2, report=_NEVER)
+    with pytest.raises(raised, match="never started"):
+        execute(Task(), run_type=run_type)
 
 
 def test_verdict_that_cannot_be_kept_is_told_all_the_same(

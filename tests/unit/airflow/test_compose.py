@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from onceover.embed.jars import DEFAULT_VERSION
-from onceover.spark.guard import protection
+from onceover.process.guard import protection
+from onceover_airflow.seal import KEY_VARIABLE
+from onceover_lab.embed.jars import DEFAULT_VERSION
 
 PROJECT = Path(__file__).parents[3]
 SERVICES = {
@@ -147,6 +148,46 @@ def test_mounted_files_and_volumes_exist(compose: dict[str, Any]) -> None:
             source = mount.split(":")[0]
             known = (PROJECT / source).exists() if source.startswith(".") else source in compose["volumes"]
             assert known, f"{name}: {mount}"
+
+
+def mounted(compose: dict[str, Any], name: str) -> dict[str, str]:
+    """Return what a service finds where, by place in it."""
+    mounts = [mount.split(":") for mount in compose["services"][name].get("volumes", [])]
+    return {place: source for source, place, *_ in mounts}
+
+
+def test_the_image_holds_what_it_says_that_it_runs(compose: dict[str, Any]) -> None:
+    """Plugins serve pages and guard them: a folder without them is found by nobody."""
+    dockerfile = (PROJECT / "docker" / "Dockerfile").read_text(encoding="utf-8")
+    let_in = (PROJECT / "docker" / "Dockerfile.dockerignore").read_text(encoding="utf-8").split()
+    for folder in ("dags", "plugins", "include", "spark_jobs"):
+        assert re.search(rf"^COPY {folder} {folder}$", dockerfile, re.M), folder
+        assert f"!{folder}" in let_in
+    for name in sorted(SERVICES):
+        if name.startswith("airflow"):
+            settings = compose["services"][name]["environment"]
+            for part in ("DAGS", "PLUGINS"):
+                place = settings[f"AIRFLOW__CORE__{part}_FOLDER"]
+                assert mounted(compose, name)[place] == f"./{part.lower()}"
+
+
+def test_spark_finds_nothing_of_airflows(compose: dict[str, Any]) -> None:
+    """A handler is somebody's code: neither passwords nor what seals an approval are in its containers."""
+    airflow = compose["services"]["airflow-scheduler"]["environment"]
+    secret = (airflow["AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE"], airflow[KEY_VARIABLE])
+    home = mounted(compose, "airflow-scheduler")
+    closed = {volume for place, volume in home.items() for path in secret if path.startswith(f"{place}/")}
+    assert closed == {"airflow-home"}
+    for name in SERVICES:
+        settings = compose["services"][name].get("environment", {})
+        if name.startswith("airflow"):
+            assert settings[KEY_VARIABLE] == airflow[KEY_VARIABLE]
+        else:
+            assert not closed & set(mounted(compose, name).values()), name
+            assert not [key for key in settings if key.startswith("AIRFLOW")], name
+    assert mounted(compose, "spark-master") == {}
+    flows, files = airflow["ONCEOVER_FLOWS"], airflow["ONCEOVER_HOME"]
+    assert mounted(compose, "spark-worker") == {flows: home[flows], files: home[files]}
 
 
 def test_flows_find_both_clusters_in_driver_and_executors(compose: dict[str, Any]) -> None:

@@ -15,7 +15,6 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover.connectors.listing import Listing
 from onceover.connectors.model import (
     ConnectorOutcome,
     ConnectorPlan,
@@ -25,14 +24,16 @@ from onceover.connectors.model import (
     Report,
     WorkerFacts,
 )
-from onceover.connectors.settings import Wish
-from onceover.engine.approval import Approval
-from onceover.engine.plan import Change, Refusal
+from onceover.connectors.settings import ConnectorRequest
+from onceover.connectors.workers.listing import ConnectorListing
 from onceover.errors import Retriable, UsageError
+from onceover.planning.approval import Approval
+from onceover.planning.plan import Change, Refusal
 from onceover.wiring import connectors as runs
 from onceover_airflow import connections, connectors
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours
+from tests.support.hostilenames import HOSTILE
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import RETURNED, Exchange
 
@@ -41,7 +42,7 @@ PLAN_TASK = "plan_migration"
 SECRET = "hunter2-planted"
 FACTS = WorkerFacts("4.3.0", "k", "g", "connect-offsets", "connect-configs", True, ("http://w:1",))
 PARAMS = {"connect": CONNECT, "operation": "migrate", "connectors": [], "topic": "", "apply": True}
-LISTING = Listing(
+LISTING = ConnectorListing(
     CONNECT,
     "4.3.0",
     "connect-offsets",
@@ -76,52 +77,52 @@ class Live:
         self.plans: list[MigrationPlan] = [plan_of(planned("a"))]
         self.outcome = Outcome.DONE
         self.problem: Exception | None = None
-        self.asked: list[Wish] = []
+        self.asked: list[ConnectorRequest] = []
         self.applied = 0
         self.called: list[str] = []
 
-    def list_connectors(self, _: object) -> Listing:
+    def list_connectors(self, _: object) -> ConnectorListing:
         if self.problem is not None:
             raise self.problem
         return LISTING
 
-    def plan_connectors(self, _: object, wish: Wish) -> MigrationPlan:
-        self.asked.append(wish)
+    def plan_connectors(self, _: object, request: ConnectorRequest) -> MigrationPlan:
+        self.asked.append(request)
         return self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
 
     def apply_connectors(
         self,
         file: object,
-        wish: Wish,
+        request: ConnectorRequest,
         announce: Callable[[MigrationPlan], None],
         _tell: object,
         approval: Approval,
     ) -> Report:
-        now = self.plan_connectors(file, wish)
+        now = self.plan_connectors(file, request)
         announce(now)
         with errors_of_ours():
             approval.check(now.items, CONNECT)
         self.applied += 1
-        return self.verify_connectors(file, wish)
+        return self.verify_connectors(file, request)
 
-    def plan_rollback(self, file: object, wish: Wish) -> MigrationPlan:
+    def plan_rollback(self, file: object, request: ConnectorRequest) -> MigrationPlan:
         self.called.append("plan rollback")
-        return self.plan_connectors(file, wish)
+        return self.plan_connectors(file, request)
 
     def rollback_connectors(self, *args: Any) -> Report:
         self.called.append("rollback")
         return self.apply_connectors(*args)
 
-    def plan_downgrade(self, file: object, wish: Wish, mode: str) -> MigrationPlan:
+    def plan_downgrade(self, file: object, request: ConnectorRequest, mode: str) -> MigrationPlan:
         self.called.append(f"plan {mode}")
-        return self.plan_connectors(file, wish)
+        return self.plan_connectors(file, request)
 
-    def downgrade_connectors(self, file: object, wish: Wish, mode: str, *args: Any) -> Report:
+    def downgrade_connectors(self, file: object, request: ConnectorRequest, mode: str, *args: Any) -> Report:
         self.called.append(str(mode))
-        return self.apply_connectors(file, wish, *args)
+        return self.apply_connectors(file, request, *args)
 
-    def verify_connectors(self, _: object, wish: Wish) -> Report:
-        outcomes = tuple(ConnectorOutcome(n, self.outcome, "seen") for n in wish.connectors)
+    def verify_connectors(self, _: object, request: ConnectorRequest) -> Report:
+        outcomes = tuple(ConnectorOutcome(n, self.outcome, "seen") for n in request.connectors)
         return Report("migrate", CONNECT, outcomes)
 
 
@@ -209,7 +210,7 @@ LIST, PLAN, APPLY = connectors.list_connectors, connectors.plan_migration, conne
 def test_connectors_that_the_form_names_are_migrated(begin: Begin, live: Live) -> None:
     """In the form's order; names and verdicts go into the XComs, and each is announced."""
     context = begin(connectors=["b", "a"], topic="mine").after(LIST, PLAN).approved().after(APPLY)
-    assert live.asked[-1] == Wish(connectors=("b", "a"), topic="mine")
+    assert live.asked[-1] == ConnectorRequest(connectors=("b", "a"), topic="mine")
     assert context.returned(PLAN_TASK)["connectors"] == ["b", "a"]
     assert connectors.verify_migration(CONNECT)["outcomes"] == ["done", "done"]
     assert [uri for uri, _ in context.assets] == ["kafka://flights/b.offsets", "kafka://flights/a.offsets"]
@@ -226,7 +227,7 @@ def test_the_way_back_is_shown_and_approved_too(begin: Begin, live: Live, operat
     assert live.applied == 0
     context.approved().after(APPLY)
     assert live.called == [f"plan {word}", f"plan {word}", word]
-    assert (live.applied, live.asked[-1]) == (1, Wish(connectors=("a",)))
+    assert (live.applied, live.asked[-1]) == (1, ConnectorRequest(connectors=("a",)))
     with pytest.raises(AirflowSkipException, match="has judged them"):
         connectors.verify_migration(CONNECT)
     assert context.assets == []
@@ -246,7 +247,7 @@ def test_who_has_a_topic_of_its_own_is_offered_to_go_back(
 ) -> None:
     """The others have nothing to go back from; and no run to take back, unless it was interrupted."""
     own = ConnectorState("b", "source", "RUNNING", config={"offsets.storage.topic": "mine"})
-    listing = Listing(CONNECT, "4.3.0", "o", True, (ConnectorState("a", "source", "RUNNING"), own))
+    listing = ConnectorListing(CONNECT, "4.3.0", "o", True, (ConnectorState("a", "source", "RUNNING"), own))
     monkeypatch.setattr(runs, "list_connectors", lambda _: listing)
     owing = SimpleNamespace(owing=lambda names, done: set(names) & {"a"} if done == "migrate" else set())
     monkeypatch.setattr(runs, "Migration", lambda _: nullcontext(owing))
@@ -278,7 +279,23 @@ def test_without_names_a_person_picks_from_what_the_cluster_has(begin: Begin, li
     _, question = put(connectors.PickConnectorsOperator, HITLOperator, context)
     assert (question["options"], question["multiple"]) == (["a", "b"], True)
     context.picked("b").after(PLAN)
-    assert live.asked == [Wish(connectors=("b",))]
+    assert live.asked == [ConnectorRequest(connectors=("b",))]
+
+
+def test_a_person_sees_what_they_pick(begin: Begin, live: Live) -> None:
+    """A name may turn text round, or be written as another one is shown: each option is one connector's."""
+    names = [*filter(None, HOSTILE), "a\nb", r"a\nb", r"a\\nb"]
+    context = begin()
+    listed = {"connect": CONNECT, "sources": names, "named": []}
+    context.exchange.kept[connectors.LIST_TASK, RETURNED] = listed
+    _, question = put(connectors.PickConnectorsOperator, HITLOperator, context)
+    options = question["options"]
+    assert len(set(options)) == len(names)
+    assert all(option.isprintable() for option in options)
+    for name, option in zip(names, options, strict=True):
+        live.asked.clear()
+        context.picked(option).after(PLAN)
+        assert live.asked == [ConnectorRequest(connectors=(name,))]
 
 
 def test_the_form_s_names_are_checked_against_the_cluster(begin: Begin) -> None:
@@ -306,7 +323,7 @@ def test_a_cluster_without_source_connectors_has_nothing_to_pick(
     begin: Begin, live: Live, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Said at once."""
-    monkeypatch.setattr(runs, "list_connectors", lambda _: Listing(CONNECT, "4.3.0", "o", True, ()))
+    monkeypatch.setattr(runs, "list_connectors", lambda _: ConnectorListing(CONNECT, "4.3.0", "o", True, ()))
     begin()
     with pytest.raises(AirflowFailException, match="has no source connector"):
         connectors.list_connectors(CONNECT)

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from onceover.embed.airflow import is_healthy
-from onceover.embed.airflow_config import AirflowSecrets, render_config
-from onceover.embed.airflow_rest import AirflowRest
-from onceover.embed.upairflow import down, status
 from onceover.errors import UsageError
+from onceover_lab.embed.airflow import is_healthy
+from onceover_lab.embed.airflow_config import AirflowSecrets, render_config
+from onceover_lab.embed.airflow_rest import AirflowRest
+from onceover_lab.embed.upairflow import down, status
 
 
 def rendered(home: Path, secret: AirflowSecrets) -> configparser.ConfigParser:

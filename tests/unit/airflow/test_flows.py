@@ -9,7 +9,8 @@ from airflow.dag_processing.dagbag import DagBag
 
 from onceover.config import values
 from onceover.config.values import MAX_NAME_LENGTH
-from onceover.engine import names, naming
+from onceover.state import names
+from onceover.topics import namingpolicy
 from onceover_airflow import flows, forms
 from tests.system.test_dags import DAGS
 
@@ -152,5 +153,6 @@ def test_the_longest_flow_name_gives_a_dag(folder: Path, kind: str) -> None:
     assert bag.import_errors == {}
     dag = bag.dags[f"{kind}_{name}"]
     assert dag.tags == {forms.TAG, name}
-    topics = (names.state_topic(name), names.map_topic(name), names.groups_topic(name))
-    assert max(map(len, topics)) <= naming.MAX_NAME_LENGTH
+    own = (names.state_topic, names.map_topic, names.groups_topic, names.owned_topic)
+    topics = [topic(name) for topic in own]
+    assert max(map(len, topics)) <= namingpolicy.MAX_NAME_LENGTH

@@ -9,17 +9,17 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from onceover.config.flowfile import Flow
-from onceover.engine.groupapply import GroupSync
-from onceover.engine.groupfollow import follow
 from onceover.errors import Retriable, UsageError
+from onceover.groups.apply import GroupSync
+from onceover.groups.follow import follow
 from onceover.wiring import groups as group_runs
-from onceover.wiring.groups import GroupWish
+from onceover.wiring.groups import GroupRequest
 from onceover_airflow import groups
 from onceover_airflow.errors import JobInterrupted
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
-from tests.unit.engine.groupworld import SHIFT, Lines, World
+from tests.unit.groups.groupworld import SHIFT, Lines, World
 
 FLOW = "flights"
 FOREIGN = "foreign east.orders:0"
@@ -55,15 +55,15 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Groups of two clusters, one of them committed by somebody else on the receiving side."""
     world = World(here={"new": 4, "foreign": 7}, there={"foreign": 101})
 
-    def sync(wish: GroupWish) -> GroupSync:
-        return GroupSync(cast(Any, world), wish.allowed, cast(Any, Lines()), 1, wish.approves)
+    def sync(request: GroupRequest) -> GroupSync:
+        return GroupSync(cast(Any, world), request.allowed, cast(Any, Lines()), 1, request.approves)
 
-    def followed(_: Flow, wish: GroupWish, interval_s: float, pause: Any, tell: Any) -> Any:
-        return follow(sync(wish), interval_s, pause, tell)
+    def followed(_: Flow, request: GroupRequest, interval_s: float, pause: Any, tell: Any) -> Any:
+        return follow(sync(request), interval_s, pause, tell)
 
-    monkeypatch.setattr(group_runs, "plan_groups", lambda _, wish: sync(wish).plan())
+    monkeypatch.setattr(group_runs, "plan_groups", lambda _, request: sync(request).plan())
     monkeypatch.setattr(
-        group_runs, "apply_groups", lambda _, wish, tell, pause: sync(wish).apply(tell, pause)
+        group_runs, "apply_groups", lambda _, request, tell, pause: sync(request).apply(tell, pause)
     )
     monkeypatch.setattr(group_runs, "follow_groups", followed)
     monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})

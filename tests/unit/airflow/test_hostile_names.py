@@ -6,7 +6,9 @@ can do: tables, HTML, links made of anything that looks like one.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
@@ -14,13 +16,20 @@ import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+import onceover_airflow
 from onceover.connectors.model import ConnectorPlan, MigrationPlan, WorkerFacts
-from onceover.engine.enrolment import Enrolment
-from onceover.engine.plan import Change, Refusal
-from onceover.engine.repair import Repair
-from onceover.engine.seed import SeedPlan
+from onceover.errors import NeedsOperator
+from onceover.operate.repair import Repair
+from onceover.planning.plan import Change, Refusal
+from onceover.seeding.plan import SeedPlan
+from onceover.spark.submit import SparkJob
+from onceover.state.enrolment import Enrolment
 from onceover_airflow import connectors, groups, repair, seeding, topics
+from onceover_airflow.errors import JobInterrupted, TaskFailed
+from onceover_airflow.flowcontext import errors_of_ours, log_text
+from onceover_airflow.hooks import SparkJobHook
 from onceover_airflow.markdown import code, plain
+from onceover_airflow.tasklog import show_records
 from tests.support.hostilenames import HOSTILE
 
 # What the pages themselves are made of.
@@ -118,3 +127,92 @@ def test_a_harmless_name_stays_as_it_is() -> None:
     )
     assert plain("the worker at http://w:1 answers") == "the worker at `http://w:1` answers"
     assert (plain(None), plain(0), code(None)) == ("-", "0", "-")
+
+
+def page_of_log(lines: list[str]) -> list[str]:
+    """Return what Airflow's page shows of a log before anybody opens what is folded, as it does (3.3.2)."""
+    shown, folds = list[str](), list[str]()
+    for line in (part for each in lines for part in each.split("\n")):
+        if "::group::" in line:
+            folds.append(line)
+        elif "::endgroup::" in line:
+            folds = folds[:-1]
+        elif not folds:
+            shown.append(line)
+    return shown
+
+
+PLAIN = "orders"
+
+
+def logged_text(name: str, log: logging.Logger) -> None:
+    log_text(log, f"plan\n  move {name} to 5\nend")
+
+
+def logged_record(name: str, log: logging.Logger) -> None:
+    log.warning("left alone: %s: %s", name, {"name": 1})
+    log.info(f"a group: {name}")  # noqa: G004 - whatever a module of ours does
+    log.warning("%(object)s: why", {"object": name})
+
+
+def logged_reason(name: str, log: logging.Logger) -> None:
+    for error in (JobInterrupted(f"it is {name}"), TaskFailed(f"it is {name}")):
+        log.error("%s", error)
+
+
+def logged_cause(name: str, log: logging.Logger) -> None:
+    """As Airflow logs an error: it and its causes."""
+    with pytest.raises(TaskFailed) as caught, errors_of_ours():
+        raise NeedsOperator(f"it is {name}", where=name, seen=name, expected=name, resolve=name)
+    for error in (caught.value, caught.value.__cause__):
+        # Not through a record of ours.
+        logging.getLogger("task").error("%s", error)
+
+
+def logged_by_job(name: str, log: logging.Logger) -> None:
+    """What the driver says, and Java, which asks nobody how."""
+    hook = SparkJobHook(SparkJob(Path(), "local", {}, [], {}, Path()), name="x", environment={})
+    lines = [f"2026-11-22 05:15:46,299 WARNING onceover.x: group {name}", f"java: {name}"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(hook, "_log", logging.getLogger("task"))
+        hook._process_spark_submit_log(iter(lines))
+
+
+@pytest.mark.parametrize(
+    "log_it",
+    [logged_text, logged_record, logged_reason, logged_cause, logged_by_job],
+    ids=lambda log_it: log_it.__name__,
+)
+@pytest.mark.parametrize("logger", ["onceover.topics.plan", "onceover_airflow.groups"])
+def test_every_line_of_a_log_is_seen(
+    log_it: Callable[[str, logging.Logger], None], logger: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever names a group hides no row of a plan that somebody approves, and begins none."""
+
+    def shown(name: str) -> list[str]:
+        caplog.clear()
+        log_it(name, logging.getLogger(logger))
+        return page_of_log(caplog.messages)
+
+    with caplog.at_level(logging.INFO):
+        expected = len(shown(PLAIN))
+        for name in HOSTILE:
+            # Lines that a job writes are lines, and a name in our plans is escaped where they are made.
+            harmless = name if log_it is logged_record else name.split("\n")[0].split("\r")[0]
+            lines = shown(harmless)
+            assert len(lines) == expected, ascii(name)
+            assert all(line.isprintable() for line in lines), ascii(name)
+
+
+def test_errors_of_tasks_are_made_in_one_place() -> None:
+    """Airflow's own would show a name as it comes."""
+    folder = Path(onceover_airflow.__file__).parent
+    raw = [path.name for path in folder.glob("*.py") if "AirflowFailException(" in path.read_text()]
+    assert raw == []
+
+
+def test_a_record_can_be_made_of_another_one() -> None:
+    """As Airflow's own logging does with each: without a name at first."""
+    show_records()
+    original = logging.getLogger("onceover.x").makeRecord("onceover.x", 30, "f", 1, "a\nb", (), None)
+    assert logging.makeLogRecord(original.__dict__).getMessage() == "a\\nb"

@@ -16,9 +16,9 @@ LINES = {
         logging.INFO,
         "onceover.spark: fine",
     ),
-    "2026-11-22 05:15:46,300 WARNING onceover.engine.lane: so so": (
+    "2026-11-22 05:15:46,300 WARNING onceover.copy.lane: so so": (
         logging.WARNING,
-        "onceover.engine.lane: so so",
+        "onceover.copy.lane: so so",
     ),
     "2026-11-22 05:15:46,301 ERROR   onceover.spark: bad": (
         logging.ERROR,
@@ -37,9 +37,9 @@ LINES = {
     "Traceback (most recent call last):": (logging.ERROR, None),
     '  File "x.py", line 1': (logging.ERROR, None),
     "KeyError: 'x'": (logging.ERROR, None),
-    "2026-11-22 05:15:46,303 DEBUG   onceover.engine.lane: little": (
+    "2026-11-22 05:15:46,303 DEBUG   onceover.copy.lane: little": (
         logging.DEBUG,
-        "onceover.engine.lane: little",
+        "onceover.copy.lane: little",
     ),
 }
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,6 +24,7 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from onceover.errors import Retriable, UsageError
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.hooks import SparkJobHook
 from onceover_airflow.operators import SPARK_UI_KEY, ReplicateOperator
 from onceover_airflow.retrying import RETRIES
 from tests.support.wait import wait_until
@@ -55,15 +57,62 @@ def execute(operator: ReplicateOperator) -> Any:
     return ReplicateOperator.execute.__wrapped__(operator, {})  # type: ignore[attr-defined]
 
 
-def test_spark_ui_is_linked_while_the_job_runs(operator: ReplicateOperator, spark: FakeSpark) -> None:
-    """The button's address is pushed as soon as it is known, and is empty when the task has ended."""
-    pushed: dict[str, str] = {}
-    context = {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}
-    spark.tell(report=DONE, say=["2026-11-22 05:15:46,299 INFO    onceover: Spark UI: http://127.0.0.1:4040"])
+UI = "http://127.0.0.1:4040"
+SAYS_UI = f"2026-11-22 05:15:46,299 INFO    onceover.spark.driver: Spark UI: {UI}"
+# What a handler may print of a record, or the driver say about a group.
+FORGED = [
+    "Spark UI: https://evil.example/login",
+    "2026-11-22 05:15:46,299 WARNING onceover.spark.driver: group Spark UI: https://evil.example/login: left",
+    "2026-11-22 05:15:46,299 INFO    onceover.spark.driver: Spark UI: https://evil.example/login",
+]
+
+
+def test_spark_ui_is_linked_while_the_job_runs(
+    operator: ReplicateOperator, spark: FakeSpark, home: Path
+) -> None:
+    """The button's address is pushed as soon as it is known, and is empty when the task has ended.
+
+    It is the driver's own, whatever anybody's lines say.
+    """
+    pushed: list[tuple[str, str]] = []
+
+    def push(key: str, value: str) -> None:
+        pushed.append((key, value))
+        (home / "flights" / "seen").touch()
+
+    context = {"ti": SimpleNamespace(xcom_push=push)}
+    spark.tell(report=DONE, say=[*FORGED, SAYS_UI], ui=UI)
     ReplicateOperator.execute.__wrapped__(operator, context)  # type: ignore[attr-defined]
     (link,) = operator.operator_extra_links
-    assert pushed == {link.xcom_key: "http://127.0.0.1:4040"}
+    assert set(pushed) == {(link.xcom_key, UI)}
     assert link.get_link(operator, ti_key=None) == ""  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("note", "address"),
+    [
+        ({"pid": os.getpid(), "ui": UI}, UI),
+        ({"pid": os.getpid(), "ui": "http://worker-1.example:4041"}, "http://worker-1.example:4041"),
+        ({"pid": 1, "ui": UI}, None),
+        ({"pid": os.getpid(), "ui": "javascript:alert(1)"}, None),
+        ({"pid": os.getpid(), "ui": "https://evil.example/login"}, None),
+        ({"pid": os.getpid()}, None),
+        ({"pid": [], "ui": UI}, None),
+        ([], None),
+        (None, None),
+    ],
+)
+def test_the_address_is_the_one_that_this_jobs_driver_has_left(
+    spark: FakeSpark, tmp_path: Path, note: Any, address: str | None
+) -> None:
+    """An older note, or one of a newer run, is another driver's."""
+    path, told = tmp_path / "driver.json", list[str]()
+    if note is not None:
+        path.write_text(json.dumps(note))
+    hook = SparkJobHook(spark.job, name="x", environment={}, note=path, on_ui=told.append)
+    hook._submit_sp = SimpleNamespace(pid=os.getppid())
+    hook._look_for_ui("onceover.spark.driver: Spark UI: http://what.ever")
+    assert told == ([address] if address else [])
 
 
 AWAY = AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status": 503}))
@@ -71,15 +120,20 @@ AWAY = AirflowRuntimeError(ErrorResponse(error=ErrorType.API_SERVER_ERROR, detai
 
 @pytest.mark.parametrize("problem", [AWAY, PermissionError("no such bucket")])
 def test_button_that_cannot_be_shown_ends_no_copy(
-    operator: ReplicateOperator, spark: FakeSpark, caplog: pytest.LogCaptureFixture, problem: Exception
+    operator: ReplicateOperator,
+    spark: FakeSpark,
+    home: Path,
+    caplog: pytest.LogCaptureFixture,
+    problem: Exception,
 ) -> None:
     """Airflow's server restarts while the job says where its UI is: a warning, and the copy goes on."""
 
     def refuses(**_: object) -> None:
+        (home / "flights" / "seen").touch()
         raise problem
 
     context = {"ti": SimpleNamespace(xcom_push=refuses)}
-    spark.tell(report=DONE, say=["2026-11-22 05:15:46,299 INFO    onceover: Spark UI: http://127.0.0.1:4040"])
+    spark.tell(report=DONE, say=[SAYS_UI], ui=UI)
     assert ReplicateOperator.execute.__wrapped__(operator, context)["records"] == 7  # type: ignore[attr-defined]
     assert f"{SPARK_UI_KEY} is not shown" in caplog.text
 

@@ -14,15 +14,15 @@ import pytest
 from airflow.sdk.definitions.param import ParamsDict
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, ParamValidationError
 
-from onceover.engine.approval import Approval, Standing
-from onceover.engine.enrolment import Enrolment
-from onceover.engine.plan import Change, Refusal
-from onceover.engine.repair import Repair
-from onceover.engine.repairapply import Repaired
 from onceover.errors import Fenced, Retriable
 from onceover.model import TopicPartition
+from onceover.operate.repair import Repair
+from onceover.operate.repairapply import Repaired
+from onceover.planning.approval import Approval, ObjectState
+from onceover.planning.plan import Change, Refusal
+from onceover.state.enrolment import Enrolment
 from onceover.wiring import repairs
-from onceover.wiring.repairs import RepairWish
+from onceover.wiring.repairs import RepairRequest
 from onceover_airflow import repair
 from onceover_airflow.approval import SHOWN_KEY
 from onceover_airflow.errors import JobInterrupted
@@ -58,20 +58,20 @@ class Clusters:
 
     def __init__(self, *plans: Repair) -> None:
         self.plans = list(plans)
-        self.asked: list[RepairWish] = []
+        self.asked: list[RepairRequest] = []
         self.applied = 0
         self.problem: Exception | None = None
 
-    def plan_repair(self, _: object, wish: RepairWish) -> Repair:
+    def plan_repair(self, _: object, request: RepairRequest) -> Repair:
         if self.problem is not None:
             raise self.problem
-        self.asked.append(wish)
+        self.asked.append(request)
         return self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
 
     def apply_repair(
-        self, flow: object, wish: RepairWish, announce: Callable[[Repair], None], approval: Approval
+        self, flow: object, request: RepairRequest, announce: Callable[[Repair], None], approval: Approval
     ) -> Repaired:
-        planned = self.plan_repair(flow, wish)
+        planned = self.plan_repair(flow, request)
         announce(planned)
         if approval.is_spent(planned.items):
             return Repaired(planned, None, earlier=True)
@@ -115,7 +115,7 @@ def ask(context: Context, answer: str | None = "Approve") -> str:
 def test_what_was_approved_is_done(live: Live, caplog: pytest.LogCaptureFixture) -> None:
     """The person sees what is skipped, in records, and why; all of it is in the log of the task that asks."""
     context, clusters = live(plan_of(), **SKIP)
-    assert clusters.asked == [RepairWish("skip-to", TP, 8)]
+    assert clusters.asked == [RepairRequest("skip-to", TP, 8)]
     caplog.clear()
     with caplog.at_level(logging.INFO):
         body = ask(context)
@@ -127,7 +127,7 @@ def test_what_was_approved_is_done(live: Live, caplog: pytest.LogCaptureFixture)
 
 
 def standing(plan: Repair, state: str = "RECORD_REFUSED", changed: str = "") -> Repair:
-    return replace(plan, standing={str(TP): Standing(state, changed)})
+    return replace(plan, standing={str(TP): ObjectState(state, changed)})
 
 
 RESEED = standing(plan_of(0, "repeat", 10, "reseed"))
@@ -207,7 +207,7 @@ def test_what_was_shown_too_long_ago_is_asked_again(live: Live, monkeypatch: pyt
 def test_nothing_stopped_asks_nobody_and_is_no_failure(live: Live) -> None:
     """The form submitted untouched, on a flow that is well."""
     context, clusters = live(NOTHING)
-    assert clusters.asked == [RepairWish("resume")]
+    assert clusters.asked == [RepairRequest("resume")]
     with pytest.raises(AirflowSkipException):
         ask(context)
     with pytest.raises(AirflowSkipException):

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover.engine.approval import Approval, Standing
-from onceover.engine.plan import Change, Refusal
-from onceover.engine.seed import Choice, Position, Seat, SeedPlan
-from onceover.engine.seedapply import Seeded
 from onceover.errors import Fenced, Retriable, UsageError
 from onceover.model import TopicPartition
+from onceover.planning.approval import Approval, ObjectState
+from onceover.planning.plan import Change, Refusal
+from onceover.seeding.apply import Seeded
+from onceover.seeding.plan import Choice, Seat, SeededPosition, SeedPlan
 from onceover.wiring import seeding as seed_runs
 from onceover.wiring.offsetfiles import ReadFile, offset_files
 from onceover_airflow import seeding
@@ -32,7 +32,7 @@ _SEAT = Seat(source=_TP, target=_TP, start=0, lso=9, end=9)
 
 def plan_of(risk: str = "skip", to: int = 5, refused: tuple[Refusal, ...] = ()) -> SeedPlan:
     change = Change("position", str(_TP), None, to, "said so", risk, to if risk != "none" else None)
-    positions = {_TP: Position(_SEAT, to, 0)}
+    positions = {_TP: SeededPosition(_SEAT, to, 0)}
     return SeedPlan(operation="seed", flow=FLOW, changes=(change,), positions=positions, refused=refused)
 
 
@@ -80,8 +80,8 @@ class Clusters:
             approval.check(planned.items, planned.title)
         return Seeded(planned, 3, len(planned.positions))
 
-    def plan_adoption(self, _: object, wish: seed_runs.Adoption, *, read: ReadFile) -> SeedPlan:
-        self.asked.append(wish)
+    def plan_adoption(self, _: object, request: seed_runs.Adoption, *, read: ReadFile) -> SeedPlan:
+        self.asked.append(request)
         self.read = read
         return self.next()
 
@@ -132,7 +132,7 @@ def test_what_was_approved_is_written(live: Live) -> None:
 
 
 def standing(state: str = "PROGRESS_MISSING", changed: str = "") -> SeedPlan:
-    return replace(plan_of(), standing={str(_TP): Standing(state, changed)})
+    return replace(plan_of(), standing={str(_TP): ObjectState(state, changed)})
 
 
 @pytest.mark.parametrize(

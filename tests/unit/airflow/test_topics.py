@@ -11,17 +11,18 @@ import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover.engine.acls import AclPlan
-from onceover.engine.approval import Approval
-from onceover.engine.plan import Change, Refusal
-from onceover.engine.scopecheck import NOTHING_IN_SCOPE
-from onceover.engine.topicplan import TopicPlan
-from onceover.engine.topicsteps import ConfigDiff, SetConfig
-from onceover.engine.topicsync import Applied, SyncPlan
+from onceover.acls.kept import AclPlan
 from onceover.errors import Retriable, UsageError
+from onceover.planning.approval import Approval
+from onceover.planning.plan import Change, Refusal
+from onceover.topics.codes import TopicCode
+from onceover.topics.plan import TopicPlan
+from onceover.topics.steps import ConfigDiff, SetConfig
+from onceover.topics.sync import AppliedSync, SyncPlan
 from onceover.wiring import topics as topic_runs
 from onceover_airflow import approval, topics
 from onceover_airflow.approval import SHOWN_KEY
+from onceover_airflow.asked import origin_of, question_id
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.flowcontext import errors_of_ours
 from onceover_airflow.seal import sealed
@@ -59,13 +60,13 @@ class Clusters:
             raise self.problem
         return self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]
 
-    def apply(self, flow: object, announce: Callable[[SyncPlan], None], approval: Approval) -> Applied:
+    def apply(self, flow: object, announce: Callable[[SyncPlan], None], approval: Approval) -> AppliedSync:
         first = self.plan(flow)
         announce(first)
         with errors_of_ours():
             approval.check(first.items, FLOW)
         self.applied += first.plan.changes
-        return Applied(first, EMPTY, [], len(first.plan.changes))
+        return AppliedSync(first, EMPTY, [], len(first.plan.changes))
 
 
 class Context:
@@ -210,7 +211,9 @@ def test_report_announces_the_asset_when_nothing_is_left(live: Live, monkeypatch
 
 def test_flow_without_topics_fails_and_announces_nothing(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is left to do where nothing is in scope, and that is no success."""
-    nothing = Refusal("topics.include", NOTHING_IN_SCOPE, "no topic is in scope", "correct it", blocks=False)
+    nothing = Refusal(
+        "topics.include", TopicCode.NOTHING_IN_SCOPE, "no topic is in scope", "correct it", blocks=False
+    )
     live(plan_of(refused=(nothing,)))
     context = within(monkeypatch, Context())
     with pytest.raises(AirflowFailException, match="no topic is in scope; correct it"):
@@ -293,8 +296,9 @@ def test_the_answer_decides_about_the_task_downstream(
         "responded_by_user": {"id": "1", "name": "ann"},
     }
     exchange = Exchange()
-    exchange.task = operator.task_id
-    exchange.xcom_push(SHOWN_KEY, sealed({"dag": "a_dag", "run": "a_run", "task": operator.task_id}))
+    exchange.task_id = operator.task_id
     context: Any = {"ti": exchange, "task": operator}
+    shown = {**origin_of(context, operator.task_id), "question": question_id(context)}
+    exchange.xcom_push(SHOWN_KEY, sealed(shown))
     operator.execute_complete(context, event)
     assert skips == (["apply_topics"] if skipped else [])

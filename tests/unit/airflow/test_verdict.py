@@ -11,7 +11,7 @@ import pytest
 from onceover_airflow.verdict import (
     MAX_LISTED,
     Next,
-    Verdict,
+    TaskVerdict,
     count_report,
     judge,
     judge_scope,
@@ -156,7 +156,7 @@ def test_copy_of_nothing_is_no_success() -> None:
     assert judge_scope(well, report(0, warnings=[remark])) == well
     assert judge_scope(well, report(0)) == judge_scope(well, None) == well
     told = judge_scope(well, report(0, warnings=[remark, nothing]))
-    assert told == Verdict(Next.FAIL, "no topic is in scope: x.*; correct x.*")
+    assert told == TaskVerdict(Next.FAIL, "no topic is in scope: x.*; correct x.*")
     away = judge(5, report(5))
     assert judge_scope(away, report(5, warnings=[nothing])) == away
 

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from onceover.audit.align import align
-from onceover.audit.crossmatch import Sighting, crossmatch, wanted
+from onceover.audit.compare.align import align
+from onceover.audit.compare.crossmatch import Sighting, crossmatch, wanted
 from onceover.audit.model import Finding
-from onceover.audit.record import make_rec
-from onceover.audit.sketch import Sketch, mark_at, sketch
+from onceover.audit.records.recordhash import make_rec
+from onceover.audit.records.sketch import Sketch, mark_at, sketch
 from onceover.model import TopicPartition
 from tests.support.mutations import Content, Expected, Pair
 

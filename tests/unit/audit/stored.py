@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import crc32c
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from onceover.audit.batches import Batch, walk
+from onceover.audit.records.batches import Batch, walk
 from tests.support.mutations import Content
 
 ABORT, COMMIT = range(2)

@@ -19,7 +19,7 @@ def test_every_sentence_of_the_contract_has_a_test_that_exists() -> None:
     assert len(sentences) > 10
     assert [row for row, tests in named.items() if not tests] == []
     files = [
-        *(PROJECT / "tests/unit/audit").glob("test_*.py"),
+        *(PROJECT / "tests/unit/audit").rglob("test_*.py"),
         *(PROJECT / "tests/integration").glob("test_audit*.py"),
     ]
     known = set(

@@ -76,7 +76,7 @@ def _shuffle(rng: random.Random, contents: list[Content]) -> None:
 
 @pytest.mark.parametrize("border", [3, 17, 30, 44])
 def test_a_copy_elsewhere_is_named_across_stretches(border: int) -> None:
-    """What one stretch calls strange is a copy of what another holds."""
+    """What one stretch calls surplus is a copy of what another holds."""
     pair = correct_pair(random.Random(border))
     source = pair.source[0]
     pair.target[0] += source[:3]
@@ -86,7 +86,7 @@ def test_a_copy_elsewhere_is_named_across_stretches(border: int) -> None:
 
 
 def test_a_record_moved_far_is_named_once() -> None:
-    """Lost in one stretch, strange in another: one record that is out of order."""
+    """Lost in one stretch, surplus in another: one record that is out of order."""
     pair = correct_pair(random.Random(3))
     contents = pair.target[2]
     contents.insert(50, contents.pop(5))
@@ -106,7 +106,7 @@ def test_a_topic_copied_twice_is_all_repeats() -> None:
 
 
 def test_an_empty_target_has_lost_everything() -> None:
-    """And an empty source makes everything strange."""
+    """And an empty source makes everything surplus."""
     pair = correct_pair(random.Random(9))
     pair.target = [[] for _ in pair.target]
     assert Counter(str(each.kind) for each in judge(pair)) == {"LOST": 180}

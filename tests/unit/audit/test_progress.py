@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from onceover.cli.audit import _Display
-from onceover.spark.auditprogress import Progress, progress_line
+from onceover.cli.audit import _Progress as Shown
+from onceover.spark.auditprogress import AuditProgress, AuditProgressFile, last_told
 from onceover.spark.submit import AuditOptions
 from tests.support.wait import wait_until
 
@@ -24,21 +25,21 @@ def path(tmp_path: Path) -> Path:
 
 def test_driver_tells_what_it_does_and_how_many_ranges_are_done(path: Path) -> None:
     """While it counts, the number follows; nothing is told before it begins."""
-    progress, done = Progress(path), [0]
-    assert progress_line(path) == ""
+    progress, done = AuditProgressFile(path), [0]
+    assert last_told(path) is None
     progress.tell("fixing the bounds")
-    assert progress_line(path) == "fixing the bounds"
+    assert last_told(path) == AuditProgress("fixing the bounds")
     with progress.counting("comparing", 1_200, lambda: done[0]):
-        wait_until(lambda: progress_line(path) == "comparing: 0 of 1,200 ranges", _WAIT_S, "told")
+        wait_until(lambda: last_told(path) == AuditProgress("comparing", 0, 1_200), _WAIT_S, "told")
         done[0] = 7
-        wait_until(lambda: progress_line(path) == "comparing: 7 of 1,200 ranges", _WAIT_S, "told again")
+        wait_until(lambda: last_told(path) == AuditProgress("comparing", 7, 1_200), _WAIT_S, "told again")
     assert [each.name for each in path.parent.iterdir()] == [path.name]
     assert "audit-progress" not in [thread.name for thread in threading.enumerate()]
 
 
 def test_nothing_is_told_when_nobody_looks(tmp_path: Path) -> None:
     """In a pipe, with --json, from Airflow: no file, no thread, no argument."""
-    progress = Progress(None)
+    progress = AuditProgressFile(None)
     progress.tell("judging")
     with progress.counting("comparing", 3, lambda: 1):
         assert "audit-progress" not in [thread.name for thread in threading.enumerate()]
@@ -49,13 +50,16 @@ def test_nothing_is_told_when_nobody_looks(tmp_path: Path) -> None:
 
 def test_audit_goes_on_where_it_cannot_be_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A full disk, a folder that went: the display is all that is lost."""
-    Progress(tmp_path / "gone" / "audit.progress").tell("judging")
+    AuditProgressFile(tmp_path / "gone" / "audit.progress").tell("judging")
     assert "cannot be told: No such file" in caplog.text
 
 
-def test_terminal_shows_each_stage_and_is_left_clean(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_terminal_shows_each_stage_and_is_left_clean(
+    path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Shorter lines leave nothing of longer ones; the last one goes, and so does the file."""
-    display, progress = _Display("dr", path), Progress(path)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    display, progress = Shown("dr", path), AuditProgressFile(path)
     display.show()
     progress.tell("comparing", {"done": 3, "total": 10})
     display.show()
@@ -68,8 +72,8 @@ def test_terminal_shows_each_stage_and_is_left_clean(path: Path, capsys: pytest.
     assert shown.err.split("\r") == [
         "",
         "dr: starting Spark",
-        "dr: comparing: 3 of 10 ranges",
-        "dr: judging".ljust(len("dr: comparing: 3 of 10 ranges")),
+        "dr: comparing: 30 % of 10 ranges",
+        "dr: judging".ljust(len("dr: comparing: 30 % of 10 ranges")),
         " " * len("dr: judging"),
         "",
     ]
@@ -79,7 +83,7 @@ def test_terminal_shows_each_stage_and_is_left_clean(path: Path, capsys: pytest.
 
 def test_display_without_a_terminal_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     """Not one byte in a pipe."""
-    display = _Display("dr", None)
+    display = Shown("dr", None)
     display.show()
     display.end()
     shown = capsys.readouterr()
@@ -88,5 +92,5 @@ def test_display_without_a_terminal_says_nothing(capsys: pytest.CaptureFixture[s
 
 def test_state_is_read_whole(path: Path) -> None:
     """What the driver writes is what the command reads."""
-    Progress(path).tell("comparing", {"done": 1, "total": 2})
+    AuditProgressFile(path).tell("comparing", {"done": 1, "total": 2})
     assert json.loads(path.read_text()) == {"doing": "comparing", "done": 1, "total": 2}

@@ -182,6 +182,26 @@ def test_the_workers_login_is_used_where_it_can_be_read(write: Writer) -> None:
     assert SECRET not in repr((access, access.kafka, access.file, access.rest, access.worker))
 
 
+def test_a_login_with_kerberos_is_read_and_may_be_named(write: Writer) -> None:
+    """The workers' own keytab, or another one."""
+    login = (
+        "security.protocol=SASL_SSL\nsasl.mechanism=GSSAPI\nsasl.kerberos.service.name=broker\n"
+        "sasl.jaas.config=com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+        'keyTab="/etc/worker.keytab" principal="worker@REALM";\n'
+    )
+    file = {"worker": None, "kafka": None, "worker_config": "worker.properties"}
+    expected = {
+        "bootstrap.servers": "127.0.0.1:19092",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": "broker",
+        "sasl.kerberos.principal": "worker@REALM",
+        "sasl.kerberos.keytab": "/etc/worker.keytab",
+    }
+    assert dict(resolved(write(file, PROPERTIES + login)).kafka.properties) == expected
+    assert dict(resolved(write({"kafka": {"client": expected}})).kafka.properties) == expected
+
+
 @pytest.mark.parametrize(
     ("more", "told"),
     [

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from onceover.cli import flow as command
 from onceover.cli.output import CommandResult
+from onceover.cli.parsing import build_parser
 from onceover.config.faults import BadConfig
 from onceover.errors import UsageError
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
@@ -24,10 +24,8 @@ def environ(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def _run(*arguments: str) -> CommandResult:
-    parser = argparse.ArgumentParser()
-    command.register(parser.add_subparsers())
-    args = parser.parse_args(["flow", *arguments])
-    result = args.func(args)
+    args = build_parser().parse_args(["flow", *arguments])
+    result = args.work.load()(args)
     assert isinstance(result, CommandResult)
     assert SECRET not in result.text + json.dumps(result.document)
     return result

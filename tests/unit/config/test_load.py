@@ -17,7 +17,7 @@ from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environ
 from onceover.config.load import find_flow_files, flows_dir, load_flow, run_dir
 from onceover.config.values import Rpo
 from onceover.errors import UsageError
-from onceover.wiring.groups import GroupWish
+from onceover.wiring.groups import GroupRequest
 from tests.support.hostilenames import HOSTILE
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 
@@ -106,7 +106,7 @@ def test_everything_is_everything_whatever_a_group_is_called(write_flow: FlowWri
     nothing = load_flow(write_flow({"groups": {"exclude": [".*"]}}), environ=ENVIRON).groups
     assert [name for name in HOSTILE if not everything.selects(name)] == []
     assert [name for name in HOSTILE if nothing.selects(name)] == []
-    assert [name for name in HOSTILE if not GroupWish(patterns=(".*",)).selects()(name)] == []
+    assert [name for name in HOSTILE if not GroupRequest(patterns=(".*",)).selects()(name)] == []
 
 
 def test_a_loaded_flow_shows_and_carries_no_secret(write_flow: FlowWriter) -> None:

@@ -12,8 +12,8 @@ import pytest
 
 from onceover.config.load import load_flow
 from onceover.config.runsettings import RunSettings
-from onceover.engine.layout import Layout
 from onceover.errors import UsageError
+from onceover.state.layout import Layout
 from onceover.wiring.flows import FlowWatch
 
 _FULL = RunSettings(

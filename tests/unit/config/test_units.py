@@ -1,25 +1,11 @@
-"""Durations and sizes survive being written and read again."""
+"""Durations and sizes are read as they are meant, or not at all."""
 
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from onceover.config.faults import Invalid
-from onceover.config.units import format_duration, format_size, parse_duration_ms, parse_size_bytes
-
-
-@given(st.integers(0, 10**14))
-def test_any_duration_round_trips(value_ms: int) -> None:
-    """What is formatted is read back as the same number of milliseconds."""
-    assert parse_duration_ms(format_duration(value_ms)) == value_ms
-
-
-@given(st.integers(0, 10**14))
-def test_any_size_round_trips(value_bytes: int) -> None:
-    """What is formatted is read back as the same number of bytes."""
-    assert parse_size_bytes(format_size(value_bytes)) == value_bytes
+from onceover.config.units import parse_duration_ms, parse_size_bytes
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from onceover.connectors.rest import ConnectRest
 from onceover.connectors.settings import RestSettings
+from onceover.connectors.workers.rest import ConnectRest
 
 URLS = ("http://w1:8083", "http://w2:8083")
 Answer = Callable[[httpx.Request], httpx.Response | None]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from onceover.connectors.acltable import AclWish, Grant, OwnTopic, Role, grants, markdown, table
+from onceover.connectors.acltable import AclTableRequest, Grant, OwnTopic, Role, grants, markdown, table
 
 DOCS = Path(__file__).parents[3] / "docs" / "connectors.md"
-WISH = AclWish(
+WISH = AclTableRequest(
     group_id="connect",
     offsets_topic="connect-offsets",
     config_topic="connect-configs",

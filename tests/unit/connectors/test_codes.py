@@ -10,28 +10,28 @@ from typing import Final
 
 from onceover import errors
 from onceover.errors import OnceoverError
-from onceover.kafka.connection import ConnectionLost
+from onceover.kafka.link.connection import ConnectionLost
 
 PROJECT = Path(__file__).parents[3]
 CODE: Final = "include/onceover"
 # What a command of connectors goes through.
 SOURCES: Final = (
-    "connectors/*.py",
+    "connectors/**/*.py",
     "wiring/connectors.py",
     "cli/connectors.py",
     "config/connect*.py",
     "config/workerfile.py",
     "kafka/cluster.py",
-    "kafka/connection.py",
-    "kafka/security.py",
+    "kafka/link/connection.py",
+    "kafka/link/security.py",
     "kafka/admin.py",
-    "kafka/deliveries.py",
-    "kafka/groupmembers.py",
+    "kafka/produce/deliveries.py",
+    "kafka/groups/members.py",
     "kafka/topicfacts.py",
-    "engine/journal.py",
-    "engine/approval.py",
-    "engine/statelog.py",
-    "engine/peek.py",
+    "planning/journal.py",
+    "planning/approval.py",
+    "state/log.py",
+    "resume/peek.py",
     "cli/output.py",
     "errors.py",
 )
@@ -45,17 +45,7 @@ def trees() -> list[ast.Module]:
     return [ast.parse(path.read_text()) for path in paths]
 
 
-def constants(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """Yield the texts that a module gives a name."""
-    for each in tree.body:
-        match each:
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Constant(value=str(text))):
-                yield name, text
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant(value=str(text))):
-                yield name, text
-
-
-def codes_in(tree: ast.Module, known: dict[str, str]) -> Iterator[str]:
+def codes_in(tree: ast.Module) -> Iterator[str]:
     """Yield the codes that a module's errors and refusals are made with."""
     for call in ast.walk(tree):
         if not isinstance(call, ast.Call):
@@ -66,10 +56,8 @@ def codes_in(tree: ast.Module, known: dict[str, str]) -> Iterator[str]:
         for value in given:
             for each in ast.walk(value):
                 match each:
-                    case ast.Constant(value=str(text)):
-                        yield text
-                    case ast.Name(id=name) if name in known:
-                        yield known[name]
+                    case ast.Attribute(value=ast.Name(id=name), attr=code) if name.endswith("Code"):
+                        yield code
 
 
 def kinds() -> set[str]:
@@ -88,8 +76,7 @@ def test_every_code_has_a_row() -> None:
         if line.startswith("| ")
         for word in re.findall(r"\w+", line.split("|")[1])
     }
-    known = {name: text for tree in trees() for name, text in constants(tree)}
-    met = {code for tree in trees() for code in codes_in(tree, known)}
+    met = {code for tree in trees() for code in codes_in(tree)}
     assert len(met) > 50
     missing = sorted((met | kinds()) - rows - {"OnceoverError"})
     assert not missing, " ".join(missing)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from onceover.connectors.configtopic import ConfigRecords
-from onceover.connectors.keys import partition_of
 from onceover.connectors.model import (
     OFFSETS_TOPIC_KEY,
     RUNNING,
@@ -16,8 +14,10 @@ from onceover.connectors.model import (
     TaskState,
     WorkerFacts,
 )
-from onceover.connectors.scan import Scan
-from onceover.connectors.view import ConnectorView, TopicView
+from onceover.connectors.offsets.configtopic import ConfigRecords
+from onceover.connectors.offsets.keys import partition_of
+from onceover.connectors.offsets.scan import Scan
+from onceover.connectors.planning.view import ConnectorView, TopicView
 from onceover.kafka.admin import TopicSpec
 
 GLOBAL = "connect-offsets"

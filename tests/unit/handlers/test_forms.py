@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.engine.handlerforms import handler_use
-from onceover.engine.handling import MAX_BATCH_BYTES, Group, Handled, Handling, Request, groups
-from onceover.engine.obstacles import Reason
 from onceover.handlers.load import load_handler
+from onceover.handling.forms import handler_use
+from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handled, Handling, Request, groups
+from onceover.handling.obstacles import RecordProblem
 from onceover.model import TopicPartition
 from onceover.wire.batch import BatchTooLarge, CorruptBatch, iter_batches, parse_header
-from onceover.wire.records import Record, decode
+from onceover.wire.records import DecodedRecord, decode
 from onceover.wire.unpack import RECORD_BYTES, Ceiling
 from onceover.wire.varint import encode_varint
 from onceover.wire.visibility import Visible
 from tests.support.hostile import seal
 from tests.support.memory import Peak
 from tests.support.rawkafka import Codec
-from tests.unit.engine.batches import stored
+from tests.unit.copy.batches import stored
 from tests.unit.handlers import samples
 from tests.unit.wire.test_records import compacted_batch, holed_records
 
@@ -56,9 +56,9 @@ def request(**changes: Any) -> Request:
     return Request(0, None, {}, MAX_BATCH_BYTES, GROUP_BYTES, True)._replace(**changes)
 
 
-def outputs(handled: Handled) -> dict[int, list[tuple[int, Record]]]:
+def outputs(handled: Handled) -> dict[int, list[tuple[int, DecodedRecord]]]:
     """Return (source offset, record) by target partition."""
-    found: dict[int, list[tuple[int, Record]]] = {}
+    found: dict[int, list[tuple[int, DecodedRecord]]] = {}
     for partition, encoded in handled.outputs:
         offsets = [first + n for first, count in encoded.source_runs for n in range(count)]
         records = decode(parse_header(encoded.batch), bytes(encoded.batch))
@@ -66,8 +66,8 @@ def outputs(handled: Handled) -> dict[int, list[tuple[int, Record]]]:
     return found
 
 
-def model(records: list[Record], partitions: int) -> dict[int, list[tuple[int, tuple[Any, ...]]]]:
-    """Return what ``spread`` means, written down once more without anything of the engine."""
+def model(records: list[DecodedRecord], partitions: int) -> dict[int, list[tuple[int, tuple[Any, ...]]]]:
+    """Return what ``spread`` means, written down once more without anything of the product."""
     found: dict[int, list[tuple[int, tuple[Any, ...]]]] = {}
     for record in records:
         for copy in range(record.offset % 3):
@@ -83,7 +83,7 @@ def model(records: list[Record], partitions: int) -> dict[int, list[tuple[int, t
 
 @pytest.mark.parametrize("form", FORMS)
 @given(records=holed_records(), from_share=st.floats(0, 1))
-def test_output_is_what_the_model_says(form: str, records: list[Record], from_share: float) -> None:
+def test_output_is_what_the_model_says(form: str, records: list[DecodedRecord], from_share: float) -> None:
     """Zero, one or two records anywhere: content, order and source offsets, from any start on."""
     start = records[0].offset + round(from_share * (records[-1].offset - records[0].offset))
     handled = _with_args(form).process(group_of(compacted_batch(records, 0)), request(from_offset=start))
@@ -122,7 +122,7 @@ def test_goes_on_behind_bad_records_when_they_have_somewhere_to_go(
     form: str, bad: set[int], known: set[int]
 ) -> None:
     """What fails, and what the target refused before, is left out; each with its content as it was."""
-    reasons = {offset: Reason("RECORD_REFUSED", "error 87") for offset in known}
+    reasons = {offset: RecordProblem("RECORD_REFUSED", "error 87") for offset in known}
     handled = _with_args(form, "bad").process(
         group_of(_batch_with(bad)), request(stop_at_bad=False, known_bad=reasons)
     )
@@ -138,7 +138,9 @@ def _value(offset: int, bad: set[int]) -> bytes:
 
 
 def _batch_with(bad: set[int]) -> bytes:
-    records = [Record(offset, 5, b"k", _value(offset, bad), ((b"\xff", None),)) for offset in range(20)]
+    records = [
+        DecodedRecord(offset, 5, b"k", _value(offset, bad), ((b"\xff", None),)) for offset in range(20)
+    ]
     return compacted_batch(records, 0)
 
 

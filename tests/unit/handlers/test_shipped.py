@@ -206,7 +206,7 @@ def test_repartition_takes_the_key_from_a_header_or_a_field() -> None:
     ],
 )
 def test_repartition_fails_where_no_key_is_found(key_from: str, row: Any) -> None:
-    """The record is named by the engine; it is not put somewhere at random."""
+    """The record is named; it is not put somewhere at random."""
     with pytest.raises((LookupError, ValueError)):
         Repartition(3, key_from)(batch([row]))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
@@ -12,8 +12,9 @@ from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from onceover.kafka.calls import InitResult
 from onceover.kafka.cluster import Features, PartitionInfo, TopicInfo
-from onceover.kafka.connection import ConnectionLost
 from onceover.kafka.each import Each
+from onceover.kafka.link.connection import ConnectionLost
+from onceover.model import TopicPartition
 from onceover.wire.batch import iter_batches
 
 LOST = "the connection is lost"
@@ -34,6 +35,8 @@ class FakeCluster:
         self.codes: dict[str, deque[int | str]] = defaultdict(deque)
         self.log: list[str] = []
         self.batches: list[tuple[int, int, int, int]] = []
+        self.sizes: list[int] = []
+        self.left_open: set[TopicPartition] = set()
         self.fresh_ids = 900
         self.producer = (40, 0)
         self.ends: dict[int, int] = {0: 100, 1: 200}
@@ -74,6 +77,13 @@ class FakeCluster:
 
     def retry(self, attempt: Callable[[], Any], _deadline: object = None) -> Any:
         return attempt()
+
+    def each_open(
+        self, producer_ids: Mapping[TopicPartition, Collection[int]]
+    ) -> Each[TopicPartition, tuple[int, int]]:
+        """Nothing is left open, unless ``left_open`` says so of the next look."""
+        left, self.left_open = self.left_open, set()
+        return Each({tp: (5, 40) if tp in left else (-1, -1) for tp in producer_ids})
 
     def open(self, node: int) -> FakeConnection:
         connection = FakeConnection(self, node)
@@ -143,6 +153,7 @@ class FakeConnection:
 
     def _append(self, entry: Any, version: int, in_transaction: bool) -> Any:
         code = self.cluster.next("answer")
+        self.cluster.sizes.append(len(bytes(entry.records)))
         [(header, _)] = iter_batches(memoryview(bytes(entry.records)))
         assert header.is_transactional is in_transaction, "a broker refuses the one for the other"
         base = self.cluster.ends[entry.index]

@@ -10,7 +10,7 @@ from tests.unit.kafka.scenes import SETS
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onceover.kafka.backoff.time.sleep", lambda _: None)
+    monkeypatch.setattr("onceover.backoff.time.sleep", lambda _: None)
 
 
 @pytest.fixture(params=list(SETS), ids=list(SETS))

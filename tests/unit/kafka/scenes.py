@@ -7,7 +7,7 @@ import pytest
 from onceover.errors import MustReset
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.ports import Outgoing
-from onceover.kafka.producer import TransactionalProducer
+from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition
 from onceover.wire.batch import parse_header

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onceover.errors import UsageError
-from onceover.kafka.connection import Address, Connection, ConnectionLost
+from onceover.kafka.link.connection import Address, Connection, ConnectionLost
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from onceover.errors import MustReset, UsageError
-from onceover.kafka.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.ports import Outgoing, Refused
+from onceover.kafka.produce.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.txn.txnstate import IllegalTransition
 from tests.unit.kafka.broker import LOST, FakeCluster
 from tests.unit.kafka.scenes import GROUP, OFFSETS, P0, P1, batch, names_of, producer

@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
+from onceover.backoff import Patience
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import batchat
-from onceover.kafka.backoff import Patience
-from onceover.kafka.batchat import Place, batches_at
-from onceover.kafka.connection import LARGEST_BATCH_BYTES
+from onceover.kafka.batchat import BatchPlace, batches_at
+from onceover.kafka.link.connection import LARGEST_BATCH_BYTES
 from onceover.model import TopicPartition
 from onceover.wire.batch import parse_header
 from onceover.wire.hotpath import FETCH_VERSION
@@ -58,7 +58,7 @@ class Brokers:
         """Ask for the offset before 10 in every partition; broker 1 leads the even ones."""
         sizes = changes.get("sizes", {})
         places = {
-            TopicPartition("t", p): Place(
+            TopicPartition("t", p): BatchPlace(
                 TOPIC_ID, p % 2 or 2, 3, 9, sizes.get(p, len(self.held.get(p, b"")))
             )
             for p in self.held

@@ -12,8 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kafka.protocol.admin import (
+    CreateAclsResponse,
     CreatePartitionsResponse,
     CreateTopicsResponse,
+    DeleteAclsResponse,
     DescribeAclsResponse,
     DescribeConfigsResponse,
     IncrementalAlterConfigsResponse,
@@ -38,27 +40,30 @@ from kafka.protocol.producer import (
 )
 from kafka.protocol.sasl import SaslAuthenticateResponse, SaslHandshakeResponse
 
-from onceover.audit.fetch import decode_fetch as audit_fetch
+from onceover.audit.records.fetch import decode_fetch as audit_fetch
+from onceover.backoff import Patience
 from onceover.errors import OnceoverError, UsageError
-from onceover.kafka import admincalls, calls, groupcalls
+from onceover.kafka import admincalls, calls, changes
 from onceover.kafka.acladmin import AclAdmin
+from onceover.kafka.aclcalls import CodedAcl, create_topic_acls, delete_topic_acls
 from onceover.kafka.admincalls import NewTopic
-from onceover.kafka.backoff import Patience
 from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
-from onceover.kafka.connection import Connection, ConnectionLost
 from onceover.kafka.each import Each
-from onceover.kafka.groupmembers import describe_group
+from onceover.kafka.groups import calls as groupcalls
+from onceover.kafka.groups.members import describe_group
+from onceover.kafka.link.connection import Connection, ConnectionLost
 from onceover.kafka.ports import Outgoing
-from onceover.kafka.produce import ProduceLink
+from onceover.kafka.produce.requests import ProduceLink
 from onceover.kafka.topicfacts import topic_facts
 from onceover.model import TopicPartition
 from onceover.wire.batch import parse_header
 from onceover.wire.hotpath import decode_fetch
 from tests.support.memory import Peak
-from tests.unit.engine.batches import stored
+from tests.unit.copy.batches import stored
 from tests.unit.kafka.wiretap import Script, body, connect, framed
 
 TP = TopicPartition("t", 0)
+ACL = CodedAcl(3, "t", "User:t", "*", 3, 3)
 OFFSETS = {TP: calls.OffsetToCommit(1, -1, "")}
 SASL = {
     "security.protocol": "sasl_plaintext",
@@ -135,6 +140,8 @@ CASES = {
     "offset_delete": Case(lambda c: groupcalls.offset_delete(c, "g", [TP]), OffsetDeleteResponse, 0),
     "describe_group": Case(lambda c: describe_group(OneConnection(c), "g"), DescribeGroupsResponse, 5),
     "describe_acls": Case(lambda c: AclAdmin(OneConnection(c)).topic_acls(), DescribeAclsResponse, 2),
+    "create_acls": Case(lambda c: create_topic_acls(c, [ACL]), CreateAclsResponse, 2),
+    "delete_acls": Case(lambda c: delete_topic_acls(c, [ACL]), DeleteAclsResponse, 2),
     "create_topics": Case(
         lambda c: admincalls.create_topics(c, [NewTopic("t", 1, 1, (), ())], validate_only=False),
         CreateTopicsResponse,
@@ -147,7 +154,7 @@ CASES = {
     "alter_configs": Case(
         lambda c: admincalls.alter_topic_configs(c, {"t": {"k": "v"}}), IncrementalAlterConfigsResponse, 1
     ),
-    "controller": Case(admincalls.controller, MetadataResponse, 12),
+    "controller": Case(changes.controller, MetadataResponse, 12),
     "topic_facts": Case(lambda c: topic_facts(OneConnection(c), "t"), MetadataResponse, 12),
     "produce": Case(produce, ProduceResponse, 13),
 }

@@ -180,7 +180,7 @@ def test_brokers_that_are_away_take_a_second_of_every_half_minute(monkeypatch: p
     """As those whose listeners have no room for another connection; none of it inside a transaction."""
     clock = Clock()
     monkeypatch.setattr(socket, "create_connection", clock.connect)
-    for name in ("onceover.kafka.connection.time", "onceover.kafka.endepochs.time"):
+    for name in ("onceover.kafka.link.connection.time", "onceover.kafka.endepochs.time"):
         monkeypatch.setattr(name, clock)
     servers = {"bootstrap.servers": "127.0.0.1:1,127.0.0.1:2"}
     made = EndEpochs(Cluster(ClientConfig("west", servers)))

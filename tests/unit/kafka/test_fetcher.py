@@ -10,11 +10,11 @@ from uuid import UUID
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
+from onceover.backoff import Patience
 from onceover.kafka import calls
 from onceover.kafka import fetcher as fetcher_module
-from onceover.kafka.backoff import Patience
-from onceover.kafka.connection import LARGEST_BATCH_BYTES
 from onceover.kafka.fetcher import Fetcher, Position
+from onceover.kafka.link.connection import LARGEST_BATCH_BYTES
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import FETCH_VERSION
 

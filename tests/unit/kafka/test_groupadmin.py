@@ -9,12 +9,13 @@ from typing import Any, cast
 import pytest
 
 from onceover.errors import NeedsOperator, Retriable, UsageError
-from onceover.kafka import calls, groupcalls
+from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
-from onceover.kafka.groupadmin import GroupAdmin, HasMembers
-from onceover.kafka.groupcalls import ListedGroup
+from onceover.kafka.groups import calls as groupcalls
+from onceover.kafka.groups.admin import GroupAdmin, HasMembers
+from onceover.kafka.groups.calls import ListedGroup
 from onceover.model import TopicPartition
 
 TP, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -12,9 +12,10 @@ import pytest
 from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import PENDING_OFFSETS, Cluster
-from onceover.kafka.groupadmin import GroupAdmin
-from onceover.kafka.groupoffsets import GROUPS_AT_ONCE, Asked, fetch_committed
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.codes import KafkaCode
+from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.groups.offsets import GROUPS_AT_ONCE, Asked, fetch_committed
 from onceover.model import TopicPartition
 
 TP = TopicPartition("orders", 0)
@@ -74,7 +75,7 @@ def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
     made = Brokers()
     monkeypatch.setattr(calls, "find_coordinators", made.find)
     monkeypatch.setattr(calls, "offset_fetch", made.fetch)
-    monkeypatch.setattr("onceover.kafka.backoff.time.sleep", lambda _: None)
+    monkeypatch.setattr("onceover.backoff.time.sleep", lambda _: None)
     return made
 
 
@@ -121,7 +122,9 @@ def test_what_stays_pending_says_so_and_takes_nothing_from_the_others(brokers: B
     assert {group: named.pending for group, named in each.found.items() if named.pending} == {"group-4": {TP}}
     whole = GroupAdmin(brokers, retry_s=0.0).each_committed([f"group-{n}" for n in range(9)])
     assert len(whole.found) == 8
-    assert [(group, error.code) for group, error in whole.failed.items()] == [("group-4", PENDING_OFFSETS)]
+    assert [(group, error.code) for group, error in whole.failed.items()] == [
+        ("group-4", KafkaCode.PENDING_OFFSETS)
+    ]
 
 
 def test_a_coordinator_that_moved_is_looked_for_again(brokers: Brokers) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.engine import leader
-from onceover.engine.leader import fence
 from onceover.errors import Fatal, NeedsOperator, Retriable
-from onceover.kafka.produce import PATIENCE_S
-from onceover.kafka.producer import TransactionalProducer
+from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.kafka.produce.requests import PATIENCE_S
+from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
 from tests.unit.kafka.broker import FakeCluster
 from tests.unit.kafka.scenes import (
     P0,
@@ -97,4 +96,4 @@ def test_close_closes_every_connection_and_nothing_may_follow(cluster: FakeClust
 
 def test_patience_is_shorter_than_every_transaction_timeout() -> None:
     """Otherwise the target would abort for us, and a healthy lane would look fenced."""
-    assert min(leader.LANE_TIMEOUT_MS, leader.LEADER_TIMEOUT_MS) >= PATIENCE_S * 1000
+    assert min(LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS) >= PATIENCE_S * 1000

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from onceover.errors import OnceoverError, Retriable, UsageError
-from onceover.kafka.kerberos import KerberosLogin
-from onceover.kafka.librdkafka import library_properties
-from onceover.kafka.tokens import TokenProvider
+from onceover.kafka.link.kerberos import KerberosLogin
+from onceover.kafka.link.tokens import TokenProvider
 
 CLIENT = {"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}
 AWS = {"sasl.oauthbearer.method": "aws_iam", "sasl.oauthbearer.aws.region": "eu-west-1"}
@@ -78,12 +77,6 @@ def test_kdc_that_is_away_is_an_outage_and_one_that_says_no_is_not(
     with pytest.raises(kind) as caught:
         KerberosLogin({**CLIENT, "sasl.kerberos.principal": "c", "sasl.kerberos.keytab": "/k"}, "broker-1")
     assert caught.value.where == "kafka@broker-1"
-
-
-def test_the_library_without_kerberos_says_so() -> None:
-    """Its own message would speak of a provider that it was not built with."""
-    with pytest.raises(UsageError, match="no Kerberos"):
-        library_properties(CLIENT)
 
 
 def test_amazons_token_lives_as_long_as_its_signer_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,9 @@ import socket
 import pytest
 
 from onceover.config.clients import ClientConfig
-from onceover.kafka import lag as module
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.lag import LagReporter
+from onceover.kafka.groups import lag as module
+from onceover.kafka.groups.lag import LagReporter
 from onceover.model import TopicPartition
 
 TP = TopicPartition("t", 0)
@@ -37,7 +37,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(socket, "create_connection", found.connect)
-    for name in ("onceover.kafka.connection.time", "onceover.kafka.lag.time"):
+    for name in ("onceover.kafka.link.connection.time", "onceover.kafka.groups.lag.time"):
         monkeypatch.setattr(name, found)
     return found
 

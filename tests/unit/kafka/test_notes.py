@@ -6,9 +6,9 @@ import pytest
 
 from onceover.config.clients import ClientConfig
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka import notes
 from onceover.kafka.cluster import Cluster
-from onceover.kafka.notes import RecordWriter
+from onceover.kafka.produce import notes
+from onceover.kafka.produce.notes import RecordWriter
 from onceover.model import TopicPartition
 from tests.unit.kafka.broker import LOST, FakeCluster
 
@@ -79,3 +79,10 @@ def test_much_is_written_in_portions_that_have_a_time_each(cluster: FakeCluster)
     writer().write(records)
     assert cluster.ends[1] == 200 + number + 2
     assert len(cluster.batches) > number / 2
+
+
+def test_many_small_records_fit_into_what_a_broker_takes(cluster: FakeCluster) -> None:
+    """Each takes more than its key and value: a megabyte of those is too much for a batch."""
+    writer().write([(b"%06d" % n, b"x" * 50) for n in range(40_000)])
+    assert cluster.ends[1] == 200 + 40_000
+    assert max(cluster.sizes) < 1_048_588

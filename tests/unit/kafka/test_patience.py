@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from onceover.backoff import Backoff, Deadline, Patience
 from onceover.config.clients import ClientConfig
 from onceover.errors import Retriable
-from onceover.kafka.backoff import Backoff, Deadline, Patience
 from onceover.kafka.cluster import Cluster
 
 
@@ -41,7 +41,7 @@ def test_when_it_is_over_a_healthy_broker_still_has_time_to_answer() -> None:
 def test_pauses_stay_below_their_cap_however_often_was_tried(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane may wait for its cluster for a day."""
     paused: list[float] = []
-    monkeypatch.setattr("onceover.kafka.backoff.time.sleep", paused.append)
+    monkeypatch.setattr("onceover.backoff.time.sleep", paused.append)
     backoff, deadline = Backoff(first_s=0.05, cap_s=2.0), Deadline(1e9)
     for _ in range(3000):
         backoff.pause(deadline, Retriable("away"))

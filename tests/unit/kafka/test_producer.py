@@ -8,10 +8,10 @@ import pytest
 
 from onceover.errors import MustReset, NeedsOperator, Unanswered, UsageError
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import FEW_REPLICAS
+from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.kafka.ports import Refused
-from onceover.kafka.producer import TransactionalProducer
+from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition, RequestSet
 from tests.unit.kafka.broker import LOST, FakeCluster
@@ -122,12 +122,14 @@ def test_drain_keeps_as_many_in_flight_as_it_is_told(cluster: FakeCluster) -> No
     assert len(made.drain()) == 2
 
 
-@pytest.mark.parametrize(("code", "reason"), [(19, FEW_REPLICAS), (20, FEW_REPLICAS), (6, "MustReset")])
+@pytest.mark.parametrize(
+    ("code", "reason"), [(19, KafkaCode.FEW_REPLICAS), (20, KafkaCode.FEW_REPLICAS), (6, "MustReset")]
+)
 def test_too_few_replicas_are_told_as_such_and_of_whom(
     cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, code: int, reason: str
 ) -> None:
     """They are waited for longer than what else a leader says."""
-    monkeypatch.setattr("onceover.kafka.produce.PATIENCE_S", 0.0)
+    monkeypatch.setattr("onceover.kafka.produce.requests.PATIENCE_S", 0.0)
     cluster.codes["answer"].append(code)
     made = producer(cluster)
     with pytest.raises(MustReset) as caught:
@@ -210,7 +212,7 @@ def test_moved_coordinator_is_found_again(cluster: FakeCluster, code: int) -> No
 
 @pytest.mark.parametrize("code", [10, 32, 87, -1, 2])
 def test_refused_content_is_told_and_never_committed(cluster: FakeCluster, code: int) -> None:
-    """The commit would say OK although a part is missing (FACTS 4)."""
+    """The commit would say OK although a part is missing (docs/facts.md)."""
     cluster.codes["answer"].append(code)
     made = producer(cluster)
     with pytest.raises(Refused) as refused:
@@ -330,7 +332,7 @@ def test_abort_that_finds_nothing_open_is_done(cluster: FakeCluster) -> None:
 
 
 def test_base_offset_that_does_not_grow_is_a_reset() -> None:
-    """V3 answers a repeated sequence with OK and drops the data (FACTS 4)."""
+    """V3 answers a repeated sequence with OK and drops the data (docs/facts.md)."""
     cluster = v3()
     made = producer(cluster)
     made.send([batch(P0, 2)])
@@ -444,7 +446,7 @@ def test_offsets_of_many_partitions_are_committed_in_portions(
         sizes.append(sum(2 * len(tp.topic) + len(o.metadata) + 100 for tp, o in offsets.items()))
         return dict.fromkeys(offsets, 0)
 
-    monkeypatch.setattr("onceover.kafka.producer.calls.txn_offset_commit", spy)
+    monkeypatch.setattr("onceover.kafka.produce.producer.calls.txn_offset_commit", spy)
     many = {TopicPartition(f"{n:0249}", 0): OffsetToCommit(n, 1, "{}" * 200) for n in range(3000)}
     made = producer(cluster)
     made.add_offsets(GROUP, many)

@@ -9,16 +9,16 @@ from uuid import UUID
 import pytest
 
 from onceover.config.clients import ClientConfig
-from onceover.engine.aside import SILENT, Side, pace_of
-from onceover.engine.known import Knowledge
+from onceover.copy.known import Knowledge
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka import cluster as module
 from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
-from onceover.kafka.connection import Address, ConnectionLost
 from onceover.kafka.each import Each
-from onceover.kafka.login import REPLACED_WITHIN_S, Login
+from onceover.kafka.link.connection import Address, ConnectionLost
+from onceover.kafka.link.login import REPLACED_WITHIN_S, Login
 from onceover.model import TopicPartition
+from onceover.stops.aside import SILENT, TroubleSide, policy_of
 
 
 class Clock:
@@ -80,7 +80,7 @@ def test_one_broker_that_refuses_us_takes_nothing_from_the_others(
     each = brokers.cluster.each_offset(tps.values(), calls.LATEST)
     assert each.found == {tps[1]: 5, tps[3]: 5} and set(each.failed) == {tps[2]}
     problem = each.failed[tps[2]]
-    assert pace_of(Side.SOURCE, problem) is SILENT
+    assert policy_of(TroubleSide.SOURCE, problem) is SILENT
     assert (problem.resolve, REFUSED.message in problem.message) == ("renew it", True)
 
 

@@ -6,8 +6,8 @@ import mmap
 
 import pytest
 
-from onceover.kafka import connection as module
-from onceover.kafka.connection import Connection, ConnectionLost
+from onceover.kafka.link import connection as module
+from onceover.kafka.link.connection import Connection, ConnectionLost
 from tests.unit.kafka.wiretap import ScriptedSocket, connect, framed
 
 _TIMEOUT_S = 40.0

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from onceover.kafka.tokens import TokenProvider
+from onceover.kafka.link.tokens import TokenProvider
 
 
 def claims(token: str) -> dict[str, float | str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onceover.kafka.connection import Address, Connection
+from onceover.kafka.link.connection import Address, Connection
 
 # What a peer says to a request: its API key, version and correlation id, to all bytes that come back.
 Script = Callable[[int, int, int], bytes]
@@ -69,7 +69,7 @@ def connect(
     peer = ScriptedSocket(script)
     monkeypatch.setattr(socket, "create_connection", lambda *_, **__: peer)
     # It would look at the listener once more, through a connection of its own.
-    monkeypatch.setattr("onceover.kafka.connection.wrong_protocol", lambda *_: None)
+    monkeypatch.setattr("onceover.kafka.link.connection.wrong_protocol", lambda *_: None)
     return Connection(Address("127.0.0.1", 9092), properties or {}), peer
 
 

@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from onceover.engine.statusshape import Facts, Side, shape
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.spark.driver import Run, known_stops
+from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.spark.driver import DriverRun, known_stops
 
 
 def status(*, source: OnceoverError | None = None, target: OnceoverError | None = None) -> dict[str, Any]:
     """Return the status at the end of a run."""
-    sides = Side(alias="east", error=source), Side(alias="west", error=target)
-    return shape(Facts(flow="orders", now_ms=0.0, source=sides[0], target=sides[1]))
+    sides = StatusSide(alias="east", error=source), StatusSide(alias="west", error=target)
+    return shape(StatusFacts(flow="orders", now_ms=0.0, source=sides[0], target=sides[1]))
 
 
 class Target:
@@ -106,7 +106,7 @@ def test_a_jvm_taken_from_a_run_that_was_told_to_end_is_no_failure(
     cause: Exception, signalled: bool, requested: bool, expected: tuple[str, str | None]
 ) -> None:
     """Airflow kills it soon after the signal; what fails for another reason is told all the same."""
-    run, leader = Run(cast(Any, None), "forever", Path()), Ending(requested=requested)
+    run, leader = DriverRun(cast(Any, None), "forever", Path()), Ending(requested=requested)
     if signalled:
         run.stop()
     run.clean_up(cast(Any, Spark()), cast(Any, leader), cause, parent=-1)

@@ -10,7 +10,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from onceover.errors import Fatal, Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.connection import ConnectionLost
+from onceover.kafka.link.connection import ConnectionLost
 from onceover.spark.failures import WorkerError, carrying, cause_of, error_of, session_error
 from onceover.spark.master import checked, reach
 

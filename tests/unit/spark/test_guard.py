@@ -8,9 +8,9 @@ import pytest
 
 from onceover.cli.sparkjob import start_job
 from onceover.config.load import load_flow
-from onceover.embed.processes import ChildProcess
 from onceover.errors import UsageError
-from onceover.spark.guard import SECRET_VARIABLE, SPARKS_VARIABLE, take_secret
+from onceover.process.children import ChildProcess
+from onceover.process.guard import SECRET_VARIABLE, SPARKS_VARIABLE, take_secret
 from onceover.spark.submit import AuditOptions, SparkJob, audit_job, replicate_job
 
 SECRET = "planted-5c1e77d09ab34f62"
@@ -47,6 +47,13 @@ def test_nobody_kills_anything_from_the_ui(flow: Path, master: str, monkeypatch:
     assert [job.conf["spark.ui.killEnabled"] for job in jobs(flow, master)] == ["false", "false"]
 
 
+@pytest.mark.parametrize("master", ["local", *REMOTE])
+def test_nobody_is_let_in_without_a_secret(flow: Path, master: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A local master listens on loopback, where every user of the machine is."""
+    monkeypatch.setenv(SECRET_VARIABLE, SECRET)
+    assert [job.conf["spark.authenticate"] for job in jobs(flow, master)] == ["true", "true"]
+
+
 @pytest.mark.parametrize("master", REMOTE)
 def test_another_machine_is_talked_to_with_a_secret_and_encrypted(
     flow: Path, master: str, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +61,6 @@ def test_another_machine_is_talked_to_with_a_secret_and_encrypted(
     """Without falling back to less; tasks carry a flow's settings, and whoever sends one runs code."""
     monkeypatch.setenv(SECRET_VARIABLE, SECRET)
     for job in jobs(flow, master):
-        assert job.conf["spark.authenticate"] == "true"
         assert job.conf["spark.network.crypto.enabled"] == "true"
         assert job.conf["spark.network.crypto.saslFallback"] == "false"
 
@@ -100,7 +106,6 @@ def test_the_job_is_not_told_what_is_airflows(flow: Path) -> None:
     kept = {
         "PATH": "/bin",
         "AIRFLOW_HOME": "/airflow",
-        "AIRFLOW_VAR_LIMIT": "1",
         "AIRFLOW_CONN_KAFKA_SOURCE": "{}",
         "ONCEOVER_EAST": "h:1",
     }
@@ -111,6 +116,10 @@ def test_the_job_is_not_told_what_is_airflows(flow: Path) -> None:
         "airflow__core__fernet_key": SECRET,
         "_AIRFLOW_WWW_USER_PASSWORD": SECRET,
         "AIRFLOW_CONN_KAFKA_OTHER": SECRET,
+        "airflow_conn_kafka_other": SECRET,
+        "Airflow_Conn_Kafka_Source": SECRET,
+        "AIRFLOW_VAR_PAYROLL_TOKEN": SECRET,
+        "airflow_var_payroll_token": SECRET,
     }
     for job in jobs(flow, "local"):
         given = job.process_environment({**kept, **dropped})
@@ -123,14 +132,12 @@ def test_who_has_read_the_secret_forgets_it() -> None:
     assert (take_secret(environ), take_secret(environ), environ) == (SECRET, None, {"PATH": "/bin"})
 
 
-def test_the_command_line_starts_a_job_with_no_more(
-    flow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_line_starts_a_job_with_no_more(flow: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may be typed where Airflow's variables are set, as in a container."""
     started: list[dict[str, str]] = []
     monkeypatch.setattr(ChildProcess, "start", lambda *_, env, **__: started.append(env))
     monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", SECRET)
-    start_job(jobs(flow, "local")[0], "job", tmp_path / "log" / "job.log")
+    start_job(jobs(flow, "local")[0], "job")
     (env,) = started
     assert SECRET not in env.values()
     assert {"PATH", "JAVA_HOME", "PYSPARK_PYTHON"} <= env.keys()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from onceover.engine.rate import Rate
 from onceover.errors import Retriable
+from onceover.positions.rate import Rate
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import progress_line
 

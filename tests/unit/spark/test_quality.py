@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from onceover.audit.datadocs import results_file
+from onceover.audit.checks.result import Area
+from onceover.audit.checks.suiterows import suite_rows
+from onceover.audit.checks.suites import RULES, SUITES, UNVERIFIABLE
+from onceover.audit.checks.verdict import QualityVerdict, RuleOutcome
 from onceover.audit.model import FindingKind, Reason, Verdict
-from onceover.audit.result import Area
-from onceover.audit.suiterows import suite_rows
-from onceover.audit.suites import RULES, SUITES, UNVERIFIABLE
-from onceover.audit.verdict import Outcome, QualityVerdict
+from onceover.audit.report.datadocs import results_file
 from onceover.spark.quality import judge
 from tests.support import audits
 
@@ -20,7 +20,7 @@ from tests.support import audits
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-def outcomes(quality: QualityVerdict) -> dict[str, Outcome]:
+def outcomes(quality: QualityVerdict) -> dict[str, RuleOutcome]:
     """Return the outcomes of rules that were not met, by name."""
     return {each.rule.name: each for each in quality.outcomes if each.met is not True}
 

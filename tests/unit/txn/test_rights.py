@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.kafka import cluster, produce
+from onceover.kafka import cluster
+from onceover.kafka.produce import requests as produce
 from onceover.txn.classify import Action, Api
 from onceover.txn.rights import lacking
 

@@ -31,10 +31,9 @@ LEGAL: dict[Phase, dict[Event, Phase]] = {
 
 def expected(phase: Phase, event: Event) -> Phase | None:
     if event is Event.CLOSED or phase is Phase.CLOSED:
-        return Phase.CLOSED if event in (Event.CLOSED, Event.LOST, Event.CONNECTION_IDLE_LOST) else None
+        return Phase.CLOSED if event in (Event.CLOSED, Event.LOST) else None
     always = {
         Event.LOST: Phase.NEEDS_RESET,
-        Event.CONNECTION_IDLE_LOST: phase,
         Event.RESET: Phase.UNINITIALIZED,
     }
     return always.get(event) or LEGAL[phase].get(event)

@@ -119,7 +119,7 @@ def test_an_abort_that_finds_nothing_open_keeps_epoch_and_sequences() -> None:
 @pytest.mark.parametrize("second", [99, 105, 109])
 @pytest.mark.parametrize("requests", RequestSet)
 def test_a_base_offset_that_does_not_grow_can_never_be_committed(requests: RequestSet, second: int) -> None:
-    """A repeated sequence is answered OK with the old offset, and the new data is dropped (FACTS 4)."""
+    """A repeated sequence is answered OK with the old offset, and the new data is dropped (docs/facts.md)."""
     state = ready(requests)
     if requests is RequestSet.V3:
         state.add_partitions([A])
@@ -165,16 +165,6 @@ def refused_produce(state: TxnState) -> None:
     state.produce_refused(A)
 
 
-def refused_offsets(state: TxnState) -> None:
-    state.offsets_sent()
-    state.offsets_refused()
-
-
-def busy_connection_lost(state: TxnState) -> None:
-    state.produce_sent(A, 1)
-    state.connection_lost(unanswered=True)
-
-
 @pytest.mark.parametrize("requests", RequestSet)
 @pytest.mark.parametrize(
     "before",
@@ -182,8 +172,6 @@ def busy_connection_lost(state: TxnState) -> None:
         sent_produce,
         TxnState.offsets_sent,
         refused_produce,
-        refused_offsets,
-        busy_connection_lost,
         TxnState.lost,
         committed,
         TxnState.close,
@@ -204,7 +192,6 @@ def test_a_commit_follows_answered_records_and_offsets(requests: RequestSet) -> 
     state = open_transaction(requests)
     state.offsets_sent()
     state.offsets_ok()
-    state.connection_lost(unanswered=False)
     assert (state.in_transaction, state.settled) == (True, True)
     committed(state)
     assert not state.in_transaction
@@ -274,7 +261,6 @@ def test_answers_to_nothing_are_refused() -> None:
         lambda: state.produce_ok(A, 5, 1),
         lambda: state.produce_refused(B),
         state.offsets_ok,
-        state.offsets_refused,
     ]
     for answer in answers:
         with pytest.raises(IllegalTransition, match="an answer to nothing"):
@@ -320,7 +306,7 @@ def test_the_error_crosses_process_borders() -> None:
 
 
 STEPS = st.lists(
-    st.sampled_from(["send", "ok", "refuse", "offsets", "offsets ok", "offsets refuse", "idle lost", "lost"]),
+    st.sampled_from(["send", "ok", "refuse", "offsets", "offsets ok", "lost"]),
     max_size=12,
 )
 
@@ -338,9 +324,7 @@ def test_whatever_happened_a_commit_needs_all_answers_ok(steps: list[str]) -> No
         "refuse": lambda: state.produce_refused(A),
         "offsets": state.offsets_sent,
         "offsets ok": state.offsets_ok,
-        "offsets refuse": state.offsets_refused,
-        "idle lost": lambda: state.connection_lost(unanswered=False),
-        "lost": lambda: state.connection_lost(unanswered=True),
+        "lost": state.lost,
     }
     for step in steps:
         try:
@@ -350,8 +334,8 @@ def test_whatever_happened_a_commit_needs_all_answers_ok(steps: list[str]) -> No
         sent += step == "send"
         answered += step in ("ok", "refuse")
         asked += step == "offsets"
-        replied += step in ("offsets ok", "offsets refuse")
-        bad = bad or step in ("refuse", "offsets refuse", "lost")
+        replied += step == "offsets ok"
+        bad = bad or step in ("refuse", "lost")
     if sent + asked > 0 and (sent, asked) == (answered, replied) and not bad:
         state.commit_sent()
     else:

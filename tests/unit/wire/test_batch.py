@@ -58,7 +58,7 @@ def test_stamped_batch_is_valid_ours_and_holds_the_same_records(
 
 @pytest.mark.parametrize("bit", [LOG_APPEND_TIME, DELETE_HORIZON])
 def test_bits_that_must_not_reach_the_target_are_cleared(bit: int) -> None:
-    """Error 32, or tombstones that vanish within seconds (FACTS 3)."""
+    """Error 32, or tombstones that vanish within seconds (docs/facts.md)."""
     batch = bytearray(build_batch([RawRecord(b"k", b"v")], extra_attributes=bit))
     stamp(batch, parse_header(batch), 1, 1, 1)
     after = parse_header(batch)

@@ -15,7 +15,7 @@ from onceover.errors import Fatal
 from onceover.wire.batch import LOG_APPEND_TIME, BatchHeader, BatchTooLarge, CorruptBatch, parse_header
 from onceover.wire.columns import PAIR_BYTES, SCHEMA, decode_columns
 from onceover.wire.columns_encode import encode_columns
-from onceover.wire.records import Record, decode, decode_payload, encode
+from onceover.wire.records import DecodedRecord, decode, decode_payload, encode
 from onceover.wire.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.varint import encode_varint
 from tests.support.hostile import seal
@@ -33,12 +33,12 @@ def columns_of(batches: list[Unpacked], **wanted: Any) -> Any:
     return found[0] if found else pa.RecordBatch.from_pylist([], schema=SCHEMA)
 
 
-def records(columns: Any) -> list[Record]:
+def records(columns: Any) -> list[DecodedRecord]:
     """Return the rows of a batch of columns, checked to be whole."""
     columns.validate(full=True)
     assert columns.schema.equals(SCHEMA)
     return [
-        Record(
+        DecodedRecord(
             row["source_offset"],
             row["timestamp"],
             row["key"],
@@ -50,7 +50,9 @@ def records(columns: Any) -> list[Record]:
 
 
 @given(batches=st.lists(holed_records(), min_size=1, max_size=3), log_append=st.booleans())
-def test_columns_hold_what_the_record_codec_reads(batches: list[list[Record]], log_append: bool) -> None:
+def test_columns_hold_what_the_record_codec_reads(
+    batches: list[list[DecodedRecord]], log_append: bool
+) -> None:
     """Over several batches, with holes, nulls, repeated and strange header names, any 64-bit timestamp."""
     built, after = [], 0
     for batch in batches:
@@ -74,7 +76,7 @@ def test_encoding_writes_the_very_bytes_of_the_record_codec(codec: int, fields: 
 
 
 @given(records=holed_records(), data=st.data())
-def test_only_the_range_asked_for_is_taken(records: list[Record], data: st.DataObject) -> None:
+def test_only_the_range_asked_for_is_taken(records: list[DecodedRecord], data: st.DataObject) -> None:
     """From the committed position on, and up to a barrier."""
     start = data.draw(st.integers(0, records[-1].offset + 2))
     end = data.draw(st.none() | st.integers(0, records[-1].offset + 2))
@@ -129,7 +131,7 @@ def test_damaged_payload_is_refused_or_read_as_the_record_codec_does(data: st.Da
     payload[at] = data.draw(st.integers(0, 255))
     damaged = with_payload(one.header, bytes(payload))
     try:
-        expected: list[Record] | None = list(decode_payload(damaged))
+        expected: list[DecodedRecord] | None = list(decode_payload(damaged))
     except CorruptBatch:
         expected = None
     try:

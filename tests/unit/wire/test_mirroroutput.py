@@ -1,4 +1,4 @@
-"""Records in MirrorMaker 2's formats, byte by byte as its own classes pack them (FACTS 8)."""
+"""Records in MirrorMaker 2's formats, byte by byte as its own classes pack them (docs/facts.md)."""
 
 from __future__ import annotations
 

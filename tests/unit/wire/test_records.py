@@ -25,10 +25,10 @@ from onceover.wire.batch import (
 from onceover.wire.compression import compress
 from onceover.wire.records import (
     MOST_HEADERS,
+    DecodedRecord,
     EncodedBatch,
     Headers,
     RawRecord,
-    Record,
     control_type,
     decode,
     encode,
@@ -36,7 +36,6 @@ from onceover.wire.records import (
     encode_raw,
     iter_raw,
     reencode,
-    to_raw,
 )
 from onceover.wire.unpack import Unpacked, unpack
 from onceover.wire.varint import encode_varint
@@ -66,7 +65,7 @@ def unpacked(batch: Buffer) -> Unpacked:
 
 
 @st.composite
-def holed_records(draw: st.DrawFn) -> list[Record]:
+def holed_records(draw: st.DrawFn) -> list[DecodedRecord]:
     """Records as compaction leaves them: offsets grow, with holes, from any start."""
     fields = draw(FIELDS)
     gaps = draw(st.lists(st.integers(1, 200), min_size=len(fields), max_size=len(fields)))
@@ -74,17 +73,22 @@ def holed_records(draw: st.DrawFn) -> list[Record]:
     records = []
     for gap, (timestamp, key, value, headers) in zip(gaps, fields, strict=True):
         offset += gap
-        records.append(Record(offset, timestamp, key, value, headers))
+        records.append(DecodedRecord(offset, timestamp, key, value, headers))
     return records
 
 
-def compacted_batch(records: list[Record], codec: int, *, tail: int = 0, attributes: int = 0) -> bytes:
+def compacted_batch(records: list[DecodedRecord], codec: int, *, tail: int = 0, attributes: int = 0) -> bytes:
     """Return a batch as the log cleaner leaves it, made without the code under test's encoder."""
     base, stamp = records[0].offset, records[0].timestamp
     payload = b""
     for record in records:
         delta = ((record.timestamp - stamp) + 2**63) % 2**64 - 2**63
-        body = bytes(1) + encode_varint(delta) + encode_varint(record.offset - base) + to_raw(record).body
+        body = (
+            bytes(1)
+            + encode_varint(delta)
+            + encode_varint(record.offset - base)
+            + encode_body(record.key, record.value, record.headers)
+        )
         payload += encode_varint(len(body)) + body
     batch = seal(
         compress(codec, payload),
@@ -98,7 +102,7 @@ def compacted_batch(records: list[Record], codec: int, *, tail: int = 0, attribu
     return bytes(batch)
 
 
-def unplaced(record: Record) -> tuple[int, bytes | None, bytes | None, Headers]:
+def unplaced(record: DecodedRecord) -> tuple[int, bytes | None, bytes | None, Headers]:
     return (record.timestamp, record.key, record.value, record.headers)
 
 
@@ -129,7 +133,9 @@ def test_any_records_survive_encode_and_decode(
 @pytest.mark.parametrize("codec", CODECS)
 @PER_CODEC
 @given(records=holed_records(), tail=st.integers(0, 9))
-def test_reencoding_closes_holes_and_keeps_all_bytes(codec: int, records: list[Record], tail: int) -> None:
+def test_reencoding_closes_holes_and_keeps_all_bytes(
+    codec: int, records: list[DecodedRecord], tail: int
+) -> None:
     batch = compacted_batch(records, codec, tail=tail)
     (encoded,) = reencode(unpacked(batch), from_offset=0)
     assert [unplaced(record) for record in records] == content(encoded)
@@ -138,7 +144,7 @@ def test_reencoding_closes_holes_and_keeps_all_bytes(codec: int, records: list[R
 
 
 @given(records=holed_records(), data=st.data())
-def test_reencoding_takes_only_the_range_asked_for(records: list[Record], data: st.DataObject) -> None:
+def test_reencoding_takes_only_the_range_asked_for(records: list[DecodedRecord], data: st.DataObject) -> None:
     start = data.draw(st.integers(records[0].offset - 1, records[-1].offset + 1))
     end = data.draw(st.one_of(st.none(), st.integers(start, records[-1].offset + 1)))
     batch = compacted_batch(records, 3)
@@ -152,7 +158,9 @@ def test_reencoding_takes_only_the_range_asked_for(records: list[Record], data: 
 @pytest.mark.parametrize("codec", CODECS)
 @PER_CODEC
 @given(records=holed_records(), limit=st.integers(1, 400))
-def test_split_batches_fit_the_limit_and_keep_order(codec: int, records: list[Record], limit: int) -> None:
+def test_split_batches_fit_the_limit_and_keep_order(
+    codec: int, records: list[DecodedRecord], limit: int
+) -> None:
     batch = compacted_batch(records, codec)
     parts = reencode(unpacked(batch), from_offset=0, max_batch_bytes=limit)
     assert [unplaced(record) for record in records] == [row for part in parts for row in content(part)]
@@ -160,14 +168,14 @@ def test_split_batches_fit_the_limit_and_keep_order(codec: int, records: list[Re
 
 
 def test_a_batch_at_the_limit_is_not_split_and_one_byte_less_is() -> None:
-    """message.max.bytes is inclusive (FACTS 3)."""
+    """message.max.bytes is inclusive (docs/facts.md)."""
     batch = bytes(encode([(0, b"k", b"v" * 100, ())] * 10).batch)
     assert len(reencode(unpacked(batch), from_offset=0, max_batch_bytes=len(batch))) == 1
     assert len(reencode(unpacked(batch), from_offset=0, max_batch_bytes=len(batch) - 1)) == 2
 
 
 @given(records=holed_records())
-def test_log_append_time_becomes_the_timestamp_readers_saw(records: list[Record]) -> None:
+def test_log_append_time_becomes_the_timestamp_readers_saw(records: list[DecodedRecord]) -> None:
     batch = compacted_batch(records, 0, attributes=LOG_APPEND_TIME)
     header = parse_header(batch)._replace(max_timestamp=1_700_000_000_123)
     (encoded,) = reencode(unpack(header, batch, ROOM), from_offset=0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onceover.wire.batch import BatchTooLarge, Buffer, CorruptBatch, parse_header
 from onceover.wire.compression import decompress, decompress_chunks
-from onceover.wire.records import Record, decode, decode_payload
+from onceover.wire.records import DecodedRecord, decode, decode_payload
 from onceover.wire.unpack import RECORD_BYTES, Ceiling, Unpacked, unpack, unpack_pieces
 from onceover.wire.zstdframe import window_bytes
 from tests.support.hostile import bomb, compressed, expanding, seal, zstd_frame
@@ -77,7 +77,7 @@ def test_a_record_larger_than_its_piece_is_not_gathered_byte_by_byte(codec: Code
 @FEWER
 @given(records=holed_records(), tail=st.integers(0, 9), piece_bytes=st.integers(1, 2000))
 def test_pieces_laid_end_to_end_are_the_batch(
-    codec: int, records: list[Record], tail: int, piece_bytes: int
+    codec: int, records: list[DecodedRecord], tail: int, piece_bytes: int
 ) -> None:
     """Every piece says how far it reaches, the last one to the batch's end; none is too large."""
     batch = compacted_batch(records, codec, tail=tail)
@@ -95,17 +95,17 @@ def test_pieces_laid_end_to_end_are_the_batch(
 
 @FEWER
 @given(records=holed_records(), data=st.data())
-def test_damage_in_a_piece_is_never_something_else(records: list[Record], data: st.DataObject) -> None:
+def test_damage_in_a_piece_is_never_something_else(records: list[DecodedRecord], data: st.DataObject) -> None:
     """Records that were read before it are those of the batch, and the position stays before it."""
     batch = bytearray(compacted_batch(records, 0))
     at = data.draw(st.integers(61, len(batch) - 1))
     batch[at] = data.draw(st.integers(0, 255))
-    whole: list[Record] | None
+    whole: list[DecodedRecord] | None
     try:
         whole = list(decode_payload(unpack(parse_header(batch), batch, ROOM.piece_bytes)))
     except CorruptBatch:
         whole = None
-    seen: list[Record] = []
+    seen: list[DecodedRecord] = []
     try:
         for piece in unpack_pieces(parse_header(batch), batch, Ceiling(RECORD_BYTES, 1 << 20)):
             inside = list(decode_payload(piece))

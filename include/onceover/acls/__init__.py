@@ -1,0 +1,1 @@
+"""Topic ACLs that follow the source's."""

@@ -1,0 +1,196 @@
+"""Reading the flow's records of its work, and checking each against what is there.
+
+The order carries the proof: the map is read after the snapshot has fixed the positions, so it reaches them;
+what a group meets on the target is looked at before the same is looked up on the source.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from onceover.audit.checks.evidence import BookkeepingChecks, RecordLooks, not_readable
+from onceover.audit.checks.groups import NAME as GROUP_NAME
+from onceover.audit.checks.groups import GroupPosition, check_group
+from onceover.audit.checks.offsetmap import SharedOffsets, check_map, choose
+from onceover.audit.checks.positions import NAME as POSITION_NAME
+from onceover.audit.checks.positions import CheckedPosition, check_position
+from onceover.audit.checks.receipts import check_receipts, ledger
+from onceover.audit.checks.result import Area, Check, PartitionResult
+from onceover.audit.model import Mode, Side
+from onceover.audit.ranges.cut import StoredPair
+from onceover.audit.ranges.snapshot import AuditSnapshot, PartitionSnapshot
+from onceover.audit.records.batches import Unreadable
+from onceover.errors import NeedsOperator, Retriable
+from onceover.groups.decide import Direction, Remembered
+from onceover.groups.memory import GroupMemory
+from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
+from onceover.positions.index import MapIndex
+from onceover.positions.store import MapStore
+
+# A plot shows no more; the latest are the ones that matter.
+_MAX_COMMITS: Final = 20_000
+
+
+def check_bookkeeping(
+    flow: str,
+    target: Cluster,
+    home: Path | None,
+    snapshot: AuditSnapshot,
+    partitions: Sequence[PartitionResult],
+    look: RecordLooks,
+) -> BookkeepingChecks:
+    """Check positions, offset map, receipts and groups of the partitions that were audited.
+
+    Args:
+        flow: name of the flow.
+        target: its target; belongs to the caller.
+        home: folder of the flow's files, where the map's index is kept; None reads it anew.
+        snapshot: the bounds of the audit.
+        partitions: what was seen of the content, in the order of ``snapshot.partitions``.
+        look: looks at single records.
+
+    Raises:
+        Retriable: a cluster is away.
+        NeedsOperator: the flow's state cannot be read.
+    """
+    checks: list[Check] = []
+    with MapIndex(target, flow, home) as index:
+        target.retry(lambda: index.refresh(settled=True))
+        work = _works(index.store, snapshot, partitions)
+        checks += _checks(work, snapshot, look)
+        moved = {each.seen.target: each for each in work if each.seen.is_there}
+        checks += _groups(flow, target, moved, look)
+    commits = sorted((c for each in work for c in each.ledger.commits), key=lambda commit: commit.commit_ms)
+    return BookkeepingChecks(tuple(checks), tuple(commits[-_MAX_COMMITS:]))
+
+
+def check_without_groups(
+    store: MapStore | None, snapshot: AuditSnapshot, partitions: Sequence[PartitionResult], look: RecordLooks
+) -> tuple[Check, ...]:
+    """Check positions, offset map and receipts; arguments and errors are those of ``check_bookkeeping``."""
+    return tuple(_checks(_works(store, snapshot, partitions), snapshot, look))
+
+
+def _works(
+    store: MapStore | None, snapshot: AuditSnapshot, partitions: Sequence[PartitionResult]
+) -> list[_Work]:
+    return [
+        _Work(seen, result, StoredPair(store, seen.source, seen.target, seen.since))
+        for seen, result in zip(snapshot.partitions, partitions, strict=True)
+    ]
+
+
+def _checks(work: Iterable[_Work], snapshot: AuditSnapshot, look: RecordLooks) -> Iterator[Check]:
+    for each in work:
+        yield from each.checks(look, random.Random(snapshot.started_ms))
+
+
+class _Work:
+    """One partition, with what its receipts say, gone through once."""
+
+    def __init__(self, seen: PartitionSnapshot, result: PartitionResult, pair: StoredPair) -> None:
+        self.seen = seen
+        self.result = result
+        self.pair = pair
+        self.ledger = ledger(pair.records(), result.source_from, _MAX_COMMITS)
+
+    def checks(self, look: RecordLooks, chance: random.Random) -> Iterator[Check]:
+        """Yield what is right and wrong with the flow's claims about it."""
+        seen, result = self.seen, self.result
+        if not seen.is_there:
+            # Said so as unverifiable, too; there is nothing to check a claim against.
+            yield Check(Area.POSITIONS, "topics_are_there", seen.source, "both topics", "one is gone", None)
+            return
+        reached = self.ledger.reached
+        pair = seen.source, seen.target
+        position = CheckedPosition(
+            *pair,
+            seen.start,
+            seen.position,
+            seen.target_end,
+            reached,
+            result.mode,
+            self.ledger.copied,
+            _hides(seen),
+        )
+        try:
+            yield check_position(position, look)
+        except Unreadable as error:
+            yield not_readable(Area.POSITIONS, POSITION_NAME, seen.source, error, offset=seen.position)
+        yield from check_receipts(result, self.pair.records())
+        if result.mode is not Mode.HANDLER:
+            # A handler may change a record: that it was applied rightly is what comparing the content shows.
+            scope = SharedOffsets(result.source_from, result.source_to, result.target_from, result.target_to)
+            claims = choose(self.pair.records(), scope, chance)
+            yield from check_map(*pair, claims, look, compacted=result.mode is Mode.COMPACTED)
+
+    def standing(self, group: str, entry: Remembered, current: int, look: RecordLooks) -> GroupPosition:
+        """Return where a group stands; the target is looked at first."""
+        source, target = self.seen.source, self.seen.target
+        translated = self.pair.to_target(entry.given)
+        return GroupPosition(
+            group=group,
+            source=source,
+            target=target,
+            given=entry.given,
+            current=current,
+            translated=translated,
+            meets=look.first(Side.TARGET, target, current),
+            ought=None if translated is None else look.first(Side.TARGET, target, translated),
+            next=look.first(Side.SOURCE, source, entry.given),
+            comparable=self.result.mode is Mode.RECORDS,
+            came_later=self.ledger.committed_after(current) > entry.at_ms,
+        )
+
+
+def _hides(seen: PartitionSnapshot) -> bool:
+    log = seen.target_log
+    return log is not None and seen.target_end is not None and log.stable < min(seen.target_end, log.end)
+
+
+def _groups(
+    flow: str, target: Cluster, work: Mapping[TopicPartition, _Work], look: RecordLooks
+) -> Iterator[Check]:
+    memory = GroupMemory(target, flow)
+    try:
+        target.retry(memory.read)
+        for group in sorted(memory.groups(Direction.FAILOVER)):
+            try:
+                moved = memory.of(Direction.FAILOVER, group)
+            except NeedsOperator as error:
+                yield from (_unread(group, one.seen.source, error.message) for one in work.values())
+                continue
+            mine = {tp: entry for tp, entry in sorted(moved.items()) if tp in work}
+            for tp, current in _committed(target, group, list(mine)).items():
+                if isinstance(current, str):
+                    yield _unread(group, work[tp].seen.source, current)
+                elif current in mine[tp].known:
+                    yield _stands(work[tp], group, mine[tp], current, look)
+    finally:
+        memory.close()
+
+
+def _stands(work: _Work, group: str, entry: Remembered, current: int, look: RecordLooks) -> Check:
+    try:
+        return check_group(work.standing(group, entry, current, look))
+    except Unreadable as error:
+        return not_readable(Area.GROUPS, GROUP_NAME, work.seen.source, error, group=group, offset=entry.given)
+
+
+def _committed(target: Cluster, group: str, tps: list[TopicPartition]) -> dict[TopicPartition, int | str]:
+    """Return what a group has committed; instead of a number, why it cannot be read."""
+    if not tps:
+        return {}
+    try:
+        found = target.retry(lambda: target.committed(group, tps))
+    except Retriable as error:
+        return dict.fromkeys(tps, error.message)
+    return {tp: committed.offset for tp, committed in found.items()}
+
+
+def _unread(group: str, source: TopicPartition, why: str) -> Check:
+    return Check(Area.GROUPS, GROUP_NAME, source, "a position", "not readable", None, group=group, detail=why)

@@ -1,0 +1,1 @@
+"""Comparing both sides' records, and naming every difference."""

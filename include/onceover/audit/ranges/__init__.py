@@ -1,0 +1,1 @@
+"""What can be compared, and in which portions."""

@@ -1,0 +1,430 @@
+"""What an audit looks at before it reads a record: the flow's state and the ends of both logs.
+
+The order of reading carries the proof (docs/audit.md): first the source's end, then the progress, then the
+target's end, then the progress again. Every target record before that end was committed before the second
+progress was read, with its own progress in the same transaction; so when the progress has not moved, the
+target holds nothing beyond it, and whatever else is there is wrong.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+from uuid import UUID
+
+from onceover.backoff import Backoff, Deadline
+from onceover.clock import now_ms
+from onceover.errors import Retriable, UsageError
+from onceover.kafka import calls
+from onceover.kafka.admin import Admin
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.model import TopicPartition
+from onceover.namematch import names_whole
+from onceover.state import names
+from onceover.state.codes import StateCode
+from onceover.state.enrolment import Enrolment
+from onceover.state.layout import Layout, check_clusters, check_distinct
+from onceover.state.progress import beside
+from onceover.state.read import FlowState, read_flow_state
+from onceover.state.verified import Watermark, read_watermarks
+from onceover.stops.record import Stop, stop_in, stopped_in
+from onceover.wire.progress import ProgressMeta
+
+log = logging.getLogger(__name__)
+
+# Most transactions are shorter, and a running flow is this far behind only when it cannot keep up.
+SETTLE_S: Final = 10.0
+# Commit markers reach the data's partitions within milliseconds of the progress; a broker may restart.
+_MARKERS_S: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionLog:
+    """One partition's log on one side.
+
+    Args:
+        topic_id: of the topic as it is now.
+        start: first offset; ``stable`` the last stable offset; ``end`` the high watermark.
+        compacted: only the latest value of a key is promised to stay.
+        expires: records go by age or size; otherwise only a person removes them.
+        stamped: the broker stamps records itself when they arrive.
+    """
+
+    topic_id: UUID
+    start: int
+    stable: int
+    end: int
+    compacted: bool = False
+    expires: bool = True
+    stamped: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSnapshot:
+    """All that is known about one enrolled partition, before it is read.
+
+    Args:
+        source: source partition; ``target`` its counterpart.
+        start: first source offset of the flow.
+        enrolled: topic ids of source and target that the flow copies between.
+        source_log: None when the topic or the partition is gone; ``target_log`` likewise.
+        position: next source offset to copy, as committed; None when there is none.
+        target_end: target offset behind the last record that belongs to ``position``; None when unknown.
+        moved: the flow has committed more while the ends were read.
+        stop: why the partition is stopped.
+        watermark: what earlier audits have proven.
+        asked_from: source offset of the time that was asked for; None without.
+        since: first generation that speaks of the topics as they are now; 0 unless the copy was begun again.
+        by_hand: an operator has written its progress: skipped records, or seeded it.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    start: int
+    enrolled: tuple[UUID, UUID]
+    source_log: PartitionLog | None
+    target_log: PartitionLog | None
+    position: int | None
+    target_end: int | None
+    moved: bool
+    stop: Stop | None = None
+    watermark: Watermark | None = None
+    asked_from: int | None = None
+    since: int = 0
+    by_hand: bool = False
+
+    @property
+    def is_there(self) -> bool:
+        """True when both logs are there, and those that were copied: not others of the same name."""
+        here, there = self.source_log, self.target_log
+        return (here and here.topic_id, there and there.topic_id) == self.enrolled
+
+    @property
+    def untimed(self) -> bool:
+        """True when the target stamps records itself, so that their timestamps are its own."""
+        return self.target_log is not None and self.target_log.stamped
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSnapshot:
+    """Everything that was seen, fixed.
+
+    Args:
+        layout: the flow's newest generation.
+        started_ms: when the bounds were fixed.
+        partitions: the enrolled ones that were asked for.
+        missing: partitions on the source that the flow should copy and has not taken in.
+        surplus: partitions on the target without a counterpart, each with the source partition it would have.
+        ids: cluster ids of source and target.
+    """
+
+    layout: Layout
+    started_ms: int
+    partitions: tuple[PartitionSnapshot, ...]
+    missing: Mapping[TopicPartition, PartitionLog] = field(default_factory=dict)
+    surplus: Mapping[TopicPartition, tuple[PartitionLog, TopicPartition]] = field(default_factory=dict)
+    ids: tuple[str, str] = ("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSelection:
+    """What is to be audited.
+
+    Args:
+        topics: anchored regular expressions over source topics; none for all of the flow.
+        since_ms: records from this time on, in ms since 1970; None for all.
+        settle_s: how long to wait for what is under way at the start: open transactions of the source,
+            and the running flow's way to the source's end.
+        inside: tells whether a topic of the source, internal or not, is in the flow's filter; None where
+            topics that are not enrolled yet do not matter.
+    """
+
+    topics: tuple[str, ...] = ()
+    since_ms: int | None = None
+    settle_s: float = SETTLE_S
+    inside: Callable[[str, bool], bool] | None = None
+
+    def copies(self, enrolment: Enrolment) -> bool:
+        """Tell whether the flow copies a topic: also one that had left and is inside again."""
+        return enrolment.active or (self.inside is not None and self.inside(enrolment.source, False))
+
+    def selects(self, topic: str) -> bool:
+        """Tell whether a source topic was asked for."""
+        return not self.topics or any(names_whole(pattern, topic) for pattern in self.topics)
+
+
+def take_snapshot(flow: str, source: Cluster, target: Cluster, selection: AuditSelection) -> AuditSnapshot:
+    """Fix the bounds of an audit.
+
+    Raises:
+        UsageError: the flow was never started, or no topic was asked for that it copies.
+        NeedsOperator: the flow belongs to other clusters.
+        Retriable: a cluster is away.
+    """
+    state = target.retry(lambda: read_flow_state(target, flow))
+    return snapshot_of(flow, source, target, selection, state)
+
+
+def snapshot_of(
+    flow: str, source: Cluster, target: Cluster, selection: AuditSelection, state: FlowState
+) -> AuditSnapshot:
+    """Fix the bounds of an audit of a flow whose state is known.
+
+    Raises:
+        As ``take_snapshot``.
+    """
+    ids = source.cluster_id(), target.cluster_id()
+    check_distinct(*ids)
+    layout, enrolments = asked_enrolments(flow, state, target.alias, selection)
+    check_clusters(layout, *ids)
+    return _Snapshots(flow, source, target, selection, state, enrolments).take(layout, ids)
+
+
+def asked_enrolments(
+    flow: str, state: FlowState, where: str, selection: AuditSelection
+) -> tuple[Layout, list[Enrolment]]:
+    """Return the newest layout, and what the flow copies of the topics that were asked for.
+
+    Args:
+        where: the target's alias.
+
+    Raises:
+        UsageError: the flow was never started, or copies none of them.
+    """
+    if state.layout is None:
+        raise UsageError(
+            f"flow {flow} was never started: there is nothing to audit",
+            code=StateCode.NOT_STARTED,
+            where=where,
+            resolve=f"start it with `onceover replicate {flow}`",
+        )
+    enrolments = sorted(
+        (e for e in state.enrolled.values() if selection.copies(e) and selection.selects(e.source)),
+        key=lambda e: (e.source, e.target),
+    )
+    if not enrolments:
+        raise UsageError(
+            f"flow {flow} copies no topic that was asked for",
+            expected=", ".join(sorted(e.source for e in state.enrolled.values())) or "an enrolled topic",
+            seen=", ".join(selection.topics) or "nothing is enrolled",
+            resolve=f"`onceover status {flow}` lists what is copied",
+        )
+    return state.layout, enrolments
+
+
+class _Snapshots:
+    """Reads both sides of some enrolled topics, once."""
+
+    def __init__(
+        self,
+        flow: str,
+        source: Cluster,
+        target: Cluster,
+        selection: AuditSelection,
+        state: FlowState,
+        enrolments: Sequence[Enrolment],
+    ) -> None:
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._selection = selection
+        self._state = state
+        self._enrolments = enrolments
+        self._pairs = {tp: e.target_of(tp) for e in enrolments for tp in e.sources()}
+
+    def take(self, layout: Layout, ids: tuple[str, str]) -> AuditSnapshot:
+        started_ms = now_ms()
+        here = self._logs(self._source, sorted({e.source for e in self._enrolments}))
+        asked = self._asked(here)
+        here = self._settled(here)
+        progress = self._reached(layout, here)
+        here = self._up_to(here, progress)
+        there = self._target_logs(progress)
+        again = self._progress()
+        watermarks = read_watermarks(self._state.others)
+        seen = []
+        for enrolment in self._enrolments:
+            for source in enrolment.sources():
+                target = self._pairs[source]
+                at = progress.get(target)
+                # A position that somebody else has written says nothing about what was copied.
+                meta, doubt = beside(at)
+                position = None if at is None or doubt is not None else at.offset
+                seen.append(
+                    PartitionSnapshot(
+                        source,
+                        target,
+                        enrolment.start[source.partition],
+                        _copied_ids(enrolment, meta),
+                        here.get(source),
+                        there.get(target),
+                        position,
+                        None if meta is None else meta.target_end,
+                        again.get(target) != at,
+                        stop_in(self._state.others, target),
+                        watermarks.get(target),
+                        asked.get(source),
+                        enrolment.since.get(source.partition, 0),
+                        source.partition in enrolment.changed,
+                    )
+                )
+        missing = {tp: log_ for tp, log_ in here.items() if tp not in self._pairs}
+        missing.update(self._not_taken_in())
+        return AuditSnapshot(layout, started_ms, tuple(seen), missing, self._surplus(there), ids)
+
+    # ---- the source
+
+    def _settled(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, PartitionLog]:
+        """Wait a little for transactions that are open; keep the high watermark of the beginning.
+
+        What a short transaction holds back at the start is decided in a moment; the bound stays.
+        """
+        found = dict(logs)
+        deadline, backoff = Deadline(self._selection.settle_s), Backoff()
+        while True:
+            waiting = [tp for tp, each in found.items() if each.stable < each.end]
+            if not waiting:
+                return found
+            found.update(self._stable_now({tp: found[tp] for tp in waiting}))
+            if deadline.passed:
+                return found
+            backoff.pause(deadline, Retriable("a transaction is open on the source"))
+
+    def _up_to(
+        self, logs: Mapping[TopicPartition, PartitionLog], progress: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, PartitionLog]:
+        """Move the ends of logs that the flow has copied beyond the end of the beginning."""
+        past = [
+            tp
+            for tp, log_ in logs.items()
+            if (at := progress.get(self._pairs.get(tp, tp))) is not None and at.offset > log_.stable
+        ]
+        now = self._source.retry(lambda: self._source.list_offsets(past, calls.LATEST))
+        moved = {tp: replace(logs[tp], stable=at, end=max(at, logs[tp].end)) for tp, at in now.items()}
+        # Whatever is there behind the position came later than the audit began.
+        return {**logs, **{tp: _until(each, progress[self._pairs[tp]].offset) for tp, each in moved.items()}}
+
+    def _stable_now(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, PartitionLog]:
+        stable = self._source.retry(lambda: self._source.list_offsets(logs, calls.LATEST))
+        return {tp: replace(log_, stable=min(stable[tp], log_.end)) for tp, log_ in logs.items()}
+
+    def _asked(self, logs: Mapping[TopicPartition, PartitionLog]) -> dict[TopicPartition, int]:
+        if self._selection.since_ms is None:
+            return {}
+        since_ms, wanted = self._selection.since_ms, list(logs)
+        found = self._source.retry(lambda: self._source.list_offsets(wanted, since_ms))
+        # -1: no record is so young.
+        return {tp: offset if offset >= 0 else logs[tp].end for tp, offset in found.items()}
+
+    def _not_taken_in(self) -> dict[TopicPartition, PartitionLog]:
+        inside, enrolled = self._selection.inside, {e.source for e in self._state.enrolled.values()}
+        if inside is None:
+            return {}
+        topics = self._source.retry(self._source.topics)
+        names_ = [
+            name
+            for name, info in sorted(topics.items())
+            if name not in enrolled and self._selection.selects(name) and inside(name, info.is_internal)
+        ]
+        return self._logs(self._source, names_) if names_ else {}
+
+    # ---- the flow
+
+    def _progress(self) -> dict[TopicPartition, CommittedOffset]:
+        group, wanted = names.progress_group(self._flow), sorted(self._pairs.values())
+        return self._target.retry(lambda: self._target.committed(group, wanted))
+
+    def _reached(
+        self, layout: Layout, logs: Mapping[TopicPartition, PartitionLog]
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the progress; a running flow is given a little time to reach the source's end."""
+        deadline, backoff = Deadline(self._selection.settle_s), Backoff()
+        stopped = stopped_in(self._state.others)
+        while True:
+            progress = self._progress()
+            behind = [
+                source
+                for source, target in self._pairs.items()
+                if source in logs
+                and target in progress
+                and progress[target].offset < logs[source].stable
+                and target not in stopped
+            ]
+            if not behind or deadline.passed or layout.ended_at_ms is not None or not layout.ready:
+                return progress
+            backoff.pause(deadline, Retriable("the flow has not reached the end of the source"))
+
+    # ---- the target
+
+    def _target_logs(
+        self, progress: Mapping[TopicPartition, CommittedOffset]
+    ) -> dict[TopicPartition, PartitionLog]:
+        """Return the target's logs, read when nothing that belongs to ``progress`` is hidden any more."""
+        topics = sorted({e.target for e in self._enrolments})
+        ends = {}
+        for tp, committed in progress.items():
+            meta = beside(committed).meta
+            if meta is not None:
+                ends[tp] = meta.target_end
+        deadline, backoff = Deadline(_MARKERS_S), Backoff()
+        while True:
+            logs = self._logs(self._target, topics)
+            hidden = [tp for tp, end in ends.items() if tp in logs and logs[tp].stable < end <= logs[tp].end]
+            if not hidden or deadline.passed:
+                return logs
+            backoff.pause(deadline, Retriable("transactions are being closed on the target"))
+
+    def _surplus(
+        self, logs: Mapping[TopicPartition, PartitionLog]
+    ) -> dict[TopicPartition, tuple[PartitionLog, TopicPartition]]:
+        sources = {e.target: e.source for e in self._enrolments}
+        used = set(self._pairs.values())
+        return {
+            tp: (each, TopicPartition(sources[tp.topic], tp.partition))
+            for tp, each in logs.items()
+            if tp not in used
+        }
+
+    # ---- both
+
+    def _logs(self, cluster: Cluster, topics: Sequence[str]) -> dict[TopicPartition, PartitionLog]:
+        infos = cluster.retry(lambda: cluster.topics(topics))
+        configs = Admin(cluster).topic_configs(infos).overrides
+        tps = [TopicPartition(name, number) for name, info in infos.items() for number in info.partitions]
+        # The start last: what expired meanwhile must not be looked for.
+        end = cluster.retry(lambda: cluster.list_offsets(tps, calls.LATEST, calls.READ_UNCOMMITTED))
+        stable = cluster.retry(lambda: cluster.list_offsets(tps, calls.LATEST))
+        start = cluster.retry(lambda: cluster.list_offsets(tps, calls.EARLIEST))
+        return {
+            tp: _log(infos[tp.topic], configs.get(tp.topic, {}), start[tp], min(stable[tp], end[tp]), end[tp])
+            for tp in tps
+        }
+
+
+def _log(info: TopicInfo, config: Mapping[str, str], start: int, stable: int, end: int) -> PartitionLog:
+    policies = config.get("cleanup.policy", "delete").split(",")
+    kept = config.get("retention.ms") == "-1" and config.get("retention.bytes", "-1") == "-1"
+    return PartitionLog(
+        info.topic_id,
+        start,
+        stable,
+        end,
+        compacted="compact" in policies,
+        expires="delete" in policies and not kept,
+        stamped=config.get("message.timestamp.type") == "LogAppendTime",
+    )
+
+
+def _until(log_: PartitionLog, position: int) -> PartitionLog:
+    stable = min(log_.stable, position)
+    return replace(log_, stable=stable, end=max(stable, min(log_.end, position)))
+
+
+def _copied_ids(enrolment: Enrolment, meta: ProgressMeta | None) -> tuple[UUID, UUID]:
+    """Return the topics that the newest copying was between: ``reseed`` notes them beside the progress."""
+    if meta is None:
+        return enrolment.source_id, enrolment.target_id
+    return UUID(meta.source_topic_id), UUID(meta.target_topic_id)

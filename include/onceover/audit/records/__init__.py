@@ -1,0 +1,1 @@
+"""Records as the audit reads them, with code of its own."""

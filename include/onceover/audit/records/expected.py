@@ -1,0 +1,153 @@
+"""What the target should hold of a flow with a handler: the handler is applied again, to the source.
+
+Invariant: the handler is called as the flow calls it (docs/handlers.md), on the audit's own decoding of the
+source, and nothing of how the copy took it apart or put it together is used. A handler is a function of the
+record; one that is not is named by what differs.
+
+Foreign code runs here. What it raises becomes ``HandlerFailed`` with the exception's type and place; its text
+may quote a record and is never shown (G10).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import pyarrow as pa
+
+from onceover.audit.records.recordhash import Rec, make_rec
+from onceover.handlers.load import Handler, described
+from onceover.handlers.record import Record
+from onceover.model import TopicPartition
+
+# The columns that docs/handlers.md promises.
+_PAIR: Final = pa.struct([("key", pa.binary()), ("value", pa.binary())])
+_SCHEMA: Final = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(_PAIR)),
+        ("timestamp", pa.int64()),
+        ("partition", pa.int32()),
+        ("source_offset", pa.int64()),
+    ]
+)
+# Records of one call of a handler of columns: enough to make the call cheap. And their bytes: a record more.
+_TOGETHER: Final = 2_000
+_TOGETHER_BYTES: Final = 4 << 20
+
+
+class Expected(NamedTuple):
+    """A record that the target should hold; ``record.offset`` is of the source record it comes from."""
+
+    partition: int
+    record: Rec
+
+
+class HandlerFailed(NamedTuple):
+    """The handler fails on the source's record at this offset; ``message`` quotes nothing."""
+
+    offset: int
+    message: str
+
+
+Outcome: TypeAlias = Expected | HandlerFailed
+
+
+class HandlerReplay(NamedTuple):
+    """How one source partition goes through the handler.
+
+    Args:
+        handler: loaded anew for the audit.
+        source: whose records these are.
+        target_partitions: of the target topic.
+        timed: False when timestamps are not compared.
+    """
+
+    handler: Handler
+    source: TopicPartition
+    target_partitions: int
+    timed: bool = True
+
+    def outcomes(self, records: Iterable[Rec]) -> Iterator[Outcome]:
+        """Yield what the handler makes of records, in their order."""
+        if not self.handler.vectorised:
+            for record in records:
+                yield from self._single(record)
+            return
+        for together in _calls(records):
+            yield from self._columns(together)
+
+    def _single(self, record: Rec) -> list[Outcome]:
+        given = Record(
+            self.source.topic,
+            self.source.partition,
+            record.offset,
+            record.timestamp_ms,
+            record.key,
+            record.value,
+            tuple((name.decode("utf-8", "surrogateescape"), value) for name, value in record.headers),
+        )
+        try:
+            returned = self.handler.call(given)
+            if returned is None:
+                return [HandlerFailed(record.offset, "it returns None")]
+            return [self._expected(out) for out in returned]
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            return [HandlerFailed(record.offset, described(error))]
+
+    def _expected(self, out: Record) -> Expected:
+        headers = tuple((name.encode("utf-8", "surrogateescape"), value) for name, value in out.headers)
+        made = make_rec(out.offset, out.key, out.value, headers, out.timestamp_ms, timed=self.timed)
+        return self._placed(out.partition, made)
+
+    def _placed(self, partition: int, record: Rec) -> Expected:
+        if partition not in range(self.target_partitions):
+            raise ValueError("a partition that the target does not have")
+        return Expected(partition, record)
+
+    def _columns(self, records: Sequence[Rec]) -> list[Outcome]:
+        """Hand records over together; where that fails, halve until the record is found that it fails on."""
+        try:
+            return list(self._rows(self.handler.call(self._batch(records))))
+        except Exception as error:  # noqa: BLE001 - foreign code may raise anything
+            if len(records) == 1:
+                return [HandlerFailed(records[0].offset, described(error))]
+        middle = len(records) // 2
+        return [*self._columns(records[:middle]), *self._columns(records[middle:])]
+
+    def _batch(self, records: Sequence[Rec]) -> Any:
+        pairs = [[{"key": name, "value": value} for name, value in each.headers] for each in records]
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([each.key for each in records], pa.binary()),
+                pa.array([each.value for each in records], pa.binary()),
+                pa.array(pairs, pa.list_(_PAIR)),
+                pa.array([each.timestamp_ms for each in records], pa.int64()),
+                pa.array([self.source.partition] * len(records), pa.int32()),
+                pa.array([each.offset for each in records], pa.int64()),
+            ],
+            schema=_SCHEMA,
+        )
+
+    def _rows(self, batch: Any) -> Iterator[Expected]:
+        for row in batch.to_pylist():
+            headers = tuple((pair["key"], pair["value"]) for pair in row["headers"])
+            made = make_rec(
+                row["source_offset"], row["key"], row["value"], headers, row["timestamp"], timed=self.timed
+            )
+            yield self._placed(row["partition"], made)
+
+
+def _calls(records: Iterable[Rec]) -> Iterator[list[Rec]]:
+    """Yield the records in portions that a handler is given at once."""
+    together: list[Rec] = []
+    size = 0
+    for record in records:
+        together.append(record)
+        size += len(record.key or b"") + len(record.value or b"")
+        if len(together) == _TOGETHER or size >= _TOGETHER_BYTES:
+            yield together
+            together, size = [], 0
+    if together:
+        yield together

@@ -1,0 +1,1 @@
+"""What an audit shows to people."""

@@ -1,0 +1,84 @@
+"""What every page of an audit has in common: its templates, and how it gets onto the disk.
+
+Invariant: a page loads nothing and runs nothing, wherever it is opened. Every text in it is escaped, whoever
+has chosen it (``onceover.shown``). A reader finds the old file or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from onceover.shown import visible
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+
+
+def render(template: str, /, **values: Any) -> str:
+    """Return a whole page.
+
+    Args:
+        template: its name, without ``.html``.
+        values: what it shows; all of them as text, but what is ``drawn``.
+    """
+    return _environment().get_template(f"{template}.html").render(values)
+
+
+def drawn(svg: str) -> str:
+    """Return a plot of ours as what a page shows as it is."""
+    from markupsafe import Markup
+
+    return Markup(svg)  # noqa: S704 - drawn from numbers alone (onceover.audit.report.plots)
+
+
+def put(text: str, path: Path) -> None:
+    """Write a page; its folder is created, an older file replaced.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh.write_text(text, encoding="utf-8")
+        os.replace(fresh, path)
+    except OSError:
+        with suppress(OSError):
+            fresh.unlink(missing_ok=True)
+        raise
+
+
+@cache
+def _environment() -> Environment:
+    # Only where a page is made: most commands make none.
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        finalize=_seen,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["counted"] = lambda number: f"{number:,}"
+    environment.filters["at"] = _at
+    return environment
+
+
+def _seen(value: Any) -> Any:
+    """What is not HTML of ours does nothing in a page, and looks like nothing that it is not."""
+    return value if hasattr(value, "__html__") else visible(value)
+
+
+def _at(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

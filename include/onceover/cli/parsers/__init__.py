@@ -1,0 +1,1 @@
+"""The parsers of the commands, a module each: words, options, examples. None loads what only work needs."""

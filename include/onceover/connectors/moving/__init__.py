@@ -1,0 +1,1 @@
+"""Moving a connector's offsets, step by step, there and back."""

@@ -1,0 +1,1 @@
+"""Offsets topics of Connect: read, ordered, written."""

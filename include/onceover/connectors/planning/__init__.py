@@ -1,0 +1,1 @@
+"""Looking at a connector, and what moving its offsets would do."""

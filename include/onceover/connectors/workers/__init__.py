@@ -1,0 +1,1 @@
+"""The Connect workers' REST API, and the states that they go through."""

@@ -1,0 +1,1 @@
+"""The copy itself: a lane's protocol and its loop."""

@@ -1,0 +1,1 @@
+"""Consumer groups: where each goes on, on the other cluster."""

@@ -1,0 +1,349 @@
+"""Writing what a plan for groups says, and doing so again and again.
+
+Invariant: a group is written only as it was when the decision was made. Right before each write its offsets
+on the receiving side are read again, from a coordinator that has taken a write meanwhile and so has read
+its log to the end (``resume.told``); somebody else's moved or pending commit leaves it alone. What takes
+something back, a move backwards or a deletion, is confirmed in the same way on the giving side. The
+coordinator itself refuses the write when members have joined meanwhile. What is about to be written is
+remembered before it is written, so an interrupted run is simply run again (G8).
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from onceover.errors import OnceoverError, Retriable
+from onceover.groups.codes import GroupCode
+from onceover.groups.decide import Allowed, GroupAction, remembered
+from onceover.groups.plan import Approves, GroupPlan, GroupSteps, Row, exit_code, plan_groups, summary
+from onceover.groups.view import GroupReader
+from onceover.kafka.calls import NO_EPOCH, CommittedOffset, OffsetToCommit
+from onceover.kafka.codes import KafkaCode
+from onceover.kafka.each import Each
+from onceover.kafka.groups.admin import HasMembers
+from onceover.kafka.groups.offsets import GroupOffsets
+from onceover.model import TopicPartition
+from onceover.planning.counted import Counted, uncounted
+from onceover.planning.journal import Journal
+from onceover.planning.plan import Change, Refusal
+from onceover.shown import lined
+from onceover.state.steps import Step, reached
+
+log = logging.getLogger(__name__)
+
+# Longer than the 5 s at which consumers commit by default: whoever commits with assign() while its group is
+# empty is seen to move between two looks so far apart.
+WATCH_S: Final = 6.0
+# Groups that are settled, looked at and written together: seconds pass until the last of them is written.
+_AT_ONCE: Final = 1000
+# What we have aborted is pending for milliseconds.
+_PENDING_S: Final = 5.0
+_NOTHING: Final = GroupOffsets({}, frozenset())
+
+Announce = Callable[[GroupPlan], None]
+# Waits so many seconds; True when it was asked to stop meanwhile.
+Pause = Callable[[float], bool]
+
+
+@dataclass
+class AppliedGroups:
+    """What one ``apply`` did.
+
+    Args:
+        plan: what it did.
+        done: the changes that were made, in their order.
+        refused: what was left alone at the last moment, beside what the plan leaves alone.
+        temporary: True when running it again may help.
+        delay_s: longest time from the look at a group to the acknowledged write of it; None without writes.
+        since_s: the same from the look before that one: no commit waited longer. None at the first look.
+    """
+
+    plan: GroupPlan
+    done: list[Change] = field(default_factory=list)
+    refused: list[Refusal] = field(default_factory=list)
+    temporary: bool = False
+    delay_s: float | None = None
+    since_s: float | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """5 when running it again may help, 3 when somebody has to decide, else 0."""
+        everything = [*self.plan.refused, *self.refused]
+        return exit_code(everything, temporary=self.temporary or self.plan.temporary)
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan, and what became of it."""
+        document = self.plan.document()
+        return {
+            **document,
+            "applied": True,
+            "changes_made": len(self.done),
+            "refused": document["refused"] + [refusal.document() for refusal in self.refused],
+            "delay_ms": None if self.delay_s is None else round(self.delay_s * 1000),
+        }
+
+    def describe(self) -> str:
+        """Return the end as text; the plan was shown before."""
+        lines = [f"written: {summary(self.done, ())}" if self.done else "nothing was written"]
+        lines += [f"  left alone: {r.object}: {r.message}; {r.resolve}" for r in self.refused]
+        return lined(lines)
+
+
+class GroupSync:
+    """Plans and applies, once or again and again. Not thread-safe; the reader belongs to the caller.
+
+    Args:
+        reader: looks at the clusters.
+        allowed: what is allowed beyond moving forward.
+        journal: everything is written down there.
+        replication_factor: of the topic that remembers what was written, should it have to be created.
+        approves: asked about each row that may skip, repeat or remove something; None approves all.
+    """
+
+    def __init__(
+        self,
+        reader: GroupReader,
+        allowed: Allowed,
+        journal: Journal,
+        replication_factor: int,
+        approves: Approves | None = None,
+    ) -> None:
+        self._reader = reader
+        self._allowed = allowed
+        self._journal = journal
+        self._replication_factor = replication_factor
+        self._approves = approves
+        self._looks: dict[str, float] = {}
+
+    def plan(self) -> GroupPlan:
+        """Return what would be done now. Changes nothing.
+
+        Raises:
+            As ``GroupReader.read``.
+        """
+        return plan_groups(self._reader.read(), self._allowed, self._approves)
+
+    def apply(self, announce: Announce, pause: Pause, counted: Counted = uncounted) -> AppliedGroups:
+        """Plan, and write it.
+
+        Args:
+            announce: shown the plan before anything is done.
+            pause: waits between the two looks at commits of somebody else, where there are any.
+            counted: told meanwhile how many groups of how many are done with.
+
+        Raises:
+            As ``plan``; running it again goes on from what was done.
+        """
+        plan = self.plan()
+        announce(plan)
+        applied = AppliedGroups(plan)
+        self._release(plan)
+        if plan.steps and not (plan.watched and pause(WATCH_S)):
+            self._do(applied, counted)
+        self._looks = {group.name: group.seen_s for group in plan.view.groups}
+        return applied
+
+    def _release(self, plan: GroupPlan) -> None:
+        """End what is pending because the marker of a write of ours was lost (KAFKA-20734).
+
+        Its group has no step before that, and the next write of ours in its log brings the marker.
+        """
+        pending = {
+            row.group: row.facts.receiving
+            for row in plan.rows
+            if row.decision.code == GroupCode.COMMIT_PENDING
+        }
+        if pending:
+            self._reader.settler.settle(pending)
+
+    def _do(self, applied: AppliedGroups, counted: Counted) -> None:
+        self._journal.planned(applied.plan)
+        try:
+            self._reader.memory.prepare(self._replication_factor)
+            every = applied.plan.steps
+            for at in range(0, len(every), _AT_ONCE):
+                counted(at, len(every))
+                several = every[at : at + _AT_ONCE]
+                self._write(self._remembered(several, applied), applied)
+            counted(len(every), len(every))
+        except OnceoverError as error:
+            self._journal.failed(error)
+            raise
+        self._journal.refused(applied.refused)
+
+    def _remembered(self, several: Sequence[GroupSteps], applied: AppliedGroups) -> list[GroupSteps]:
+        """Remember what is about to be written, together; return the steps of the groups that were."""
+        changes = {}
+        for steps in several:
+            rows = [
+                row for row in (*steps.writes, *steps.keeps) if row.decision.kind is not GroupAction.DELETE
+            ]
+            changes[steps.group] = {
+                row.facts.receiving: remembered(row.facts, row.decision, applied.plan.view.now_ms)
+                for row in rows
+            }
+        reached(Step.GROUP_REMEMBER)
+        refused = self._reader.memory.write(applied.plan.view.direction, changes)
+        for group, error in refused.items():
+            _failed(group, error, applied)
+        return [steps for steps in several if steps.group not in refused]
+
+    # ---- several groups at once
+
+    def _write(self, several: Sequence[GroupSteps], applied: AppliedGroups) -> None:
+        """Write groups; what becomes of one takes nothing from the others."""
+        wanted = {s.group: [row.facts.receiving for row in s.writes] for s in several if s.writes}
+        failed = self._reader.settler.settle({group: tps[0] for group, tps in wanted.items()})
+        now = self._reader.receiving.each_named(wanted, _PENDING_S)
+        given = self._given(several)
+        failed = {**now.failed, **failed}
+        # What may not be confirmed there is not taken back; the group's other partitions go on.
+        asked = [_forward_only(s) if s.group in given.failed else s for s in several]
+        writes = {
+            s.group: self._unmoved(s, now.found[s.group], given.found.get(s.group, _NOTHING), applied)
+            for s in asked
+            if s.writes and s.group not in failed
+        }
+        failed.update(self._commit({group: rows for group, rows in writes.items() if rows}))
+        for group, error in {**given.failed, **failed}.items():
+            _failed(group, error, applied)
+        written = [(s, writes[s.group]) for s in several if writes.get(s.group) and s.group not in failed]
+        self._done(written, applied)
+        self._look_behind({s.group: rows for s, rows in written}, applied)
+
+    def _given(self, several: Sequence[GroupSteps]) -> Each[str, GroupOffsets]:
+        """Return what groups have committed on the giving side, of partitions where something is taken back.
+
+        Behind a write there, too: nothing is taken back by what a coordinator tells too early.
+        """
+        back = {s.group: [row.facts.giving for row in s.writes if _takes_back(row)] for s in several}
+        back = {group: tps for group, tps in back.items() if tps}
+        if not back:
+            return Each()
+        failed = self._reader.giving_settler.settle({group: tps[0] for group, tps in back.items()})
+        given = self._reader.giving.each_named(back, _PENDING_S)
+        return Each(given.found, {**given.failed, **failed})
+
+    def _unmoved(
+        self, steps: GroupSteps, now: GroupOffsets, given: GroupOffsets, applied: AppliedGroups
+    ) -> list[Row]:
+        """Return the writes whose partition still holds what the decision was made for."""
+        kept = []
+        for row in steps.writes:
+            here = row.facts.giving
+            anew = here in given.pending or _offset(given.committed, here) != row.facts.committed
+            if anew and _takes_back(row):
+                applied.refused.append(_given_anew(row, given.committed))
+                applied.temporary = True
+            elif row.facts.receiving in now.pending:
+                applied.refused.append(_pending(row, "a transaction commits there"))
+                applied.temporary = True
+            elif _offset(now.committed, row.facts.receiving) == row.facts.current:
+                kept.append(row)
+            else:
+                applied.refused.append(_moving(row, now.committed))
+        return kept
+
+    def _look_behind(self, written: Mapping[str, Sequence[Row]], applied: AppliedGroups) -> None:
+        """Name who began to commit in a transaction in the moment of the write: one of both is not seen."""
+        asked = {group: [row.facts.receiving for row in rows] for group, rows in written.items()}
+        now = self._reader.receiving.each_named(asked, 0.0)
+        for group, error in now.failed.items():
+            _failed(group, error, applied)
+        for group, named in now.found.items():
+            for row in written[group]:
+                if row.facts.receiving in named.pending:
+                    beside = f"a transaction began to commit there beside our write of {row.decision.to}"
+                    applied.refused.append(_pending(row, beside))
+                    applied.temporary = True
+
+    def _commit(self, writes: Mapping[str, Sequence[Row]]) -> dict[str, OnceoverError]:
+        """Write; return why not, for groups that were not written."""
+        commits, deletions = {}, {}
+        for group, rows in writes.items():
+            commits[group] = {
+                # Leader epochs count within one cluster: the giving side's would make a reader of the
+                # receiving one believe that its log was truncated.
+                row.facts.receiving: OffsetToCommit(row.decision.to, NO_EPOCH, row.facts.metadata)
+                for row in rows
+                if row.decision.to is not None
+            }
+            deletions[group] = [
+                row.facts.receiving for row in rows if row.decision.kind is GroupAction.DELETE
+            ]
+        receiving = self._reader.receiving
+        failed = receiving.each_commit(
+            {group: offsets for group, offsets in commits.items() if offsets},
+            lambda _: reached(Step.GROUP_COMMIT),
+        )
+        deleted = {group: tps for group, tps in deletions.items() if tps and group not in failed}
+        for group, tps in deleted.items():
+            try:
+                receiving.delete_offsets(group, tps)
+            except OnceoverError as error:
+                failed[group] = error
+        forgotten = {group: dict.fromkeys(tps) for group, tps in deleted.items() if group not in failed}
+        if forgotten:
+            failed.update(self._reader.memory.write(self._reader.direction, forgotten))
+        return failed
+
+    def _done(self, written: Iterable[tuple[GroupSteps, Sequence[Row]]], applied: AppliedGroups) -> None:
+        changes, now_s = [], time.monotonic()
+        for steps, rows in written:
+            changes += [row.change for row in rows]
+            applied.delay_s = max(applied.delay_s or 0.0, now_s - steps.seen_s)
+            before_s = self._looks.get(steps.group)
+            if before_s is not None:
+                applied.since_s = max(applied.since_s or 0.0, now_s - before_s)
+        self._journal.done(*changes)
+        applied.done += changes
+
+
+def _failed(group: str, error: OnceoverError, applied: AppliedGroups) -> None:
+    if isinstance(error, HasMembers):
+        applied.refused.append(
+            Refusal(group, KafkaCode.HAS_MEMBERS, error.message, error.resolve or "", False)
+        )
+        return
+    applied.refused.append(Refusal(group, error.code, error.message, error.resolve or "run again"))
+    applied.temporary |= isinstance(error, Retriable)
+
+
+def _offset(committed: Mapping[TopicPartition, CommittedOffset], tp: TopicPartition) -> int | None:
+    found = committed.get(tp)
+    return None if found is None else found.offset
+
+
+def _forward_only(steps: GroupSteps) -> GroupSteps:
+    return replace(steps, writes=tuple(row for row in steps.writes if not _takes_back(row)))
+
+
+def _takes_back(row: Row) -> bool:
+    return row.decision.kind in (GroupAction.REWIND, GroupAction.DELETE)
+
+
+def _given_anew(row: Row, given: Mapping[TopicPartition, CommittedOffset]) -> Refusal:
+    seen = _offset(given, row.facts.giving)
+    told = row.facts.committed
+    text = f"its commit on the giving side was told as {told}, and is {seen} or not decided"
+    return Refusal(row.object, GroupCode.COMMIT_PENDING, text, "run again")
+
+
+def _pending(row: Row, text: str) -> Refusal:
+    resolve = "look whether its reader goes on behind what it has read, and run again once it is decided"
+    return Refusal(row.object, GroupCode.COMMIT_PENDING, text, resolve)
+
+
+def _moving(row: Row, now: Mapping[TopicPartition, CommittedOffset]) -> Refusal:
+    seen = _offset(now, row.facts.receiving)
+    return Refusal(
+        row.object,
+        GroupCode.COMMITS_MOVE,
+        f"somebody commits without being a member: {row.facts.current} became {seen} between two looks",
+        "nothing, if it consumes there with assign(); otherwise run again",
+        False,
+    )

@@ -1,0 +1,199 @@
+"""A dry run of a flow's handler over some live records of the source. Writes nothing anywhere.
+
+Invariant: the records take the very way of a copy (same decoding, same calls, same encoding), so what is
+shown is what the target would get.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from onceover.errors import Retriable
+from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handling, Request, groups
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.fetcher import Fetcher, Position
+from onceover.model import TopicPartition
+from onceover.txn.classify import Action, Api, classify
+from onceover.wire.batch import parse_header
+from onceover.wire.hotpath import FetchedPartition
+from onceover.wire.records import DecodedRecord, control_type, decode, decode_payload
+from onceover.wire.unpack import READERS, Ceiling
+from onceover.wire.visibility import Visible, visible_batches
+
+# A source that does not answer for so long is looked at another time.
+_TIMEOUT_S: Final = 15.0
+_FETCH_BYTES: Final = 8 << 20
+_PARTITION_BYTES: Final = 256 << 10
+_WAIT_MS: Final = 200
+
+KEPT: Final = "kept"
+CHANGED: Final = "changed"
+REMOVED: Final = "removed"
+MULTIPLIED: Final = "multiplied"
+FAILED: Final = "failed"
+
+
+class PlacedRecord(NamedTuple):
+    """A record that the target would get, and in which partition."""
+
+    partition: int
+    record: DecodedRecord
+
+
+@dataclass(frozen=True)
+class SampleOutcome:
+    """What becomes of one record.
+
+    Args:
+        source: its partition.
+        record: as it is on the source.
+        outputs: as the target would get it, in order.
+        failure: why the handler fails on it, None when it does not.
+    """
+
+    source: TopicPartition
+    record: DecodedRecord
+    outputs: tuple[PlacedRecord, ...] = ()
+    failure: str | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return kept, changed, removed, multiplied or failed."""
+        if self.failure is not None:
+            return FAILED
+        if not self.outputs:
+            return REMOVED
+        if len(self.outputs) > 1:
+            return MULTIPLIED
+        return CHANGED if self.fields else KEPT
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """Return what the first output has otherwise than the source."""
+        if not self.outputs:
+            return ()
+        partition, record = self.outputs[0]
+        changed = [n for n in ("key", "value", "headers", "timestamp") if _differs(record, self.record, n)]
+        return (*changed, *(["partition"] if partition != self.source.partition else []))
+
+
+@dataclass
+class _Wanted:
+    """A partition to read from: ``left`` records before offset ``end``."""
+
+    handling: Handling
+    start: int
+    end: int
+    left: int
+    outcomes: list[SampleOutcome] = field(default_factory=list)
+
+
+def sample(
+    source: Cluster,
+    topics: Sequence[TopicInfo],
+    count: int,
+    handling: Callable[[TopicPartition, int], Handling],
+) -> list[SampleOutcome]:
+    """Return what the handler makes of the newest committed records, spread over the partitions.
+
+    Args:
+        source: read with read_committed; no group is joined, nothing is committed.
+        topics: the flow's topics on the source.
+        count: how many records at most.
+        handling: makes the way through the handler of a partition whose topic has so many partitions.
+
+    Raises:
+        Retriable: the source does not answer in time.
+    """
+    found = {t.name: t for t in topics}
+    partitions = [TopicPartition(t.name, p) for t in topics for p in sorted(t.partitions)]
+    starts = source.list_offsets(partitions, calls.EARLIEST)
+    ends = source.list_offsets(partitions, calls.LATEST)
+    filled = [tp for tp in partitions if ends[tp] > starts[tp]]
+    share = -(-count // max(1, len(filled)))
+    # Markers and aborted records take offsets, too.
+    reach = 2 * share + 10
+    wanted = {
+        tp: _Wanted(
+            handling(tp, len(found[tp.topic].partitions)), max(starts[tp], ends[tp] - reach), ends[tp], share
+        )
+        for tp in filled[:count]
+    }
+    _read(source, found, wanted)
+    return [outcome for one in wanted.values() for outcome in one.outcomes][:count]
+
+
+def _read(source: Cluster, topics: Mapping[str, TopicInfo], wanted: dict[TopicPartition, _Wanted]) -> None:
+    fetcher = Fetcher(
+        source,
+        isolation=calls.READ_COMMITTED,
+        max_bytes=_FETCH_BYTES,
+        partition_max_bytes=_PARTITION_BYTES,
+    )
+    with closing(fetcher):
+        for tp, one in wanted.items():
+            info = topics[tp.topic].partitions[tp.partition]
+            position = Position(topics[tp.topic].topic_id, one.start, info.leader, info.leader_epoch)
+            fetcher.assign(tp, position)
+        until_s = time.monotonic() + _TIMEOUT_S
+        while fetcher.positions:
+            if time.monotonic() > until_s:
+                raise Retriable(
+                    f"{source.alias} did not answer within {_TIMEOUT_S:g} s", resolve="run it again"
+                )
+            fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
+            for tp, answer in fetcher.poll(_WAIT_MS / 1000):
+                _take(fetcher, tp, answer, wanted[tp])
+
+
+def _take(fetcher: Fetcher, tp: TopicPartition, answer: FetchedPartition, one: _Wanted) -> None:
+    if classify(Api.FETCH, answer.error_code) is not Action.OK:
+        raise Retriable(
+            f"{tp}: fetch answers error {answer.error_code}", where=str(tp), resolve="run it again"
+        )
+    position = fetcher.positions[tp]
+    visible = list(visible_batches(answer.records, answer.aborted, position.offset, control_type))
+    for outcome in _outcomes(tp, one, visible, position.offset):
+        if one.left and outcome.record.offset < one.end:
+            one.outcomes.append(outcome)
+            one.left -= 1
+    if visible:
+        position.offset = visible[-1].header.next_offset
+        position.last_fetched_epoch = visible[-1].header.leader_epoch
+    if not one.left or position.offset >= one.end:
+        fetcher.remove(tp)
+
+
+def _outcomes(
+    source: TopicPartition, one: _Wanted, visible: Sequence[Visible], start: int
+) -> Iterator[SampleOutcome]:
+    for group in groups(visible, Ceiling(one.handling.group_bytes, READERS.record_bytes)):
+        if group.batches:
+            yield from handled(source, one.handling, group, start)
+
+
+def handled(source: TopicPartition, handling: Handling, group: Group, start: int) -> Iterator[SampleOutcome]:
+    """Yield what the handler makes of each record of ``group`` from offset ``start`` on."""
+    result = handling.process(
+        group, Request(start, None, {}, MAX_BATCH_BYTES, READERS.record_bytes, stop_at_bad=False)
+    )
+    outputs: dict[int, list[PlacedRecord]] = {}
+    for partition, encoded in result.outputs:
+        offsets = [first + n for first, count in encoded.source_runs for n in range(count)]
+        records = decode(parse_header(encoded.batch), encoded.batch)
+        for offset, record in zip(offsets, records, strict=True):
+            outputs.setdefault(offset, []).append(PlacedRecord(partition, record))
+    failures = {bad.record.offset: bad.reason.message for bad in result.bad}
+    for unpacked in group.batches:
+        for record in decode_payload(unpacked, start):
+            out = tuple(outputs.get(record.offset, ()))
+            yield SampleOutcome(source, record, out, failures.get(record.offset))
+
+
+def _differs(one: DecodedRecord, other: DecodedRecord, name: str) -> bool:
+    return bool(getattr(one, name) != getattr(other, name))

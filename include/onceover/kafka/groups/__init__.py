@@ -1,0 +1,1 @@
+"""Consumer groups of one cluster, over Kafka's own requests."""

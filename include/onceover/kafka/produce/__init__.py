@@ -1,0 +1,1 @@
+"""Producers over raw batches: with transactions, and without."""

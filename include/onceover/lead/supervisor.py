@@ -1,0 +1,357 @@
+"""A running flow as its driver sees it: start, discovery, enrolment, heartbeat, end.
+
+One supervisor per run; it owns the leader. The lanes run elsewhere and learn of everything it does
+from the state topic.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from onceover.acls.sync import AclSync
+from onceover.clock import now_ms
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
+from onceover.kafka import calls
+from onceover.kafka.admin import Admin
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.produce.notes import NoteWriter
+from onceover.lead.claims import Claims
+from onceover.lead.enroller import Enroller
+from onceover.lead.leader import FlowIdentity, Leader
+from onceover.mirrormaker.output import MirrorOutput
+from onceover.model import TopicPartition
+from onceover.planning.plan import Change, Refusal
+from onceover.positions.merge import MapMerger, MapUpkeep, MergeRules
+from onceover.state import names
+from onceover.state.codes import StateCode
+from onceover.state.enrolment import Enrolment, Left, read_enrolments
+from onceover.state.layout import DONE, Layout, check_distinct
+from onceover.state.log import StateLog
+from onceover.state.managed import read_managed
+from onceover.state.read import read_layout
+from onceover.stops.requests import asked_to_look_again, asks_to_stop, stop_request
+from onceover.topics.apply import TopicApply
+from onceover.topics.lineage import changed_upstream
+from onceover.topics.namingpolicy import NamingPolicy
+from onceover.topics.own import MapKeeper, OwnedLog, StateSettings, create_flow_topics
+from onceover.topics.plan import TopicPlan, View, copied_back, overlap, plan_topics, without
+from onceover.topics.scope import Rules
+from onceover.topics.view import TopicReader
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 5.0
+_POSITIONS_S = 24 * 3600.0
+# A request that nobody needed any more, for instance for a partition that was not stopped.
+_REQUEST_LIFE_S = 60.0
+_NAMED = 5
+# Of half a kilobyte each: they stay within one record of 1 MiB.
+_REFUSED_SHOWN = 1000
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Which topics a flow copies, from the flow file as it is now.
+
+    Args:
+        rules: which topics are in, and how they are called on the target.
+        start: ``earliest``, ``latest`` or a timestamp in ms, for the flow's first topics.
+        interval_s: pause between two discoveries.
+        sync_configs: whether the topics' configuration is copied.
+    """
+
+    rules: Rules
+    start: str | int
+    interval_s: float
+    sync_configs: bool
+
+
+class Supervisor:
+    """One run of a flow. Not thread-safe.
+
+    Args:
+        flow: name, lanes, hash.
+        source: source cluster; ``target`` likewise.
+        scope: asked at every discovery, so that the flow file may change meanwhile.
+        state: replication of the flow's own topics.
+        acls: keeps the target's ACLs in line with the source's.
+        mirror: writes MirrorMaker 2's records; closed with the run.
+        home: folder of the flow's files, for the index of the offset map.
+    """
+
+    def __init__(
+        self,
+        flow: FlowIdentity,
+        source: Cluster,
+        target: Cluster,
+        scope: Callable[[], Scope],
+        state: StateSettings,
+        acls: AclSync,
+        mirror: MirrorOutput,
+        home: Path,
+    ) -> None:
+        self._flow = flow
+        self._source = source
+        self._target = target
+        self._scope = scope
+        self._state_settings = state
+        self._acls = acls
+        self._mirror = mirror
+        self._target_admin = Admin(target)
+        self._owned = OwnedLog(self._target_admin, target, flow.name, state)
+        self._map = MapKeeper(self._target_admin, target, flow.name, state)
+        self.leader = Leader(flow, source, target)
+        others = TopicPartition(names.state_topic(flow.name), names.STATE_OTHERS)
+        self._notes = NoteWriter(target, others)
+        self._requests = StateLog(target, others.topic, others.partition, calls.READ_UNCOMMITTED)
+        self._reader = TopicReader(flow.name, source, target)
+        self._enroller = Enroller(self.leader, source, target)
+        rules = MergeRules.for_retention(state.map_retention_ms)
+        merger = MapMerger(target, flow.name, home, self.leader.catch_up, self._enrolled, rules)
+        self._upkeep = MapUpkeep(merger)
+        self.refused: list[Refusal] = []
+        self._unenrolled: list[Refusal] = []
+        self._asked: dict[tuple[str, int], float] = {}
+        self._discovered: Scope | None = None
+        self._discovered_s = self._next_heartbeat_s = self._next_positions_s = 0.0
+
+    def start(self) -> Layout:
+        """Create the flow's topics where they are missing, then become its newest generation.
+
+        Raises:
+            UsageError: source and target are one cluster under two addresses, or a new flow would copy
+                back what another one copies; nothing was changed.
+        """
+        ids = [cluster.retry(cluster.cluster_id) for cluster in (self._source, self._target)]
+        check_distinct(*ids)
+        if read_layout(self._target, self._flow.name) is None:
+            self._target.retry(self._check_one_way)
+        create_flow_topics(self._target_admin, self._target, self._flow.name, self._state_settings)
+        return self.leader.start()
+
+    def _check_one_way(self) -> None:
+        view = self._reader.read(self._scope().rules, {}, {}, sync_configs=False)
+        found = overlap(view)
+        if not found:
+            return
+        decision, loop = found[0]
+        refusal = copied_back(view, decision, loop)
+        shown = ", ".join(v.topic for v, _ in found[:_NAMED])
+        raise UsageError(
+            refusal.message,
+            code=refusal.code,
+            where=f"{len(found)} topics: {shown}{', ...' if len(found) > _NAMED else ''}",
+            expected=f"topics that no other flow writes on {self._source.alias} from {self._target.alias}",
+            seen=f"flow {loop.ring[0] if loop.ring else loop.flow} has enrolled them",
+            resolve=refusal.resolve,
+        )
+
+    def tick(self) -> None:
+        """Do what is due: check that this run still owns the flow, discover, show a sign of life.
+
+        Raises:
+            Fenced: a newer generation runs.
+            Retriable: a cluster is away; call again.
+        """
+        self.leader.check()
+        now = time.monotonic()
+        if self._discovery_is_due(now):
+            self.discover()
+        self._acls.tick(self._copied, self._owned, self._owned.notes)
+        self._mirror.tick()
+        if now >= self._next_heartbeat_s:
+            self._map.tick()
+            self._beat()
+            self._next_heartbeat_s = time.monotonic() + HEARTBEAT_S
+        if now >= self._next_positions_s:
+            self._mirror_positions()
+            self._next_positions_s = time.monotonic() + _POSITIONS_S
+        self._upkeep.tick()
+
+    def _discovery_is_due(self, now_s: float) -> bool:
+        """Tell whether the interval is over, or the flow file says something else than last time."""
+        scope = self._scope()
+        return scope != self._discovered or now_s >= self._discovered_s + scope.interval_s
+
+    def _copied(self) -> dict[str, str]:
+        """Return the topics that the flow copies, source name to target name."""
+        return {e.source: e.target for e in self._enrolled().values() if e.active}
+
+    def _enrolled(self) -> dict[str, Enrolment]:
+        return read_enrolments(self.leader.state.values)
+
+    def stop_requested(self) -> bool:
+        """Tell whether somebody has asked this run to stop (``onceover stop``)."""
+        return asks_to_stop(self._requests.values.get(names.REQUEST_STOP), self._layout().run)
+
+    def was_asked_to_stop(self) -> bool:
+        """Tell the same, from all that has been written up to now.
+
+        Raises:
+            Retriable: the target is not reachable.
+        """
+        self._target.retry(self._requests.catch_up)
+        return self.stop_requested()
+
+    def request_stop(self) -> None:
+        """Ask the lanes to finish, as ``onceover stop`` does."""
+        self._notes.write(names.REQUEST_STOP, stop_request(self._layout().run))
+
+    def end(self, why: str = DONE, error: OnceoverError | None = None) -> None:
+        """Write that the run has ended, end what its lanes left open, take back the request that ended it.
+
+        In this order: a lane that is fenced reads the layout again, and only one that says "ended"
+        keeps a dying worker from opening another transaction.
+
+        Args:
+            why: ``done``, ``asked`` or ``failed``; ``error`` what it failed with. For ``status``.
+        """
+        self._claims(self._scope().rules.naming).withdraw()
+        self.leader.end(why, error)
+        self.leader.abort_lanes()
+        self._target.retry(self._requests.catch_up)
+        if self.stop_requested():
+            self._notes.write(names.REQUEST_STOP, None)
+        self._mirror.finish()
+        # What the last round could not write: short runs have no other.
+        self._note_refused()
+
+    def close(self) -> None:
+        """Close everything; the clusters belong to the caller."""
+        self._mirror.close()
+        self.leader.close()
+        self._upkeep.close()
+        self._reader.close()
+        self._requests.close()
+        self._owned.close()
+        self._notes.close()
+
+    def _layout(self) -> Layout:
+        if self.leader.layout is None:
+            raise NeedsOperator("the flow has not been started", code=StateCode.NOT_STARTED)
+        return self.leader.layout
+
+    # ---- discovery
+
+    def discover(self) -> TopicPlan:
+        """Bring the flow in line with both clusters and the flow file: create, configure, then enrol.
+
+        Raises:
+            Retriable: interrupted; the next call plans anew.
+        """
+        scope = self._scope()
+        # Not what was polled last: an enrolment of our own that is committed but not readable yet would
+        # be planned again, and its start offsets would take a lane's progress back
+        # (``ENROL_WITHOUT_PROGRESS_ONLY``).
+        self.leader.catch_up()
+        self._requests.catch_up()
+        view = self._reader.read(
+            scope.rules,
+            read_enrolments(self.leader.state.values),
+            read_managed(self._owned.catch_up()),
+            sync_configs=scope.sync_configs,
+        )
+        view = replace(view, now=Left(self._layout().generation, now_ms()))
+        wanted = plan_topics(view)
+        self._tell_upstream(view, wanted)
+        plan = self._apply(view, self._claimed(view, wanted))
+        first = names.DISCOVERED not in self.leader.state.values
+        if plan.enrol or plan.turn:
+            self._unenrolled = self._enroller.enrol(view, plan, scope.start if first else "earliest")
+            known = {refusal.object for refusal in self._unenrolled}
+            self._refuse([*(r for r in self.refused if r.object not in known), *self._unenrolled])
+        if first:
+            self.leader.note(names.DISCOVERED, {"v": 1, "at_ms": now_ms()})
+        self._discovered_s, self._discovered = time.monotonic(), scope
+        return plan
+
+    def _claimed(self, view: View, plan: TopicPlan) -> TopicPlan:
+        """Claim new and returning topics; return the plan without those that are another flow's."""
+        known, naming = view.enrolled_by_source, view.rules.naming
+        wanted = {topic: naming.target_name(topic) for topic in plan.enrol if topic not in known}
+        wanted |= {enrolment.source: enrolment.target for enrolment in plan.turn if enrolment.active}
+        return without(plan, self._claims(naming).settle(wanted))
+
+    def _tell_upstream(self, view: View, plan: TopicPlan) -> None:
+        """Keep on record where the topics come from that are copied, before any of them is taken in."""
+        left = {enrolment.source for enrolment in plan.turn if not enrolment.active}
+        targets = {e.source: e.target for e in view.enrolled.values() if e.active and e.source not in left}
+        targets |= {e.source: e.target for e in plan.turn if e.active}
+        targets |= {topic: view.rules.naming.target_name(topic) for topic in plan.enrol}
+        known = self.leader.state.values
+        changes = changed_upstream(known, view.upstream, targets, whole=not view.unreadable)
+        if changes:
+            self.leader.claim(changes)
+
+    def _claims(self, naming: NamingPolicy) -> Claims:
+        return Claims(self.leader, lambda topics: self._reader.rivals(naming, topics))
+
+    def _apply(self, view: View, plan: TopicPlan) -> TopicPlan:
+        """Change the target; return the plan without the topics for which that was refused."""
+        work = TopicApply(self._target_admin, self._owned.notes, dict(view.managed), _report)
+        work.run(plan)
+        if plan.steps:
+            self._reader.changed()
+        # Tried again each time, and told until it works.
+        still = [refusal for refusal in self._unenrolled if refusal.object in plan.enrol]
+        self._refuse([*plan.refused, *work.refused, *still])
+        blocked = {refusal.object for refusal in work.refused if refusal.blocks}
+        return replace(plan, enrol=tuple(topic for topic in plan.enrol if topic not in blocked))
+
+    def _refuse(self, refused: list[Refusal]) -> None:
+        """Say what is new among the refusals, and keep them for ``status``."""
+        for refusal in refused:
+            if refusal not in self.refused:
+                level = logging.ERROR if refusal.blocks else logging.WARNING
+                log.log(level, "%s: %s; %s", refusal.object, refusal.message, refusal.resolve)
+        if refused != self.refused:
+            self.refused = refused
+            self._next_heartbeat_s = 0.0
+
+    # ---- signs of life
+
+    def _beat(self) -> None:
+        self._requests.poll()
+        layout = self._layout()
+        value = {
+            "v": 1,
+            "generation": layout.generation,
+            "run": layout.run,
+            "at_ms": now_ms(),
+            "pid": os.getpid(),
+        }
+        self._notes.write(names.HEARTBEAT, value)
+        self._note_refused()
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """Take back requests that have been there for long enough, by this driver's clock alone."""
+        now_s = time.monotonic()
+        asked = asked_to_look_again(self._requests.values)
+        self._asked = {request: self._asked.get(request, now_s) for request in asked}
+        for (key, _), seen_s in self._asked.items():
+            if now_s - seen_s > _REQUEST_LIFE_S:
+                self._notes.write(key, None)
+
+    def _note_refused(self) -> None:
+        """Write down what is refused, for ``status``; only when it is something else than before."""
+        others = [*self._acls.refused, *self._mirror.refused, *self._map.refused]
+        refused = [refusal.document() for refusal in [*self.refused, *others]]
+        value = {"v": 1, "refused": refused[:_REFUSED_SHOWN], "count": len(refused)}
+        if self._requests.values.get(names.REFUSED) != value:
+            self._notes.write(names.REFUSED, value)
+
+    def _mirror_positions(self) -> None:
+        """Keep the positions in the state once a day: evidence for ``seed``, never resumed from."""
+        committed = self._target.committed(names.progress_group(self._flow.name), None)
+        positions = {str(tp): offset.offset for tp, offset in committed.items()}
+        self.leader.note(names.POSITIONS, {"v": 1, "at_ms": now_ms(), "positions": positions})
+
+
+def _report(change: Change) -> None:
+    log.info("%s %s: %s -> %s (%s)", change.what, change.object, change.from_, change.to, change.reason)

@@ -1,0 +1,342 @@
+"""Planning the way out for stopped partitions: resume, skip to an offset (docs/operations.md).
+
+``reseed`` has a module of its own, and so has doing what a plan says (``repairapply``). Plans are computed
+from live state and change nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from onceover.clock import now_ms
+from onceover.errors import OnceoverError, UsageError
+from onceover.kafka import calls
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.model import TopicPartition
+from onceover.operate.codes import RepairCode
+from onceover.planning import commands
+from onceover.planning.approval import Item, ObjectState, items_of
+from onceover.planning.codes import PlanningCode
+from onceover.planning.plan import Change, Plan, Refusal
+from onceover.state import names
+from onceover.state.codes import StateCode
+from onceover.state.enrolment import Enrolment
+from onceover.state.progress import beside, copied_between
+from onceover.state.read import FlowState, read_flow_state
+from onceover.state.runstate import RunState, read_heartbeat, run_of
+from onceover.stops.codes import StopCode
+from onceover.stops.record import Stop, stop_in
+from onceover.topics.steps import TopicStep
+from onceover.wire.progress import ProgressMeta
+
+RESUME = "resume"
+SKIP = "skip-to"
+RESEED = "reseed"
+_NOT_THERE: Final = {"source": StopCode.SOURCE_MISSING, "target": StopCode.TARGET_MISSING}
+
+
+@dataclass(frozen=True)
+class Move:
+    """Progress to write for a partition.
+
+    Args:
+        position: next source offset to copy.
+        target_end: end of the target's log beside it.
+        anew: the partition was copied from or into a topic that is gone, so its offset map is void.
+    """
+
+    position: int
+    target_end: int = 0
+    anew: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Repair(Plan):
+    """A plan for partitions of one flow, computed from live state.
+
+    Args:
+        sources: what was asked for.
+        enrolment: the topic's record as it is to be; of a target topic that ``steps`` create, without its id.
+        moves: progress to write, by source partition.
+        steps: the target topic to create or to extend before.
+        again: stops that their lane is to look at again, by target partition.
+        standing: how the partitions stand, by the names of source and target.
+    """
+
+    sources: tuple[TopicPartition, ...]
+    enrolment: Enrolment | None = None
+    moves: Mapping[TopicPartition, Move] = field(default_factory=dict)
+    steps: tuple[TopicStep, ...] = ()
+    again: Mapping[TopicPartition, Stop] = field(default_factory=dict)
+    standing: Mapping[str, ObjectState] = field(default_factory=dict)
+
+    @property
+    def title(self) -> str:
+        """First line of the text."""
+        return f"{self.operation} {', '.join(map(str, self.sources)) or 'nothing'} of flow {self.flow}"
+
+    @property
+    def is_start(self) -> bool:
+        """True where applying it acts as a start of the flow: a running copy is fenced."""
+        return self.enrolment is not None
+
+    @property
+    def exit_code(self) -> int:
+        """3 while something is refused."""
+        return 3 if self.refused else 0
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What a person approves: which objects are changed, at which risk, and where a skip ends."""
+        return items_of(self.changes, self.standing, exact=self.operation == SKIP)
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A partition as it stands, with everything that its flow's state says.
+
+    Args:
+        position: committed next source offset, None without progress; ``meta`` is what stands beside it,
+            ``doubt`` why nobody may rely on it.
+    """
+
+    state: FlowState
+    enrolment: Enrolment
+    partition: int
+    stop: Stop | None
+    position: int | None
+    meta: ProgressMeta | None
+    doubt: OnceoverError | None
+
+    @property
+    def reason(self) -> str:
+        """Why something is done about the partition."""
+        return self.stop.message if self.stop else "asked for; the partition is not stopped"
+
+    @property
+    def copied_between(self) -> tuple[str, str]:
+        """The ids of the topics that the partition was copied between until now."""
+        return copied_between(self.enrolment, self.partition, self.meta)
+
+
+def plan_resume(flow: str, target: Cluster, sources: Sequence[TopicPartition] = ()) -> Repair:
+    """Plan to ask the running lanes to look at stopped partitions again.
+
+    Args:
+        sources: which; none for every stopped partition of the flow, of which a new flow has none.
+
+    Raises:
+        UsageError: the flow was never started, or does not copy one of them.
+    """
+    state = flow_state(flow, target) if sources else target.retry(lambda: read_flow_state(target, flow))
+    stops = stops_of(state)
+    wanted = tuple(sources) or tuple(sorted(stops))
+    run = run_of(state.layout, read_heartbeat(state.others.get(names.HEARTBEAT)), now_ms())
+    somebody = run.state in (RunState.STARTING, RunState.RUNNING)
+    asked = "checked anew" if somebody else "checked anew when the flow is started"
+    changes, again, refused = [], {}, []
+    standing: dict[str, ObjectState] = {}
+    for tp in wanted:
+        enrolment = enrolment_of(flow, state, tp)
+        stop = stops.get(tp)
+        if stop is None:
+            message, fix = "the partition is not stopped", f"nothing to do; {_status(flow)} shows how it is"
+            refused.append(Refusal(str(tp), RepairCode.NOT_STOPPED, message, fix))
+            continue
+        changes.append(Change("look again", str(tp), "stopped", asked, stop.message, "none"))
+        again[enrolment.target_of(tp)] = stop
+        standing |= standing_of(stops, enrolment, [tp], enrolment.source_id)
+    return Repair(
+        operation=RESUME,
+        flow=flow,
+        sources=wanted,
+        changes=tuple(changes),
+        refused=tuple(refused),
+        again=again,
+        standing=standing,
+    )
+
+
+def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, offset: int) -> Repair:
+    """Plan to go on at ``offset``; offsets in between are left out, or come again when it lies behind.
+
+    Raises:
+        UsageError: the flow was never started, or does not copy the partition.
+    """
+    situation = read_situation(flow, target, tp)
+    enrolment = situation.enrolment
+    here = topic_of(source, tp.topic)
+    missing = _missing("source", flow, tp, tp, here)
+    there = enrolment.target_of(tp)
+    missing = missing or _missing("target", flow, tp, there, topic_of(target, there.topic))
+    if here is None or missing is not None:
+        return refusing(SKIP, flow, tp, *([missing] if missing else []))
+    start, end = log_of(source, [tp])[tp]
+    if not start <= offset <= end:
+        message = f"offset {offset} is not in the source's log"
+        fix = f"choose an offset from {start} to {end}"
+        return refusing(SKIP, flow, tp, Refusal(str(tp), PlanningCode.OUT_OF_RANGE, message, fix))
+    old = situation.position
+    # Where it was put by somebody else says nothing about what was copied.
+    known = None if situation.doubt else old
+    distance = None if known is None else abs(offset - known)
+    risk = "none" if offset == known else "repeat" if known is not None and offset < known else "skip"
+    change = Change("position", str(tp), old, offset, situation.reason, risk, distance)
+    counterpart = enrolment.target_of(tp)
+    end = ends_of(target, [counterpart])[counterpart]
+    anew = situation.copied_between != enrolment.ids
+    return Repair(
+        operation=SKIP,
+        flow=flow,
+        sources=(tp,),
+        changes=(change, restart()),
+        enrolment=enrolment.between(enrolment.source_id, enrolment.target_id, [tp.partition]),
+        moves={tp: Move(offset, end, anew)},
+        standing=standing_of(stops_of(situation.state), enrolment, [tp], here.topic_id),
+    )
+
+
+# ---- what both kinds of plans read
+
+
+def flow_state(flow: str, target: Cluster) -> FlowState:
+    """Return the flow's state.
+
+    Raises:
+        UsageError: the flow was never started.
+    """
+    state = target.retry(lambda: read_flow_state(target, flow))
+    if state.layout is None:
+        raise UsageError(
+            f"flow {flow} has never been started on {target.alias}",
+            code=StateCode.NOT_STARTED,
+            resolve=f"{commands.replicate(flow)} starts it",
+        )
+    return state
+
+
+def read_situation(flow: str, target: Cluster, tp: TopicPartition) -> Situation:
+    """Return how a source partition stands.
+
+    Raises:
+        UsageError: the flow was never started, or does not copy it.
+    """
+    state = flow_state(flow, target)
+    enrolment = enrolment_of(flow, state, tp)
+    counterpart = enrolment.target_of(tp)
+    committed = committed_of(target, flow, [counterpart]).get(counterpart)
+    return Situation(
+        state,
+        enrolment,
+        tp.partition,
+        stops_of(state).get(tp),
+        None if committed is None else committed.offset,
+        *beside(committed),
+    )
+
+
+def enrolment_of(flow: str, state: FlowState, tp: TopicPartition) -> Enrolment:
+    """Return the record of the topic that a source partition belongs to.
+
+    Raises:
+        UsageError: the flow does not copy it.
+    """
+    for enrolment in state.enrolled.values():
+        if tp in enrolment.sources():
+            return enrolment
+    raise UsageError(
+        f"{tp} is not part of flow {flow}",
+        code=StateCode.NOT_ENROLLED,
+        expected="a source partition that the flow copies",
+        resolve=f"{_status(flow)} lists them",
+    )
+
+
+def committed_of(
+    target: Cluster, flow: str, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, CommittedOffset]:
+    """Return the progress of target partitions; those without are left out."""
+    # Beside a live run the progress is pending again and again (error 88), each time for a moment.
+    return dict(target.retry(lambda: target.committed(names.progress_group(flow), list(partitions))))
+
+
+def log_of(source: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
+    """Return where the logs of existing source partitions begin and end."""
+    starts = source.retry(lambda: source.list_offsets(partitions, calls.EARLIEST))
+    ends = source.retry(lambda: source.list_offsets(partitions, calls.LATEST))
+    return {tp: (starts[tp], ends[tp]) for tp in partitions}
+
+
+def topic_of(cluster: Cluster, name: str) -> TopicInfo | None:
+    """Return a topic as it is now, None when it does not exist."""
+    return cluster.retry(lambda: cluster.topics([name])).get(name)
+
+
+def ends_of(
+    target: Cluster, partitions: Sequence[TopicPartition], isolation: int = calls.READ_COMMITTED
+) -> dict[TopicPartition, int]:
+    """Return the ends of existing target partitions."""
+    return dict(target.retry(lambda: target.list_offsets(partitions, calls.LATEST, isolation)))
+
+
+def refusing(operation: str, flow: str, tp: TopicPartition, *refusals: Refusal) -> Repair:
+    """Return a plan that does nothing, and why."""
+    return Repair(operation=operation, flow=flow, sources=(tp,), refused=refusals)
+
+
+def restart() -> Change:
+    """Return the change that every plan makes which writes progress."""
+    return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
+
+
+def _missing(
+    side: str, flow: str, tp: TopicPartition, one: TopicPartition, info: TopicInfo | None
+) -> Refusal | None:
+    """Return why a partition cannot go on where it is: one of its sides is not there."""
+    if info is not None and one.partition in info.partitions:
+        return None
+    what = f"{side} topic {one.topic}" if info is None else f"{side} partition {one}"
+    return Refusal(str(tp), _NOT_THERE[side], f"{what} does not exist", commands.reseed(flow, tp))
+
+
+def stops_of(state: FlowState) -> dict[TopicPartition, Stop]:
+    """Return the stopped partitions of topics that are in the filter, by source partition."""
+    found = {}
+    for enrolment in state.enrolled.values():
+        for tp in enrolment.sources() if enrolment.active else ():
+            stop = stop_in(state.others, enrolment.target_of(tp))
+            if stop is not None:
+                found[tp] = stop
+    return found
+
+
+def standing_of(
+    stops: Mapping[TopicPartition, Stop],
+    enrolment: Enrolment | None,
+    sources: Iterable[TopicPartition],
+    source_id: UUID,
+) -> dict[str, ObjectState]:
+    """Return how partitions of a topic stand, for what is approved about them.
+
+    Args:
+        stops: of the flow.
+        enrolment: the topic's record, None while there is none.
+        source_id: of the source topic as it is now.
+    """
+    found: dict[str, ObjectState] = {}
+    for tp in sources:
+        stop = stops.get(tp)
+        told = f"{stop.code if stop else 'not stopped'}, source topic {source_id}"
+        changed = "" if enrolment is None else enrolment.changed.get(tp.partition, "")
+        found[str(tp)] = ObjectState(told, changed)
+        if enrolment is not None:
+            found[str(enrolment.target_of(tp))] = found[str(tp)]
+    return found
+
+
+def _status(flow: str) -> str:
+    return commands.command("status", flow)

@@ -1,0 +1,201 @@
+"""Doing what a repair says.
+
+``resume`` asks the running lane. The others write progress, which nobody may do beside a live lane: they act
+as a start. A new generation is announced and every lane is fenced, so nobody copies or enrols any more; the
+repair is planned again from what stands still now, and goes no further where that is another one than was
+shown; target topics are made whole, the progress is written in a leader transaction, and the layout stays
+*not ready* until the flow is started again (``PROGRESS_IS_THE_LANES``). Interrupted anywhere it can be
+planned and applied again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from onceover.errors import NeedsOperator, OnceoverError
+from onceover.kafka.admin import Admin
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.produce.notes import NoteWriter
+from onceover.lead.enroller import wait_for_topics
+from onceover.lead.leader import FlowIdentity, Leader
+from onceover.model import TopicPartition
+from onceover.operate.repair import Repair
+from onceover.planning.approval import Approval, fenced
+from onceover.planning.codes import PlanningCode
+from onceover.planning.journal import Journal
+from onceover.state import names
+from onceover.state.enrolment import Enrolment, PlacedProgress
+from onceover.state.layout import Layout
+from onceover.state.managed import read_managed
+from onceover.state.progress import first_progress
+from onceover.state.read import read_flow_state
+from onceover.stops.record import stopped_in
+from onceover.stops.requests import request_resume
+from onceover.topics.apply import TopicApply
+from onceover.topics.plan import TopicPlan
+from onceover.topics.steps import AddPartitions, CreateTopic
+
+
+@dataclass(frozen=True)
+class Repaired:
+    """What was done.
+
+    Args:
+        plan: the last plan.
+        generation: announced for it; None where none was needed.
+        earlier: nothing is done now: an earlier try under the same approval has done it all.
+    """
+
+    plan: Repair
+    generation: int | None
+    earlier: bool = False
+
+
+@dataclass(frozen=True)
+class Repairer:
+    """Repairs partitions of one flow. The clusters belong to the caller.
+
+    Args:
+        identity: name, lanes and hash of the flow file.
+        source: source cluster; ``target`` likewise.
+        plan: computes the plan from what is there now.
+    """
+
+    identity: FlowIdentity
+    source: Cluster
+    target: Cluster
+    plan: Callable[[], Repair]
+
+    def apply(
+        self, journal: Journal, announce: Callable[[Repair], None], approval: Approval | None = None
+    ) -> Repaired:
+        """Do what a plan computed now says; may be run again. Nothing is done where something is refused.
+
+        Args:
+            journal: everything is written down there.
+            announce: shown the plan before anything is done, and again if it is another one by the time
+                that nobody copies any more; raises to leave the progress as it is.
+            approval: what somebody has said yes to; None for what ``announce`` is shown first.
+
+        Raises:
+            Fenced: another start was newer.
+            NeedsOperator: it would be something else than was approved, or becomes that by the time that
+                everybody is fenced; or the target does not take the topic.
+            Others as ``plan``.
+        """
+        first = self.plan()
+        announce(first)
+        if first.refused or not first.changes:
+            return Repaired(first, None)
+        approved = approval or Approval.of(first.items)
+        if approved.is_spent(first.items):
+            return Repaired(first, None, earlier=True)
+        approved.check(first.items, first.title)
+        journal.planned(first)
+        try:
+            done = (
+                self._seize(first, approved, journal, announce) if first.is_start else Repaired(first, None)
+            )
+            for partition, stop in done.plan.again.items():
+                request_resume(self.target, done.plan.flow, partition, stop)
+        except OnceoverError as error:
+            journal.failed(error)
+            raise
+        journal.done(*done.plan.changes[len(done.plan.steps) :])
+        return done
+
+    def _seize(
+        self, first: Repair, approved: Approval, journal: Journal, announce: Callable[[Repair], None]
+    ) -> Repaired:
+        leader = Leader(self.identity, self.source, self.target)
+        try:
+            layout = leader.seize()
+            # Until now a running copy, or another repair, has written to what is written below.
+            plan = self.plan()
+            if plan.plan_id != first.plan_id or plan.refused:
+                _check_possible(plan)
+                approved.check(plan.items, plan.title, done=fenced(plan.flow))
+                announce(plan)
+                journal.planned(plan)
+            self._write(leader, layout, plan, approved, journal)
+            return Repaired(plan, layout.generation)
+        finally:
+            leader.close()
+
+    def _write(
+        self, leader: Leader, layout: Layout, plan: Repair, approved: Approval, journal: Journal
+    ) -> None:
+        if plan.enrolment is None:
+            return
+        enrolment = _made_whole(self.target, plan, plan.enrolment, journal)
+        anew = [tp.partition for tp, move in plan.moves.items() if move.anew]
+        written = [tp.partition for tp in plan.sources]
+        placed = {
+            tp.partition: PlacedProgress(layout.generation, move.position, move.target_end)
+            for tp, move in plan.moves.items()
+        }
+        enrolment = replace(
+            enrolment,
+            placed={**enrolment.placed, **placed},
+            since={**enrolment.since, **dict.fromkeys(anew, layout.generation)},
+            changed={**enrolment.changed, **dict.fromkeys(written, approved.id)},
+        )
+        state = self.target.retry(lambda: read_flow_state(self.target, plan.flow))
+        # What is written here is what the stop asked for; shown on, it would be asked for again.
+        stopped = stopped_in(state.others)
+        over = [target for tp in plan.sources if (target := enrolment.target_of(tp)) in stopped]
+        leader.enrol([enrolment], _progress(plan, enrolment, layout), over)
+
+
+def _check_possible(plan: Repair) -> None:
+    """Refuse what cannot be done any more.
+
+    Raises:
+        NeedsOperator: the plan refuses something by now.
+    """
+    if plan.refused:
+        raise NeedsOperator(
+            f"{fenced(plan.flow)}: {plan.operation} is not possible any more",
+            code=PlanningCode.PLAN_CHANGED,
+            where=plan.title,
+            seen="; ".join(f"{r.object}: {r.message}" for r in plan.refused),
+            resolve="plan again to see what can be done",
+        )
+
+
+def _made_whole(target: Cluster, plan: Repair, enrolment: Enrolment, journal: Journal) -> Enrolment:
+    """Create the target topic, or add its partitions; return the enrolment with the topic's id."""
+    if not plan.steps:
+        return enrolment
+    notes = NoteWriter(target, TopicPartition(names.owned_topic(plan.flow), 0))
+    state = target.retry(lambda: read_flow_state(target, plan.flow))
+    try:
+        work = TopicApply(Admin(target), notes, read_managed(state.owned), journal.done)
+        work.run(TopicPlan(operation=plan.operation, flow=plan.flow, steps=plan.steps))
+    finally:
+        notes.close()
+    journal.refused(work.refused)
+    for refusal in work.refused:
+        if refusal.blocks:
+            raise NeedsOperator(
+                f"the target topic cannot be made whole: {refusal.message}",
+                code=refusal.code,
+                where=refusal.object,
+                resolve=refusal.resolve,
+            )
+    counts = {
+        step.topic: step.to if isinstance(step, AddPartitions) else step.spec.partitions
+        for step in plan.steps
+        if isinstance(step, AddPartitions | CreateTopic)
+    }
+    made = wait_for_topics(target, counts)[enrolment.target]
+    return replace(enrolment, target_id=made.topic_id)
+
+
+def _progress(plan: Repair, enrolment: Enrolment, layout: Layout) -> dict[TopicPartition, OffsetToCommit]:
+    return {
+        enrolment.target_of(tp): first_progress(enrolment, move.position, layout.generation, move.target_end)
+        for tp, move in plan.moves.items()
+    }

@@ -1,0 +1,292 @@
+"""The state of a flow, from live clusters only (docs/operations.md). Reads, never writes.
+
+Invariant: what one cluster or broker does not answer hides nothing of what the others do. How long it is
+waited for is the clusters' ``patience``.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from onceover.clock import now_ms
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.model import TopicPartition
+from onceover.operate.deadletters import DeadLetterCount, count_dead_letters
+from onceover.operate.peeks import last_commit_ms, oldest_timestamps
+from onceover.operate.statusjudge import judge_all
+from onceover.operate.statusread import (
+    FlowFacts,
+    Refused,
+    SourceLogs,
+    TargetLogs,
+    described,
+    existing,
+    read_flow,
+    read_source_logs,
+    read_target_logs,
+)
+from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.planning.background import in_background
+from onceover.state.enrolment import Enrolment
+from onceover.state.layout import check_clusters
+from onceover.state.progress import beside
+from onceover.stops.record import Stop
+from onceover.topics.scope import Rules, explain
+
+T = TypeVar("T")
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+# Beyond a cluster's patience: what hangs then hangs where no timeout reaches, such as in a dead resolver.
+_GRACE_S: Final = 2.0
+# A judgement that something is lost is made twice: progress moves on while the logs are read.
+_LOOK_AGAIN_S: Final = 0.3
+
+
+def flow_status(
+    flow: str,
+    source: Cluster,
+    target: Cluster,
+    rules: Rules | None = None,
+    start: str | int = EARLIEST,
+    dead_letters: str | None = None,
+) -> dict[str, Any]:
+    """Return one entry of ``status``'s ``flows``. A cluster that does not answer is an error in it.
+
+    Args:
+        flow: name of the flow.
+        source: source cluster; ``target`` likewise. Used in another thread, and not beyond the call.
+        rules: from the flow file: which topics are in, and what of them is missing; None to leave that out.
+        start: where the flow's first topics begin: earliest, latest or a time in ms since 1970.
+        dead_letters: the topic for records that cannot be copied; None to leave it out.
+    """
+    return shape(_Reading(flow, source, target, rules, start, dead_letters).facts())
+
+
+def stopped_partitions(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the partitions, and topics not taken in, that wait for an operator, with the reason."""
+    return [
+        {"topic": p["topic"], "partition": p["partition"], **p["stop"]}
+        for p in status["partitions"]
+        if p["stop"]
+    ]
+
+
+@dataclass
+class _Reading:
+    """One look at a flow."""
+
+    flow: str
+    source: Cluster
+    target: Cluster
+    rules: Rules | None
+    start: str | int
+    dead_letters: str | None
+    _here: StatusSide = field(init=False)
+    _there: StatusSide = field(init=False)
+
+    def facts(self) -> StatusFacts:
+        """Read everything that answers; both clusters are connected to at the same time."""
+        listing = in_background(lambda: self.source.retry(self.source.topics))
+        connecting = in_background(self._connect_target)
+        self._here, self._there = StatusSide(alias=self.source.alias), StatusSide(alias=self.target.alias)
+        facts = StatusFacts(
+            flow=self.flow, now_ms=now_ms(), source=self._here, target=self._there, rules=self.rules
+        )
+        if self.dead_letters is not None:
+            facts.dead_letters = DeadLetterCount(self.dead_letters)
+        if self._answer(connecting, self.target, self._there) is not None:
+            self._read_target(facts)
+        topics = self._answer(listing, self.source, self._here)
+        if facts.state is not None:
+            owners = {tp: e for e in facts.state.enrolments for tp in e.sources()}
+            if topics is None:
+                facts.judged = judge_all(self.flow, owners, facts.here, facts.there)
+            elif self._is_ours(facts.state):
+                self._read_source(facts, facts.state, topics, owners)
+        self._name_clusters(facts.state)
+        facts.now_ms = now_ms()
+        return facts
+
+    def _connect_target(self) -> str:
+        return self.target.retry(self.target.cluster_id)
+
+    def _answer(self, future: Future[T], cluster: Cluster, side: StatusSide) -> T | None:
+        """Return what a cluster answered first; None, and the error noted, where it did not."""
+        limit_s = cluster.patience.limit_s
+        try:
+            return future.result(None if limit_s is None else limit_s + _GRACE_S)
+        except OnceoverError as error:
+            side.error = error
+        except TimeoutError:
+            side.error = Retriable(
+                "no connection in time", where=cluster.config.properties["bootstrap.servers"]
+            )
+        except Exception as error:  # noqa: BLE001 - a bug about one side; what the other one says counts
+            side.error = unexpected(error)
+        return None
+
+    # ---- the target
+
+    def _read_target(self, facts: StatusFacts) -> None:
+        try:
+            facts.state = state = read_flow(self.flow, self.target)
+        except OnceoverError as error:
+            self._there.error = error
+            return
+        pairs = [e.target_of(tp) for e in state.enrolments for tp in e.sources()]
+        facts.there = read_target_logs(self.flow, self.target, pairs)
+        self._there.error = facts.there.error
+        if self.dead_letters is not None:
+            facts.dead_letters = count_dead_letters(self.target, self.dead_letters)
+            self._there.error = self._there.error or facts.dead_letters.error
+        if state.layout is not None:
+            facts.last_commit_ms = self._last_commit_ms()
+
+    def _last_commit_ms(self) -> int | None:
+        try:
+            return self.target.retry(lambda: last_commit_ms(self.target, self.flow))
+        except OnceoverError as error:
+            self._there.error = self._there.error or error
+            return None
+
+    def _is_ours(self, state: FlowFacts) -> bool:
+        """Tell whether the flow was started between these clusters; the side that is another one says so."""
+        layout = state.layout
+        if layout is None:
+            return True
+        ids = layout.source_cluster_id, layout.target_cluster_id
+        pairs = (
+            (self._here, (self.source.expected_id, ids[1])),
+            (self._there, (ids[0], self.target.expected_id)),
+        )
+        for side, (source_id, target_id) in pairs:
+            try:
+                check_clusters(layout, str(source_id), str(target_id))
+            except NeedsOperator as error:
+                side.error = error
+                return False
+        return True
+
+    def _name_clusters(self, state: FlowFacts | None) -> None:
+        """Name both clusters by their ids, a silent one by that of the flow's start."""
+        layout = None if state is None else state.layout
+        self._here.cluster_id = self.source.expected_id or (layout.source_cluster_id if layout else None)
+        self._there.cluster_id = self.target.expected_id or (layout.target_cluster_id if layout else None)
+
+    # ---- the source
+
+    def _read_source(
+        self,
+        facts: StatusFacts,
+        state: FlowFacts,
+        topics: Mapping[str, TopicInfo],
+        owners: Mapping[TopicPartition, Enrolment],
+    ) -> None:
+        missing = list(self._missing(state, topics))
+        progress = {tp: beside(facts.there.committed.get(e.target_of(tp))).meta for tp, e in owners.items()}
+        topics, refused = self._by_name(topics, owners.values())
+        facts.here = read_source_logs(self.source, topics, [*owners, *missing], progress, refused)
+        facts.missing = self._starts(facts, missing)
+        facts.judged = self._judged(facts, owners)
+        facts.oldest_ms = self._oldest(facts, owners)
+        reader = facts.here.reader
+        for error in (facts.here.error, None if reader is None else reader.error):
+            self._here.error = self._here.error or error
+
+    def _by_name(
+        self, topics: Mapping[str, TopicInfo], enrolments: Iterable[Enrolment]
+    ) -> tuple[Mapping[str, TopicInfo], Refused]:
+        """Return the topics with those that are enrolled and were not listed.
+
+        Asked by name a cluster says whether they are gone, or not for us to see.
+        """
+        lacking = {e.source for e in enrolments} - topics.keys()
+        try:
+            found, refused = described(self.source, lacking)
+        except OnceoverError as error:
+            return topics, dict.fromkeys(lacking, error)
+        return {**topics, **found}, refused
+
+    def _missing(self, state: FlowFacts, topics: Mapping[str, TopicInfo]) -> Iterable[TopicPartition]:
+        """Yield the partitions that are in scope, or were refused, and not enrolled."""
+        enrolled = {e.source: e for e in state.known.values()}
+        refused = {r["object"] for r in state.refused if r["blocks"]}
+        for name, info in sorted(topics.items()):
+            known = enrolled.get(name)
+            inside = name in refused if self.rules is None else _is_inside(info, self.rules)
+            if known is None and inside:
+                yield from (TopicPartition(name, p) for p in sorted(info.partitions))
+            elif known is not None and known.active and known.source_id == info.topic_id:
+                yield from (
+                    TopicPartition(name, p) for p in sorted(info.partitions.keys() - known.start.keys())
+                )
+
+    def _starts(self, facts: StatusFacts, missing: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the first offset that is missing: where the partition will begin once it is enrolled."""
+        here, wanted = facts.here, list(missing)
+        starts = {tp: here.starts[tp] for tp in wanted if tp in here.starts}
+        first = facts.state is not None and not facts.state.discovered
+        if not first or self.start == EARLIEST or here.reader is None:
+            return {tp: starts.get(tp, 0) for tp in wanted}
+        if self.start == LATEST:
+            return {tp: here.lsos.get(tp, 0) for tp in wanted}
+        found = here.reader.offsets(existing(wanted, here.topics), int(self.start))
+        return {tp: found[tp] if found.get(tp, -1) >= 0 else here.lsos.get(tp, 0) for tp in wanted}
+
+    def _judged(
+        self, facts: StatusFacts, owners: Mapping[TopicPartition, Enrolment]
+    ) -> dict[TopicPartition, Stop]:
+        """Return what a lane would stop for, seen twice."""
+        once = judge_all(self.flow, owners, facts.here, facts.there)
+        if not once:
+            return {}
+        time.sleep(_LOOK_AGAIN_S)
+        some = {tp: owners[tp] for tp in once}
+        here, there = self._look_again(some)
+        # What it did not get to see may be why it judges otherwise.
+        self._here.error = self._here.error or here.error
+        self._there.error = self._there.error or there.error
+        again = judge_all(self.flow, some, here, there)
+        return {tp: stop for tp, stop in again.items() if stop.code == once[tp].code}
+
+    def _look_again(self, some: Mapping[TopicPartition, Enrolment]) -> tuple[SourceLogs, TargetLogs]:
+        pairs = {tp: e.target_of(tp) for tp, e in some.items()}
+        there = read_target_logs(self.flow, self.target, pairs.values())
+        progress = {tp: beside(there.committed.get(target)).meta for tp, target in pairs.items()}
+        try:
+            topics, refused = described(self.source, {tp.topic for tp in some})
+        except OnceoverError as error:
+            return SourceLogs(error=error), there
+        return read_source_logs(self.source, topics, some, progress, refused), there
+
+    def _oldest(
+        self, facts: StatusFacts, owners: Mapping[TopicPartition, Enrolment]
+    ) -> dict[TopicPartition, int]:
+        """Return the timestamps of the first records that are missing."""
+        here, there = facts.here, facts.there
+        wanted = dict(facts.missing)
+        for tp, enrolment in owners.items():
+            committed = there.committed.get(enrolment.target_of(tp))
+            if committed is not None and tp not in facts.judged:
+                wanted[tp] = committed.offset
+            elif tp in facts.judged and tp in here.starts:
+                wanted[tp] = max(here.starts[tp], enrolment.start[tp.partition])
+        behind = {
+            tp: max(offset, here.starts.get(tp, 0))
+            for tp, offset in wanted.items()
+            if offset < here.lsos.get(tp, 0) and here.reader is not None and here.reader.leader(tp) >= 0
+        }
+        try:
+            return self.source.retry(lambda: oldest_timestamps(self.source, here.topics, behind))
+        except OnceoverError as error:
+            self._here.error = self._here.error or error
+            return {}
+
+
+def _is_inside(info: TopicInfo, rules: Rules) -> bool:
+    return explain(info.name, rules, is_internal=info.is_internal).inside

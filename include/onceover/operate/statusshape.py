@@ -1,0 +1,442 @@
+"""What was read of a flow, put into the shape of ``status``: pure.
+
+Invariants: a number is there only when it is known (a lag that nobody can know is null, never 0); a flow is
+"caught up" only when nothing that is in its scope is missing on the target; whatever waits for a person is
+among ``needs``, with the command that resolves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from onceover.acls.codes import AclCode
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.model import TopicPartition, lane_of
+from onceover.operate.codes import StatusCode
+from onceover.operate.deadletters import DeadLetterCount
+from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
+from onceover.state.enrolment import Enrolment
+from onceover.state.progress import beside
+from onceover.state.runstate import FlowRun, RunState, driver_entry, run_need, run_of
+from onceover.state.verdicts import AuditFailure, audit_entry, audit_need
+from onceover.state.verified import flow_entry, partition_entry
+from onceover.stops.codes import StopCode
+from onceover.stops.record import Stop
+from onceover.topics.scope import Rules, explain
+from onceover.topics.status import topic_entries
+from onceover.wire.progress import NOBODY
+
+OK: Final = 0
+VIOLATED: Final = 1
+BAD_CONFIG: Final = 2
+PERSON: Final = 3
+TEMPORARY: Final = 5
+# The driver shows signs of life, and no lane has begun: Spark has not given it a slot yet.
+WAITING: Final = "waiting"
+COPYING: Final = "copying"
+# Of a partition that is not caught up while nobody copies.
+IDLE: Final = "idle"
+_OVER: Final = (RunState.ENDED, RunState.FAILED, RunState.GONE, RunState.FENCED)
+# The worst first: wrong data, then what waits for a person, then a file to be corrected, then what may pass.
+EXIT_ORDER: Final = (VIOLATED, PERSON, BAD_CONFIG, TEMPORARY, OK)
+# Nothing of these topics is on the target (any more).
+_COPY_GONE: Final = frozenset({StopCode.TARGET_MISSING, StopCode.TARGET_RECREATED})
+
+
+@dataclass(kw_only=True)
+class StatusSide:
+    """One cluster of a flow; ``error`` says why something of it is not known."""
+
+    alias: str
+    cluster_id: str | None = None
+    error: OnceoverError | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return the ``source`` or ``target`` object."""
+        error = None if self.error is None else {**self.error.as_dict(), "exit": exit_of(self.error)}
+        return {"alias": self.alias, "cluster_id": self.cluster_id, "error": error}
+
+
+@dataclass(kw_only=True)
+class StatusFacts:
+    """Everything that was read of one flow.
+
+    Args:
+        flow: its name.
+        now_ms: the time, in ms since 1970.
+        rules: which topics are in; None where nobody asked.
+        state: what its state says; None when the target does not answer.
+        judged: why partitions may not go on, by the evidence of now; by source partition.
+        missing: first offset that is missing, of partitions in scope that are not enrolled.
+        oldest_ms: timestamp of the first record that is missing, by source partition.
+        dead_letters: None for a flow that has no such topic.
+    """
+
+    flow: str
+    now_ms: float
+    source: StatusSide
+    target: StatusSide
+    rules: Rules | None = None
+    state: FlowFacts | None = None
+    here: SourceLogs = field(default_factory=SourceLogs)
+    there: TargetLogs = field(default_factory=TargetLogs)
+    judged: Mapping[TopicPartition, Stop] = field(default_factory=dict)
+    missing: Mapping[TopicPartition, int] = field(default_factory=dict)
+    oldest_ms: Mapping[TopicPartition, int] = field(default_factory=dict)
+    last_commit_ms: int | None = None
+    dead_letters: DeadLetterCount | None = None
+
+
+def exit_of(error: OnceoverError) -> int:
+    """Return the exit code that an error of a cluster or a file stands for."""
+    if isinstance(error, Retriable):
+        return TEMPORARY
+    return BAD_CONFIG if isinstance(error, UsageError) else PERSON
+
+
+def worst(codes: Iterable[int]) -> int:
+    """Return the exit code that counts, of several."""
+    return min(codes, key=EXIT_ORDER.index, default=OK)
+
+
+def shape(facts: StatusFacts) -> dict[str, Any]:
+    """Return one entry of ``status``'s ``flows``."""
+    state = facts.state or FlowFacts()
+    run = FlowRun(state=RunState.UNKNOWN)
+    # Without a layout among unreadable values nobody knows whether it was started.
+    if facts.state is not None and (state.layout is not None or not state.problems):
+        run = run_of(state.layout, state.heartbeat, facts.now_ms)
+    behind = IDLE if run.state in _OVER else COPYING
+    partitions = [
+        _partition(facts, state, enrolment, tp, behind)
+        for enrolment in state.enrolments
+        for tp in enrolment.sources()
+    ]
+    partitions += _not_enrolled(facts, state)
+    audit = audit_entry(state.verdicts, _open_failures(state), facts.now_ms)
+    entry = {
+        "flow": facts.flow,
+        "state": _state(facts, run, partitions),
+        "error": None,
+        "run": run.document(facts.now_ms),
+        "generation": state.layout.generation if state.layout else None,
+        "lanes": state.layout.lanes if state.layout else None,
+        "delivery": state.layout.delivery if state.layout else None,
+        "source": facts.source.document(),
+        "target": facts.target.document(),
+        "last_commit_ms": facts.last_commit_ms,
+        "last_commit_s": _since_s(facts.now_ms, facts.last_commit_ms),
+        **_lag(facts, partitions),
+        "dead_letters": facts.dead_letters.document() if facts.dead_letters else None,
+        "verified": flow_entry(p["verified"] for p in partitions if p["state"] != "not_enrolled"),
+        "audit": audit,
+        "driver": driver_entry(state.layout, state.heartbeat, facts.now_ms),
+        "partitions": partitions,
+        "topics": _topics(facts, state),
+        "notes": [*_remarks(state), *_waits(state)],
+    }
+    needs = _needs(facts, state, run, entry)
+    return {**entry, "needs": needs, "exit": worst(need["exit"] for need in needs)}
+
+
+def broken_entry(flow: str, path: str, error: OnceoverError) -> dict[str, Any]:
+    """Return the entry of a flow of which nothing can be read, mostly as its file is not in order."""
+    code = exit_of(error)
+    need = {"code": error.code, "message": error.message, "resolve": error.resolve, "exit": code}
+    side = {"alias": None, "cluster_id": None, "error": None}
+    nothing = dict.fromkeys(
+        ("generation", "lanes", "delivery", "last_commit_ms", "last_commit_s", "lag_offsets", "lag",
+         "oldest_missing_s", "dead_letters", "verified", "audit", "driver")
+    )  # fmt: skip
+    return {
+        "flow": flow,
+        "path": path,
+        "state": str(RunState.UNKNOWN),
+        "error": {**error.as_dict(), "exit": code},
+        "run": FlowRun(state=RunState.UNKNOWN).document(0),
+        "source": side,
+        "target": side,
+        **nothing,
+        **{name: [] for name in ("partitions", "topics", "notes")},
+        "needs": [need],
+        "exit": code,
+    }
+
+
+# ---- partitions
+
+
+def _partition(
+    facts: StatusFacts, state: FlowFacts, enrolment: Enrolment, source: TopicPartition, behind: str
+) -> dict[str, Any]:
+    here, target = facts.here, enrolment.target_of(source)
+    committed = facts.there.committed.get(target)
+    position = committed.offset if committed else None
+    stop = facts.judged.get(source) or state.stops.get(target)
+    lag = _lag_of(facts, enrolment, source, position, stop)
+    lso, high_watermark = here.lsos.get(source), here.high_watermarks.get(source)
+    open_offsets = 0
+    if lso is not None and high_watermark is not None:
+        open_offsets = max(0, high_watermark - max(lso, position or 0))
+    meta = beside(committed).meta
+    ids = str(enrolment.source_id), str(enrolment.target_id)
+    if meta is not None:  # newer, after an operator's repair
+        ids = meta.source_topic_id, meta.target_topic_id
+    return {
+        "topic": source.topic,
+        "partition": source.partition,
+        "target_topic": target.topic,
+        "lane": lane_of(source, state.layout.lanes) if state.layout else None,
+        "state": "stopped" if stop else "caught_up" if lag == 0 else behind,
+        "source_start": enrolment.start[source.partition],
+        "lso": lso,
+        "high_watermark": high_watermark,
+        "open_offsets": open_offsets,
+        "position": position,
+        "lag_offsets": lag,
+        "oldest_missing_s": _oldest_s(facts, [source], lag),
+        "target_end": facts.there.ends.get(target) if meta is None else meta.target_end,
+        "verified": partition_entry(state.verified.get(target), ids, position, facts.now_ms),
+        "stop": None if stop is None else _stop(stop, state.stops.get(target)),
+    }
+
+
+def _lag_of(
+    facts: StatusFacts, enrolment: Enrolment, source: TopicPartition, position: int | None, stop: Stop | None
+) -> int | None:
+    lso = facts.here.lsos.get(source)
+    if lso is None:
+        return None
+    if stop is not None and stop.code in _COPY_GONE:
+        # Nothing that was copied is there any more.
+        return max(0, lso - max(facts.here.starts.get(source, 0), enrolment.start[source.partition]))
+    if position is None or (stop is not None and stop.code == StopCode.SOURCE_RECREATED):
+        return None
+    return max(0, lso - position)
+
+
+def _oldest_s(facts: StatusFacts, partitions: Sequence[TopicPartition], lag: int | None) -> float | None:
+    if lag == 0:
+        return 0.0
+    known = [facts.oldest_ms[tp] for tp in partitions if tp in facts.oldest_ms]
+    return _since_s(facts.now_ms, min(known)) if known else None
+
+
+def _stop(stop: Stop, noted: Stop | None) -> dict[str, Any]:
+    """Return a stop; ``since_ms`` is when a lane noted it, None when none has been there yet."""
+    return {
+        "since_ms": None if noted is None else noted.at_ms,
+        "code": stop.code,
+        "message": stop.message,
+        "expected": stop.expected,
+        "seen": stop.seen,
+        "resolve": stop.resolve,
+    }
+
+
+def _not_enrolled(facts: StatusFacts, state: FlowFacts) -> list[dict[str, Any]]:
+    """Return entries for what is in scope and not copied: topics as a whole, partitions that were added."""
+    enrolled = {e.source: e for e in state.enrolments}
+    refused = {r["object"]: r for r in state.refused if r["blocks"] and _is_inside(r["object"], facts.rules)}
+    by_topic: dict[str, list[TopicPartition]] = {}
+    for tp in sorted(facts.missing):
+        by_topic.setdefault(tp.topic, []).append(tp)
+    entries = []
+    for topic in sorted(by_topic.keys() | refused.keys()):
+        partitions, refusal = by_topic.get(topic, []), refused.get(topic)
+        target = _target_name(facts, enrolled.get(topic), topic)
+        if topic not in enrolled:
+            entries.append(_missing(facts, topic, target, None, partitions, refusal))
+            continue
+        entries += [_missing(facts, topic, target, tp.partition, [tp], refusal) for tp in partitions]
+        if refusal is not None and not partitions:
+            entries.append(_missing(facts, topic, target, None, [], refusal))
+    return entries
+
+
+def _is_inside(topic: str, rules: Rules | None) -> bool:
+    """Tell whether a topic that the flow refused is still in scope: the filter may have changed since."""
+    return rules is None or explain(topic, rules).inside
+
+
+def _target_name(facts: StatusFacts, enrolment: Enrolment | None, topic: str) -> str:
+    if enrolment is not None:
+        return enrolment.target
+    return topic if facts.rules is None else explain(topic, facts.rules).target_topic
+
+
+def _missing(
+    facts: StatusFacts,
+    topic: str,
+    target_topic: str,
+    partition: int | None,
+    partitions: Sequence[TopicPartition],
+    refusal: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    here = facts.here
+    lags = [max(0, here.lsos[tp] - facts.missing[tp]) for tp in partitions if tp in here.lsos]
+    lag = sum(lags) if len(lags) == len(partitions) > 0 else None
+    one = partitions[0] if partition is not None else None
+    return {
+        "topic": topic,
+        "partition": partition,
+        "partitions": len(partitions),
+        "target_topic": target_topic,
+        "lane": None,
+        "state": "not_enrolled",
+        "source_start": None if one is None else facts.missing[one],
+        "lso": None if one is None else here.lsos.get(one),
+        "high_watermark": None if one is None else here.high_watermarks.get(one),
+        "open_offsets": 0,
+        "position": None,
+        "lag_offsets": lag,
+        "oldest_missing_s": _oldest_s(facts, partitions, lag),
+        "target_end": None,
+        "verified": None,
+        "stop": None
+        if refusal is None
+        else {"code": refusal["code"], "message": refusal["message"], "resolve": refusal["resolve"]},
+    }
+
+
+# ---- the flow
+
+
+def _remarks(state: FlowFacts) -> list[dict[str, Any]]:
+    """Return what keeps no records from being copied, and waits for nobody."""
+    return [dict(note) for note in state.refused if not note["blocks"] and note["code"] != AclCode.ACLS_STAY]
+
+
+def _waits(state: FlowFacts) -> list[dict[str, Any]]:
+    """Return what the lanes of this generation say about partitions that they cannot copy for now, and about
+    themselves."""
+    generation = state.layout.generation if state.layout else None
+    notes = [wait for target, wait in sorted(state.waits.items()) if target not in state.stops]
+    notes += [note for _, note in sorted(state.slowed.items())]
+    return [
+        {name: text for name, text in note.items() if name != "generation"}
+        for note in notes
+        if note["generation"] == generation
+    ]
+
+
+def _lag(facts: StatusFacts, partitions: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the flow's lag; null where a part of it is not known."""
+    # A refused topic of which nothing is missing: its other partitions speak for it.
+    counted = [p for p in partitions if p.get("partitions", 1)]
+    known = [p for p in counted if p["lag_offsets"] is not None]
+    unknown = len(counted) - len(known)
+    answered = facts.state is not None and facts.source.error is None
+    total = sum(p["lag_offsets"] for p in known)
+    waiting = [p for p in known if p["state"] == "not_enrolled"]
+    stopped = [p for p in known if p["stop"] and p["state"] == "stopped"]
+    ages = [p["oldest_missing_s"] for p in counted if p["oldest_missing_s"] is not None]
+    return {
+        "lag_offsets": total if answered and not unknown else None,
+        "lag": {
+            "known_offsets": total,
+            "unknown_partitions": unknown,
+            "not_enrolled_offsets": sum(p["lag_offsets"] for p in waiting),
+            "not_enrolled_topics": len({p["topic"] for p in partitions if p["state"] == "not_enrolled"}),
+            "stopped_offsets": sum(p["lag_offsets"] for p in stopped),
+        },
+        "oldest_missing_s": max(ages, default=0.0 if answered and not unknown and not total else None),
+    }
+
+
+def _state(facts: StatusFacts, run: FlowRun, partitions: Sequence[Mapping[str, Any]]) -> str:
+    if run.state in (RunState.NOT_STARTED, RunState.FENCED, RunState.UNKNOWN):
+        return str(run.state)
+    ready = facts.state is not None and facts.state.layout is not None and facts.state.layout.ready
+    if not ready or run.state not in (RunState.STARTING, RunState.RUNNING):
+        return "stopped"
+    if facts.source.error is not None or facts.target.error is not None:
+        return str(RunState.UNKNOWN)
+    if all(p["state"] == "caught_up" for p in partitions):
+        return "caught_up"
+    waits = any(p["state"] == COPYING for p in partitions) and not _has_begun(facts)
+    return WAITING if waits else COPYING
+
+
+def _has_begun(facts: StatusFacts) -> bool:
+    """Tell whether a lane of this generation has claimed a partition: its driver alone copies nothing."""
+    layout = None if facts.state is None else facts.state.layout
+    metas = [beside(committed).meta for committed in facts.there.committed.values()]
+    return layout is not None and any(
+        meta.generation == layout.generation and meta.instance != NOBODY for meta in metas if meta is not None
+    )
+
+
+def _open_failures(state: FlowFacts) -> Any:
+    if state.verdicts is None:
+        return None
+    ids = {e.source: (str(e.source_id), str(e.target_id)) for e in state.enrolments}
+
+    def copied(failure: AuditFailure) -> bool:
+        return not any(failure.ids) or ids.get(failure.topic) == failure.ids
+
+    return state.verdicts.open(copied)
+
+
+def _topics(facts: StatusFacts, state: FlowFacts) -> list[dict[str, Any]]:
+    if facts.rules is None or facts.state is None or facts.here.reader is None:
+        return []
+    return topic_entries(facts.rules, facts.here.topics, state.known.values(), state.refused)
+
+
+def _needs(
+    facts: StatusFacts, state: FlowFacts, run: FlowRun, entry: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """Return what somebody has to do, the worst first; each with the exit code that it stands for."""
+    found = []
+    if (failed := audit_need(facts.flow, entry["audit"])) is not None:
+        found.append({**failed, "exit": VIOLATED})
+    if (problem := run_need(facts.flow, run, facts.now_ms)) is not None:
+        found.append({**problem, "exit": PERSON})
+    found += [{**problem, "exit": PERSON} for problem in state.problems]
+    found += [{**_stop_need(p), "exit": PERSON} for p in entry["partitions"] if p["stop"]]
+    found += [
+        {**{name: each[name] for name in ("code", "message", "resolve")}, "exit": PERSON}
+        for each in state.refused
+        if each["code"] == AclCode.ACLS_STAY
+    ]
+    for name, side, code in (
+        ("source", facts.source, StatusCode.SOURCE_UNREACHABLE),
+        ("target", facts.target, StatusCode.TARGET_UNREACHABLE),
+    ):
+        if side.error is not None:
+            found.append(_side_need(name, side, side.error, code))
+    return sorted(found, key=lambda need: EXIT_ORDER.index(need["exit"]))
+
+
+def _stop_need(partition: Mapping[str, Any]) -> dict[str, Any]:
+    name, stop = partition_name(partition), partition["stop"]
+    word = "is not copied" if partition["state"] == "not_enrolled" else "is stopped"
+    return {
+        "code": stop["code"],
+        "message": f"{name} {word}: {stop['message']}",
+        "resolve": stop["resolve"],
+        "topic": partition["topic"],
+        "partition": partition["partition"],
+    }
+
+
+def _side_need(name: str, side: StatusSide, error: OnceoverError, unreachable: StatusCode) -> dict[str, Any]:
+    code, text = error.code, error.message
+    if isinstance(error, Retriable):
+        code, text = unreachable, f"the {name} does not answer: {error.message}"
+    elif error.where:
+        text = f"{error.message}: {error.where}"
+    resolve = error.resolve or f"bring {side.alias} back, then look again"
+    return {"code": code, "message": text, "resolve": resolve, "exit": exit_of(error)}
+
+
+def partition_name(entry: Mapping[str, Any]) -> str:
+    """Return ``topic:partition`` of an entry, or the topic where it is about all of it."""
+    return entry["topic"] if entry["partition"] is None else f"{entry['topic']}:{entry['partition']}"
+
+
+def _since_s(now_ms: float, at_ms: int | None) -> float | None:
+    return None if at_ms is None else round(max(0.0, (now_ms - at_ms) / 1000), 3)

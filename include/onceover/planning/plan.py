@@ -1,0 +1,148 @@
+"""What ``plan`` prints and ``apply`` does: changes with their reasons, and what is refused. Pure.
+
+Invariant: a plan is computed from live state and never edited; its id depends on its operation, flow and
+changes only, so the same situation always has the same id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+from onceover.clock import now_ms
+from onceover.shown import lined
+
+_RISKS: Final = {"repeat": "repeat", "skip": "skip", "destructive": "remove"}
+
+
+@dataclass(frozen=True)
+class Change:
+    """One thing that ``apply`` does; shape of ``plan``'s ``changes``.
+
+    Args:
+        what: kind of change, such as ``create topic``.
+        object: what is changed, as a person names it.
+        from_: what is there now, None for nothing; ``to`` what will be.
+        reason: why.
+        risk: ``none``, ``repeat``, ``skip`` or ``destructive``.
+        records: how many offsets the risk concerns, None when that is not known.
+    """
+
+    what: str
+    object: str
+    from_: str | int | None
+    to: str | int | None
+    reason: str
+    risk: str = "none"
+    records: int | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return it with the plan's field names."""
+        fields = asdict(self)
+        return {"from" if key == "from_" else key: value for key, value in fields.items()}
+
+    def describe(self) -> list[str]:
+        """Return it as lines of text."""
+        lines = [f"  {self.what} {self.object}: {_shown(self.from_)} -> {_shown(self.to)}  ({self.reason})"]
+        if self.risk != "none":
+            verb = _RISKS[self.risk]
+            known = self.records is not None
+            lines.append(f"    {verb}s {self.records} offsets" if known else f"    may {verb} records")
+        return lines
+
+
+# Hears of each change once it is made.
+Done = Callable[[Change], None]
+
+
+def nobody(change: Change) -> None:
+    """Hear of a change and do nothing."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What is not done, and what resolves it; shape of ``plan``'s ``refused``.
+
+    Args:
+        object: what it concerns; of a topic the source's name.
+        blocks: True when records are not copied because of it, False for a remark.
+    """
+
+    object: str
+    code: str
+    message: str
+    resolve: str
+    blocks: bool = True
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it is printed."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Base of every plan.
+
+    Args:
+        operation: what is planned, such as ``topics`` or ``skip-to``.
+        flow: name of the flow.
+        changes: in the order in which they are done.
+        refused: what is left out, and why.
+    """
+
+    operation: str
+    flow: str
+    changes: tuple[Change, ...] = ()
+    refused: tuple[Refusal, ...] = ()
+    # When it was computed does not make it another plan.
+    computed_at_ms: int = field(default_factory=now_ms, compare=False)
+
+    @property
+    def plan_id(self) -> str:
+        """Name of exactly these changes."""
+        changes = [change.document() for change in self.changes]
+        return hashlib.sha256(json.dumps([self.operation, self.flow, changes]).encode()).hexdigest()[:16]
+
+    @property
+    def title(self) -> str:
+        """First line of the text."""
+        return f"{self.operation} of flow {self.flow}"
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan's JSON."""
+        return {
+            "operation": self.operation,
+            "flow": self.flow,
+            "computed_at_ms": self.computed_at_ms,
+            "plan_id": self.plan_id,
+            "changes": [change.document() for change in self.changes],
+            "refused": [refusal.document() for refusal in self.refused],
+        }
+
+    def describe(self) -> str:
+        """Return the plan as text."""
+        lines = [self.title]
+        lines += [line for change in self.changes for line in change.describe()]
+        lines += [f"  refused {r.object}: {r.message}; {r.resolve}" for r in self.refused]
+        if not self.changes:
+            lines.append("  nothing to do")
+        return lined(lines)
+
+
+def merged(plans: Iterable[Plan]) -> Plan:
+    """Return one plan with the changes of several, in their order; operation and flow of the first."""
+    parts = list(plans)
+    return Plan(
+        operation=parts[0].operation,
+        flow=parts[0].flow,
+        changes=tuple(change for part in parts for change in part.changes),
+        refused=tuple(refusal for part in parts for refusal in part.refused),
+        computed_at_ms=max(part.computed_at_ms for part in parts),
+    )
+
+
+def _shown(value: str | int | None) -> str:
+    return "-" if value is None else str(value)

@@ -1,0 +1,1 @@
+"""The offset map: read, kept at hand, kept small, and asked."""

@@ -1,0 +1,1 @@
+"""The evidence on which a lane resumes its partitions."""

@@ -1,0 +1,389 @@
+"""Taking over a running MirrorMaker 2 flow: where it stands is found by comparing both sides.
+
+MirrorMaker stores the last source offset that it has copied, in Kafka Connect's own topic on the target.
+Without exactly-once it may have written more than it stored, and after a restart it repeats. So the stored
+offset is only looked at; what is believed is the content: ``seeding.seam``. Nobody may write meanwhile: its
+workers must be gone, its transactional ids are fenced, and two looks some time apart must be equal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final
+
+from onceover.errors import NeedsOperator, UsageError
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.groups.calls import ListedGroup
+from onceover.model import TopicPartition
+from onceover.planning.plan import Change, Refusal
+from onceover.resume.peek import read_topic
+from onceover.seeding.codes import SeedingCode
+from onceover.seeding.origins import FlowClusters, check_in_scope
+from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
+from onceover.seeding.seam import NoSeam, Seam
+from onceover.seeding.seamsearch import DEFAULT_LIMIT, SeamSearch
+from onceover.state.fencing import fence
+from onceover.wire.mirrormaker import decode_offset_sync, decode_source_offset, decode_task
+
+# Longer than a produce request of a worker that is dying takes; a frozen one without exactly-once is not
+# found by any wait.
+SETTLE_S: Final = 2.0
+CONNECTOR: Final = "MirrorSourceConnector"
+_WITHOUT_MEMBERS: Final = ("empty", "dead")
+_OFFSETS: Final = "offsets"
+_RUNBOOK: Final = "see docs/adopting-mirrormaker.md"
+
+
+@dataclass(frozen=True)
+class MirrorMakerNames:
+    """What a MirrorMaker 2 calls its things.
+
+    Args:
+        source: its alias of the source cluster; ``target`` likewise.
+        offsets_topic: Connect's offsets on the target; ``configs_topic`` its configuration.
+        group: Connect's group of workers on the target; also what transactional ids begin with.
+        workers_stay: the connector runs in a Connect cluster whose workers go on without it.
+    """
+
+    source: str
+    target: str
+    offsets_topic: str
+    configs_topic: str
+    group: str
+    workers_stay: bool = False
+
+    @classmethod
+    def dedicated(cls, source: str, target: str) -> MirrorMakerNames:
+        """Return the names of MirrorMaker in dedicated mode."""
+        topics = f"mm2-offsets.{source}.internal", f"mm2-configs.{source}.internal"
+        return cls(source, target, *topics, f"{source}-mm2")
+
+    def elsewhere(self, offsets_topic: str, configs_topic: str | None, group: str | None) -> MirrorMakerNames:
+        """Return the names of a MirrorMaker that keeps its offsets in another topic: in a Connect cluster.
+
+        Args:
+            configs_topic: None where the offsets' own name says it.
+            group: of the workers. Not to be guessed: a group that does not exist looks like one that stopped.
+
+        Raises:
+            UsageError: the group, or the topic, has to be named.
+        """
+        if group is None:
+            raise UsageError(
+                f"whose offsets {offsets_topic} holds is not known",
+                expected="the group of the workers (group.id), to see whether they run",
+                seen="another offsets topic than that of MirrorMaker's dedicated mode, and no group",
+                resolve=f"name it with `--connect-group`; {_RUNBOOK}",
+            )
+        if configs_topic is None:
+            if offsets_topic.count(_OFFSETS) != 1:
+                raise UsageError(
+                    f"how the configuration topic beside {offsets_topic} is called is not known",
+                    expected="its name (config.storage.topic), to see which tasks have to be fenced",
+                    resolve=f"name it with `--configs-topic`; {_RUNBOOK}",
+                )
+            configs_topic = offsets_topic.replace(_OFFSETS, "configs")
+        return replace(self, offsets_topic=offsets_topic, configs_topic=configs_topic, group=group)
+
+    @property
+    def syncs_topics(self) -> tuple[str, str]:
+        """Offset syncs: on the source, or on the target where MirrorMaker was told so."""
+        return f"mm2-offset-syncs.{self.target}.internal", f"mm2-offset-syncs.{self.source}.internal"
+
+    def transactional_id(self, connector: str, task: int) -> str:
+        """Return what a task writes with under exactly-once."""
+        return f"{self.group}-{connector}-{task}"
+
+
+@dataclass
+class MirrorMakerOrigin:
+    """Where MirrorMaker 2 stands. Used for one operation.
+
+    Args:
+        mirror: its names.
+        decided: offsets that the operator names for partitions that cannot be proven.
+        limit: records of a partition that are compared at most.
+        settle_s: seconds between the two looks that must be equal.
+    """
+
+    mirror: MirrorMakerNames
+    decided: Mapping[TopicPartition, int] = field(default_factory=dict)
+    limit: int = DEFAULT_LIMIT
+    settle_s: float = SETTLE_S
+    _tasks: dict[str, int] = field(default_factory=dict, init=False)
+
+    def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
+        """Name the seam of every partition that MirrorMaker has copied.
+
+        Raises:
+            NeedsOperator: MM2_UNKNOWN, there is no such MirrorMaker.
+            UsageError: whether it runs may not be looked at.
+        """
+        check_in_scope(self.decided, topics, "--decided")
+        running = self._running(place.target)
+        if running is not None:
+            return SeedOffsets(remarks=(running,))
+        stored, connectors = read_stored(place.target, self.mirror)
+        self._tasks = read_tasks(place.target, self.mirror, connectors)
+        wanted = [seat for topic in topics for seat in _seats_copied(topic, stored)]
+        first, looked_s = self._look(place.target, wanted), time.monotonic()
+        search = SeamSearch(place.source, place.target, _Anchors(place, self.mirror).of, self.limit)
+        answers = {seat.source: self._seat(search, seat, stored.get(seat.source)) for seat in wanted}
+        time.sleep(max(0.0, looked_s + self.settle_s - time.monotonic()))
+        if self._look(place.target, wanted) != first:
+            return SeedOffsets(remarks=(self._still_writing(),))
+        return SeedOffsets(
+            {tp: answer for tp, answer in answers.items() if isinstance(answer, SeedOffset)},
+            {tp: answer for tp, answer in answers.items() if isinstance(answer, Refusal)},
+            remarks=() if self._tasks else (self._nothing_to_fence(),),
+        )
+
+    def changes(self) -> Sequence[Change]:
+        """Return the fencing of each connector's tasks."""
+        return [
+            Change(
+                "fence",
+                f"{self.mirror.group}-{connector}-0..{tasks - 1}",
+                "MirrorMaker's",
+                "fenced",
+                "no task of it that is left somewhere can commit a transaction any more",
+            )
+            for connector, tasks in sorted(self._tasks.items())
+            if tasks
+        ]
+
+    def prepare(self, place: FlowClusters) -> None:
+        """Fence every transactional id that a task may hold; an open transaction is aborted by that.
+
+        Raises:
+            NeedsOperator: the target refuses it.
+        """
+        for connector, tasks in self._tasks.items():
+            for task in range(tasks):
+                name = self.mirror.transactional_id(connector, task)
+                try:
+                    fence(place.target, name)
+                except NeedsOperator as error:
+                    raise NeedsOperator(
+                        f"MirrorMaker's transactional id {name} cannot be fenced: {error.message}",
+                        code=error.code,
+                        resolve=f"grant the flow's principal WRITE on transactional ids with the prefix "
+                        f"{self.mirror.group}- on {place.target.alias}",
+                    ) from error
+
+    # ---- is it running
+
+    def _running(self, target: Cluster) -> Refusal | None:
+        if self.mirror.workers_stay:
+            return None
+        group = self._workers(target)
+        if group is None or group.state in _WITHOUT_MEMBERS:
+            return None
+        return Refusal(
+            self.mirror.group,
+            SeedingCode.MM2_RUNNING,
+            f"MirrorMaker runs: its workers' group {self.mirror.group} on {target.alias} is {group.state}",
+            "stop all its workers, then plan again; a killed one is forgotten after 10 seconds",
+        )
+
+    def _workers(self, target: Cluster) -> ListedGroup | None:
+        """Return the workers' group, None when there is none; one that is only not shown is an error."""
+        admin = GroupAdmin(target)
+        listing = admin.groups()
+        found = listing.groups.get(self.mirror.group)
+        if found is not None:
+            return found
+        for unheard in listing.unheard:
+            raise unheard
+        try:
+            # Brokers leave out of the list what may not be described; asked for itself, they say so.
+            admin.committed(self.mirror.group)
+        except UsageError as error:
+            raise UsageError(
+                f"whether MirrorMaker runs cannot be seen: {error.message}",
+                code=error.code,
+                where=f"group {self.mirror.group} on {target.alias}",
+                resolve="grant the flow's principal DESCRIBE on that group",
+            ) from error
+        return None
+
+    def _still_writing(self) -> Refusal:
+        return Refusal(
+            self.mirror.group,
+            SeedingCode.MM2_WRITES,
+            f"somebody writes: the target's topics, or {self.mirror.offsets_topic}, grew within "
+            f"{self.settle_s:g} s",
+            "stop MirrorMaker, and every other producer to these topics, then plan again",
+        )
+
+    def _nothing_to_fence(self) -> Refusal:
+        return Refusal(
+            self.mirror.group,
+            SeedingCode.MM2_TASKS_UNKNOWN,
+            f"{self.mirror.configs_topic} tells of no task: no transactional id of MirrorMaker's is fenced",
+            "make sure that all its workers have ended for good",
+            blocks=False,
+        )
+
+    def _look(self, target: Cluster, seats: Sequence[Seat]) -> dict[TopicPartition, int]:
+        """Return the ends of all logs that MirrorMaker writes."""
+        own = target.topics([self.mirror.offsets_topic]).get(self.mirror.offsets_topic)
+        offsets = [TopicPartition(own.name, p) for p in own.partitions] if own else []
+        copies = [seat.target for seat in seats if seat.target_end]
+        return target.list_offsets(offsets + copies, calls.LATEST, calls.READ_UNCOMMITTED)
+
+    # ---- one partition
+
+    def _seat(self, search: SeamSearch, seat: Seat, stored: int | None) -> SeedOffset | Refusal:
+        if seat.source in self.decided:
+            said = "decided by the operator; not compared"
+            return SeedOffset(self.decided[seat.source], said, "repeat", named=True)
+        if seat.position is not None:
+            # It is the flow's already; what it has copied since is not MirrorMaker's.
+            return SeedOffset(seat.position, "has progress already")
+        if seat.target_end == 0:
+            return _nothing_copied(seat, stored)
+        if seat.start == seat.end and (stored is None or stored < seat.end):
+            return SeedOffset(seat.end, "the source holds nothing any more that could be missing", "none")
+        finding = search.find(seat)
+        if isinstance(finding, NoSeam):
+            return _unproven(seat, finding)
+        if stored is not None and finding.offset <= stored:
+            return _behind_stored(seat, finding, stored)
+        return SeedOffset(finding.offset, _proof(finding, stored), "none")
+
+
+@dataclass
+class _Anchors:
+    """MirrorMaker's offset syncs, read when they are needed for the first time."""
+
+    place: FlowClusters
+    mirror: MirrorMakerNames
+
+    def of(self, source: TopicPartition) -> Mapping[int, int]:
+        """Return source offsets by target offset."""
+        return self._read.get(source, {})
+
+    @cached_property
+    def _read(self) -> dict[TopicPartition, dict[int, int]]:
+        # The newest per partition only: older ones may speak of a target topic that is gone.
+        found: dict[TopicPartition, dict[int, int]] = {}
+        clusters = (self.place.source, self.place.target)
+        for cluster, topic in zip(clusters, self.mirror.syncs_topics, strict=True):
+            for _, record in read_topic(cluster, topic):
+                if record.key is not None and record.value is not None:
+                    sync = decode_offset_sync(record.key, record.value)
+                    found[TopicPartition(sync.topic, sync.partition)] = {sync.downstream: sync.upstream}
+        return found
+
+
+def read_stored(target: Cluster, mirror: MirrorMakerNames) -> tuple[dict[TopicPartition, int], set[str]]:
+    """Return the last copied source offsets that MirrorMaker has stored, and the connectors that did.
+
+    Where several connectors know a partition, the highest offset counts.
+
+    Raises:
+        NeedsOperator: there is no such topic, or it is of another kind.
+    """
+    if mirror.offsets_topic not in target.topics([mirror.offsets_topic]):
+        raise NeedsOperator(
+            f"there is no topic {mirror.offsets_topic} on {target.alias}",
+            code=SeedingCode.MM2_UNKNOWN,
+            expected="the offsets of MirrorMaker's connectors",
+            resolve=f"name MirrorMaker's alias of the source, or the topic itself; {_RUNBOOK}",
+        )
+    # By the key's bytes and the log that it is in: the same key can be in two of them when the partition
+    # count has changed, and nobody knows then which is newer.
+    newest: dict[tuple[TopicPartition, bytes], int | None] = {}
+    places: dict[bytes, TopicPartition] = {}
+    connectors = {CONNECTOR}
+    for tp, record in read_topic(target, mirror.offsets_topic):
+        entry = None if record.key is None else decode_source_offset(record.key, record.value)
+        if record.key is not None and entry is not None and entry.cluster == mirror.source:
+            newest[tp, record.key] = entry.offset
+            places[record.key] = TopicPartition(entry.topic, entry.partition)
+            connectors.add(entry.connector)
+    stored: dict[TopicPartition, int] = {}
+    for (_, key), offset in newest.items():
+        if offset is not None:
+            stored[places[key]] = max(offset, stored.get(places[key], offset))
+    return stored, connectors
+
+
+def read_tasks(target: Cluster, mirror: MirrorMakerNames, connectors: set[str]) -> dict[str, int]:
+    """Return how many tasks each of these connectors has had at most, as far as it is on record.
+
+    Raises:
+        NeedsOperator: there is no such topic: nobody would know whom to fence.
+    """
+    if mirror.configs_topic not in target.topics([mirror.configs_topic]):
+        raise NeedsOperator(
+            f"there is no topic {mirror.configs_topic} on {target.alias}",
+            code=SeedingCode.MM2_UNKNOWN,
+            expected="the configuration of MirrorMaker's connectors, which tells of the tasks to fence",
+            resolve=f"name it with `--configs-topic`; where it was deleted, create an empty one once all "
+            f"workers have ended for good; {_RUNBOOK}",
+        )
+    tasks: dict[str, int] = {}
+    for _, record in read_topic(target, mirror.configs_topic):
+        known = None if record.key is None else decode_task(record.key, record.value)
+        if known is not None and known[0] in connectors:
+            tasks[known[0]] = max(known[1], tasks.get(known[0], 0))
+    return tasks
+
+
+def _seats_copied(topic: SeatedTopic, stored: Mapping[TopicPartition, int]) -> tuple[Seat, ...]:
+    """Return the topic's seats if MirrorMaker has copied any of it."""
+    copied = any(seat.target_end or seat.source in stored for seat in topic.seats)
+    return topic.seats if copied else ()
+
+
+def _nothing_copied(seat: Seat, stored: int | None) -> SeedOffset | Refusal:
+    if stored is None:
+        return SeedOffset(seat.start, "MirrorMaker has copied nothing of it yet", "none")
+    return Refusal(
+        str(seat.source),
+        SeedingCode.TARGET_EMPTY,
+        f"MirrorMaker has stored that it copied up to source offset {stored}, but {seat.target} is empty: it "
+        "was deleted and created anew",
+        "decide where it begins with `--decided FILE`",
+    )
+
+
+def _unproven(seat: Seat, finding: NoSeam) -> Refusal:
+    return Refusal(
+        str(seat.source),
+        finding.code,
+        f"where its copy ends cannot be proven: {finding.message}",
+        "decide with `--decided FILE` (topic,partition,offset: the next source offset to copy), or widen the "
+        f"comparison with `--window`; {_RUNBOOK}",
+    )
+
+
+def _behind_stored(seat: Seat, seam: Seam, stored: int) -> Refusal:
+    return Refusal(
+        str(seat.source),
+        SeedingCode.BEHIND_STORED,
+        f"MirrorMaker has stored that it copied up to source offset {stored}, but the target's last record "
+        f"is the source's at offset {seam.offset - 1}: the target has lost records, or they were filtered",
+        "decide with `--decided FILE`: the offset after the target's last record copies the missing ones",
+    )
+
+
+def _proof(seam: Seam, stored: int | None) -> str:
+    last = seam.offset - 1
+    parts = [f"proven: the target's last {seam.compared} records are the source's up to offset {last}"]
+    if stored is None:
+        parts.append("MirrorMaker has stored no offset of it")
+    elif last == stored:
+        parts.append("as MirrorMaker has stored")
+    else:
+        parts.append(f"MirrorMaker has stored {stored} and wrote {last - stored} offsets further")
+    if seam.repeated:
+        parts.append(f"{seam.repeated} of them repeat others, as MirrorMaker left them")
+    return "; ".join(parts)

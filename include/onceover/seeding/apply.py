@@ -1,0 +1,476 @@
+"""``seed`` and ``adopt``: plan from live state, then write the progress as a start does (docs/protocol.md).
+
+Order of ``apply``: the plan is shown; the flow's own topics exist; a new generation is announced and every
+lane is fenced, so nobody copies any more; others that write are stopped; the plan is computed again from
+what stands still now, and shown if it differs; copies are created; enrolment and progress are written in the
+leader's transactions. The layout stays *not ready* until the next start. Interrupted anywhere it can be run
+again: a position that is there already needs no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from onceover.clock import now_ms
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
+from onceover.kafka import calls
+from onceover.kafka.admin import Admin
+from onceover.kafka.calls import OffsetToCommit
+from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.produce.notes import NoteWriter
+from onceover.lead.claims import Claims
+from onceover.lead.leader import FlowIdentity, Leader
+from onceover.model import TopicPartition
+from onceover.namematch import names_whole
+from onceover.operate.repair import standing_of, stops_of
+from onceover.planning.approval import Approval, ObjectState, fenced
+from onceover.planning.counted import Counted, uncounted
+from onceover.planning.journal import Journal
+from onceover.planning.plan import Refusal
+from onceover.seeding.origins import FlowClusters, Origin
+from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeededPosition, SeedOffsets, SeedPlan, plan_seed
+from onceover.state import names
+from onceover.state.enrolment import Enrolment, PlacedProgress
+from onceover.state.layout import Layout, check_clusters, check_distinct
+from onceover.state.managed import read_managed
+from onceover.state.progress import beside, first_progress
+from onceover.state.read import FlowState, read_flow_state
+from onceover.stops.record import stopped_in
+from onceover.topics.apply import TopicApply
+from onceover.topics.own import StateSettings, create_flow_topics
+from onceover.topics.plan import View, plan_topics
+from onceover.topics.refusals import hidden
+from onceover.topics.scope import Rules
+from onceover.topics.view import TopicReader
+
+# A transaction writes one batch to the offsets topic, within a broker's default limit of 1 MiB: 300 bytes
+# a partition at most.
+_PARTITIONS_PER_TRANSACTION: Final = 1500
+
+
+@dataclass(frozen=True)
+class SeedingRequest:
+    """What is to be seeded.
+
+    Args:
+        operation: ``seed`` or ``adopt``, the name in plans and journals.
+        rules: which topics are in, and how they are called.
+        sync_configs: whether copies that are created get the source's configuration.
+        state: how the flow's own topics are created.
+        choice: the operator's answers.
+        topics: an anchored regular expression over source topics, None for all in scope.
+    """
+
+    operation: str
+    rules: Rules
+    sync_configs: bool
+    state: StateSettings
+    choice: Choice
+    topics: str | None = None
+
+    def selects(self, topic: str) -> bool:
+        """Tell whether a source topic is wanted."""
+        return self.topics is None or names_whole(self.topics, topic)
+
+
+@dataclass
+class Seeded:
+    """What ``apply`` did.
+
+    Args:
+        plan: the last plan, which was carried out.
+        generation: the new generation, None when nothing had to be done.
+        earlier: nothing is done now: an earlier try under the same approval has done it all.
+        written: positions that were written.
+    """
+
+    plan: SeedPlan
+    generation: int | None = None
+    written: int = 0
+    earlier: bool = False
+
+    @property
+    def exit_code(self) -> int:
+        """3 when something is refused."""
+        return self.plan.exit_code
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan and what became of it."""
+        return {
+            **self.plan.document(),
+            "applied": self.generation is not None,
+            "generation": self.generation,
+            "written": self.written,
+        }
+
+    def describe(self) -> str:
+        """Return the outcome as text."""
+        if self.earlier:
+            return "written by an earlier try; nothing was changed now"
+        if self.generation is None:
+            return "nothing was changed"
+        return f"{self.written} positions written, generation {self.generation}; start the flow again"
+
+
+@dataclass
+class Seeder:
+    """Seeds one flow. Not thread-safe; the clusters belong to the caller.
+
+    Args:
+        identity: name, lanes and hash of the flow file.
+        request: what is to be seeded.
+        origin: names the offsets.
+        source: source cluster; ``target`` likewise.
+    """
+
+    identity: FlowIdentity
+    request: SeedingRequest
+    origin: Origin
+    source: Cluster
+    target: Cluster
+    _place: FlowClusters = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._place = FlowClusters(self.identity.name, self.source, self.target)
+
+    # ---- plan
+
+    def plan(self) -> SeedPlan:
+        """Return what would be done now. Changes nothing.
+
+        Raises:
+            Retriable: a cluster is away.
+            UsageError: both sides are one cluster, or the principal may not look.
+            NeedsOperator: the flow belongs to other clusters, or the origin cannot be used.
+        """
+        return self.target.retry(self._plan)
+
+    def _plan(self) -> SeedPlan:
+        ids = self.source.cluster_id(), self.target.cluster_id()
+        check_distinct(*ids)
+        state = read_flow_state(self.target, self._place.flow)
+        check_clusters(state.layout, *ids)
+        view = self._view(state)
+        topic_plan = plan_topics(view)
+        topics, unseen = self._seated(view), self._hidden(view)
+        # Nothing but what may not be described: that is what there is to say, not what the origin lacks.
+        seeds = self.origin.read(self._place, topics) if topics or not unseen else SeedOffsets()
+        planned = plan_seed(
+            self.request.operation,
+            self._place.flow,
+            topics,
+            seeds,
+            topic_plan,
+            self.request.choice,
+            extra=self.origin.changes(),
+        )
+        refused = (*planned.refused, *unseen)
+        return replace(planned, refused=refused, standing=_standing(state, topics))
+
+    def _hidden(self, view: View) -> list[Refusal]:
+        """Return why topics are left out that are enrolled, but that may not be described on both sides."""
+        records = [view.enrolled_by_source[topic] for topic in sorted(view.hidden)]
+        return [hidden(r, *view.hidden[r.source]) for r in records if self.request.selects(r.source)]
+
+    def _view(self, state: FlowState) -> View:
+        reader = TopicReader(self._place.flow, self.source, self.target)
+        try:
+            view = reader.read(
+                self.request.rules,
+                state.enrolled,
+                read_managed(state.owned),
+                sync_configs=self.request.sync_configs,
+            )
+        finally:
+            reader.close()
+        # A target topic that holds records is refused to a flow that finds it; here the operator says that
+        # they are the flow's.
+        return replace(view, target_ends=dict.fromkeys(view.target_ends, 0))
+
+    def _seated(self, view: View) -> list[SeatedTopic]:
+        found: list[tuple[TopicInfo, str, TopicInfo | None, Enrolment | None]] = []
+        enrolled = {topic: view.known(record) for topic, record in view.enrolled_by_source.items()}
+        for decision in view.decisions():
+            info = view.source.get(decision.topic)
+            if decision.topic in view.hidden:
+                continue
+            if (
+                decision.inside
+                and info is not None
+                and self.request.selects(decision.topic)
+                and _is_led(info)
+            ):
+                old = enrolled.get(decision.topic)
+                copy = view.target.get(decision.target_topic)
+                if copy is None or _is_led(copy):
+                    found.append((info, decision.target_topic, copy, old))
+        logs = self._logs(found)
+        return [
+            SeatedTopic(source=info, target=name, copy=copy, enrolment=old, seats=tuple(logs[info.name]))
+            for info, name, copy, old in found
+        ]
+
+    def _logs(
+        self, topics: Sequence[tuple[TopicInfo, str, TopicInfo | None, Enrolment | None]]
+    ) -> dict[str, list[Seat]]:
+        pairs: dict[str, list[tuple[TopicPartition, TopicPartition]]] = {}
+        existing: list[TopicPartition] = []
+        for info, name, copy, old in topics:
+            numbers = sorted(p for p in info.partitions if old is None or p in old.start)
+            pairs[info.name] = [(TopicPartition(info.name, p), TopicPartition(name, p)) for p in numbers]
+            existing += [TopicPartition(name, p) for p in numbers if copy and p in copy.partitions]
+        sources = [source for several in pairs.values() for source, _ in several]
+        starts = self.source.list_offsets(sources, calls.EARLIEST)
+        lsos = self.source.list_offsets(sources, calls.LATEST)
+        ends = self.source.list_offsets(sources, calls.LATEST, calls.READ_UNCOMMITTED)
+        target_starts = self.target.list_offsets(existing, calls.EARLIEST)
+        target_ends = self.target.list_offsets(existing, calls.LATEST)
+        committed = self.target.committed(names.progress_group(self._place.flow), None)
+
+        def seat(source: TopicPartition, target: TopicPartition) -> Seat:
+            progress = committed.get(target)
+            meta, doubt = beside(progress)
+            return Seat(
+                source=source,
+                target=target,
+                start=starts[source],
+                lso=lsos[source],
+                end=ends[source],
+                position=None if progress is None else progress.offset,
+                target_start=target_starts.get(target, 0),
+                target_end=target_ends.get(target, 0),
+                between=None if meta is None else (meta.source_topic_id, meta.target_topic_id),
+                doubt=doubt,
+            )
+
+        return {name: [seat(*pair) for pair in several] for name, several in pairs.items()}
+
+    # ---- apply
+
+    def apply(
+        self,
+        journal: Journal,
+        announce: Callable[[SeedPlan], None],
+        approval: Approval | None = None,
+        counted: Counted = uncounted,
+    ) -> Seeded:
+        """Do what a plan computed now says.
+
+        Args:
+            journal: everything is written down there.
+            announce: shown the plan before anything is done, and again if it has changed by the time that
+                nobody copies any more; raises to leave the progress as it is.
+            approval: what somebody has said yes to; None for what ``announce`` is shown first.
+            counted: told meanwhile how many positions of how many are written.
+
+        Raises:
+            Fenced: another start was newer.
+            NeedsOperator: it would be something else than was approved, or becomes that by the time that
+                everybody is fenced.
+            Others as ``plan``; run it again, it goes on from there.
+        """
+        first = self.plan()
+        announce(first)
+        if not first.positions:
+            return Seeded(first)
+        approved = approval or Approval.of(first.items)
+        if approved.is_spent(first.items):
+            return Seeded(first, earlier=True)
+        approved.check(first.items, first.title)
+        journal.planned(first)
+        try:
+            return self._seize(first, approved, journal, announce, counted)
+        except OnceoverError as error:
+            journal.failed(error)
+            raise
+
+    def _seize(
+        self,
+        first: SeedPlan,
+        approved: Approval,
+        journal: Journal,
+        announce: Callable[[SeedPlan], None],
+        counted: Counted,
+    ) -> Seeded:
+        create_flow_topics(Admin(self.target), self.target, self._place.flow, self.request.state)
+        leader = Leader(self.identity, self.source, self.target)
+        try:
+            layout = leader.seize()
+            prepared = self.origin.changes()
+            self.origin.prepare(self._place)
+            plan = self.plan()
+            if plan.plan_id != first.plan_id:
+                approved.check(plan.items, plan.title, done=fenced(plan.flow))
+                announce(plan)
+                journal.planned(plan)
+            journal.done(*prepared)
+            self._write(leader, layout, plan, approved, journal, counted)
+            return Seeded(plan, layout.generation, len(plan.positions))
+        finally:
+            leader.close()
+
+    def _claim(self, leader: Leader, plan: SeedPlan) -> None:
+        """Claim the topics that are new to the flow, as a run of it does."""
+        new = {t.source.name: t.target for t in plan.topics if t.enrolment is None or not t.enrolment.active}
+        naming = self.request.rules.naming
+        with closing(TopicReader(self._place.flow, self.source, self.target)) as reader:
+            lost = Claims(leader, lambda topics: reader.rivals(naming, topics)).settle(new)
+        if lost:
+            raise NeedsOperator(
+                lost[0].message, code=lost[0].code, where=lost[0].object, resolve=lost[0].resolve
+            )
+
+    def _write(
+        self,
+        leader: Leader,
+        layout: Layout,
+        plan: SeedPlan,
+        approved: Approval,
+        journal: Journal,
+        counted: Counted,
+    ) -> None:
+        self._claim(leader, plan)
+        self._create(plan, journal)
+        copies = self.target.retry(lambda: self._copies(plan))
+        journal.refused(plan.refused)
+        state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
+        by_position = {c.object: c for c in plan.changes if c.what == "position"}
+        written = 0
+        for batch in _batches(plan.topics, plan.positions):
+            counted(written, len(plan.positions))
+            enrolments = [
+                _changed(_enrolment(topic, copies[topic.target], plan, layout), topic, plan, approved)
+                for topic in batch
+            ]
+            progress: dict[TopicPartition, OffsetToCommit] = {}
+            for enrolment in enrolments:
+                progress.update(_progress(enrolment, plan, layout))
+            _enrol(leader, enrolments, progress, sorted(stopped_in(state.others) & progress.keys()))
+            journal.done(*(by_position[str(tp)] for topic in batch for tp in _written(topic, plan)))
+            written += len(progress)
+        counted(written, len(plan.positions))
+
+    def _create(self, plan: SeedPlan, journal: Journal) -> None:
+        steps = plan.topic_plan
+        if steps is None or not steps.steps:
+            return
+        notes = NoteWriter(self.target, TopicPartition(names.owned_topic(self._place.flow), 0))
+        state = self.target.retry(lambda: read_flow_state(self.target, self._place.flow))
+        try:
+            work = TopicApply(Admin(self.target), notes, read_managed(state.owned), journal.done)
+            work.run(steps)
+        finally:
+            notes.close()
+        journal.refused(work.refused)
+        blocked = [refusal for refusal in work.refused if refusal.blocks]
+        if blocked:
+            raise NeedsOperator(
+                f"a copy cannot be prepared: {blocked[0].message}",
+                code=blocked[0].code,
+                where=blocked[0].object,
+                resolve=blocked[0].resolve,
+            )
+
+    def _copies(self, plan: SeedPlan) -> dict[str, TopicInfo]:
+        """Return the target topics once they have leaders for every partition that is written."""
+        found = self.target.topics(sorted({topic.target for topic in plan.topics}))
+        for position in plan.positions.values():
+            target = position.seat.target
+            info = found.get(target.topic)
+            partition = None if info is None else info.partitions.get(target.partition)
+            if partition is None or partition.leader < 0:
+                raise Retriable(f"{target} has no leader on {self.target.alias} yet", where=str(target))
+        return found
+
+
+def _enrolment(topic: SeatedTopic, copy: TopicInfo, plan: SeedPlan, layout: Layout) -> Enrolment:
+    written = [plan.positions[tp] for tp in _written(topic, plan)]
+    added = {position.seat.source.partition: position.offset for position in written}
+    placed = {
+        p.seat.source.partition: PlacedProgress(layout.generation, p.offset, p.target_end) for p in written
+    }
+    ids, old = (topic.source.topic_id, copy.topic_id), topic.enrolment
+    if old is None:
+        return Enrolment(topic.source.name, topic.target, *ids, added, now_ms(), placed=placed)
+    new = replace(old, start={**old.start, **added}).between(*ids, added.keys())
+    numbers = {p.seat.source.partition: p.seat.between for p in written}
+    # What the map says about topics that are gone is void from here on.
+    anew = [number for number, between in numbers.items() if (between or old.ids_of(number)) != new.ids]
+    changed = replace(
+        new,
+        at_ms=now_ms(),
+        since={**old.since, **dict.fromkeys(anew, layout.generation)},
+        placed={**old.placed, **placed},
+    )
+    # One that was left to another flow returns whole or not at all.
+    return changed if changed.waits_to_be_placed else changed.back()
+
+
+def _changed(enrolment: Enrolment, topic: SeatedTopic, plan: SeedPlan, approved: Approval) -> Enrolment:
+    """Return the record with the approval under which its partitions are written."""
+    written = [tp.partition for tp in _written(topic, plan)]
+    return replace(enrolment, changed={**enrolment.changed, **dict.fromkeys(written, approved.id)})
+
+
+def _standing(state: FlowState, topics: Sequence[SeatedTopic]) -> dict[str, ObjectState]:
+    stops = stops_of(state)
+    found: dict[str, ObjectState] = {}
+    for topic in topics:
+        sources = [seat.source for seat in topic.seats]
+        found |= standing_of(stops, topic.enrolment, sources, topic.source.topic_id)
+    return found
+
+
+def _enrol(
+    leader: Leader,
+    enrolments: Sequence[Enrolment],
+    progress: Mapping[TopicPartition, OffsetToCommit],
+    over: Sequence[TopicPartition],
+) -> None:
+    try:
+        leader.enrol(enrolments, progress, over)
+    except Fenced as error:
+        raise Fenced(
+            "the flow was started meanwhile, and goes on with the progress that it found",
+            code=error.code,
+            expected=error.expected,
+            seen=error.seen,
+            resolve="stop that run, then run this again: it plans anew",
+        ) from error
+
+
+def _progress(
+    enrolment: Enrolment, plan: SeedPlan, layout: Layout
+) -> Iterator[tuple[TopicPartition, OffsetToCommit]]:
+    for source in enrolment.sources():
+        position = plan.positions.get(source)
+        if position is not None:
+            at, end = position.offset, position.target_end
+            yield enrolment.target_of(source), first_progress(enrolment, at, layout.generation, end)
+
+
+def _written(topic: SeatedTopic, plan: SeedPlan) -> list[TopicPartition]:
+    return [seat.source for seat in topic.seats if seat.source in plan.positions]
+
+
+def _batches(
+    topics: Sequence[SeatedTopic], positions: Mapping[TopicPartition, SeededPosition]
+) -> Iterator[list[SeatedTopic]]:
+    batch: list[SeatedTopic] = []
+    size = 0
+    for topic in topics:
+        written = sum(seat.source in positions for seat in topic.seats)
+        if batch and size + written > _PARTITIONS_PER_TRANSACTION:
+            yield batch
+            batch, size = [], 0
+        batch.append(topic)
+        size += written
+    if batch:
+        yield batch
+
+
+def _is_led(topic: TopicInfo) -> bool:
+    return all(partition.leader >= 0 for partition in topic.partitions.values())

@@ -1,0 +1,219 @@
+"""Where the positions of a seeding come from: groups, the log itself, another flow, a file.
+
+Each origin reads live state and names offsets; ``seeding.plan`` decides what is done with them. None writes.
+``seedmap`` has those that stand on the offset map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from onceover.errors import NeedsOperator, UsageError
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.codes import KafkaCode
+from onceover.model import TopicPartition
+from onceover.planning.plan import Change
+from onceover.seeding.codes import SeedingCode
+from onceover.seeding.plan import EARLIEST, Seat, SeatedTopic, SeedOffset, SeedOffsets
+from onceover.state import names
+from onceover.state.codes import StateCode
+from onceover.state.read import FlowState, read_flow_state
+
+
+@dataclass(frozen=True)
+class FlowClusters:
+    """Where a flow runs: what origins read from."""
+
+    flow: str
+    source: Cluster
+    target: Cluster
+
+
+class Origin(Protocol):
+    """Names offsets. ``prepare`` is called once everything of the flow is fenced, before the last look."""
+
+    def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
+        """Return what is known about the topics' partitions now.
+
+        Raises:
+            Retriable: a cluster is away.
+            NeedsOperator: the origin cannot be used.
+        """
+
+    def changes(self) -> Sequence[Change]:
+        """Return what ``prepare`` does, for the plan; valid after ``read``."""
+
+    def prepare(self, place: FlowClusters) -> None:
+        """Stop others from writing.
+
+        Raises:
+            NeedsOperator: somebody still writes.
+        """
+
+
+class Passive:
+    """An origin with nothing to stop."""
+
+    def changes(self) -> Sequence[Change]:
+        """Return nothing."""
+        return ()
+
+    def prepare(self, place: FlowClusters) -> None:
+        """Do nothing."""
+
+
+def seats_of(topics: Sequence[SeatedTopic]) -> Iterator[Seat]:
+    """Yield all seats."""
+    return (seat for topic in topics for seat in topic.seats)
+
+
+def check_in_scope(offsets: Mapping[TopicPartition, int], topics: Sequence[SeatedTopic], where: str) -> None:
+    """Refuse offsets for partitions that are not the flow's: somebody has mistyped.
+
+    Args:
+        offsets: in the order of the file that they were read from.
+        where: which file that is.
+
+    Raises:
+        UsageError: there are such; it tells where they stand and not what is written there.
+    """
+    ours = {seat.source for seat in seats_of(topics)}
+    strangers = [number for number, tp in enumerate(offsets, 1) if tp not in ours]
+    if strangers:
+        raise UsageError(
+            f"offsets are named for {len(strangers)} partitions that are not the flow's",
+            where=where,
+            expected="source partitions of topics in scope",
+            seen=", ".join(f"entry {number}" for number in strangers[:5]),
+        )
+
+
+@dataclass(frozen=True)
+class GroupOrigin(Passive):
+    """The committed offsets of a consumer group on the source."""
+
+    group: str
+
+    def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
+        """Name what the group has committed.
+
+        Raises:
+            UsageError: GROUP_UNKNOWN, it has committed nothing at all that we may see.
+            Retriable: a commit is pending in a transaction.
+        """
+        # By name: of all partitions, those with nothing but a pending commit would be left out.
+        committed = place.source.committed(self.group, [seat.source for seat in seats_of(topics)])
+        if not committed and not place.source.committed(self.group, None):
+            raise UsageError(
+                f"group {self.group} has committed nothing on {place.source.alias}, in topics that may be "
+                "described",
+                code=SeedingCode.GROUP_UNKNOWN,
+                expected="a group on the source with committed offsets",
+                resolve="check the name, and on which cluster the group is; grant DESCRIBE on its topics: "
+                "without it brokers leave them out",
+            )
+        reason = f"committed by group {self.group} on {place.source.alias}"
+        return SeedOffsets({tp: SeedOffset(offset.offset, reason) for tp, offset in committed.items()})
+
+
+@dataclass(frozen=True)
+class LogOrigin(Passive):
+    """The log itself: its start, its end, or the first record at or after a time.
+
+    Args:
+        start: ``earliest``, ``latest``, or a time in ms.
+    """
+
+    start: str | int
+
+    def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
+        """Name that place of every partition."""
+        seats = list(seats_of(topics))
+        if isinstance(self.start, int):
+            return self._at_time(place, seats, self.start)
+        if self.start == EARLIEST:
+            return SeedOffsets({s.source: SeedOffset(s.start, "start of the source's log") for s in seats})
+        return SeedOffsets({s.source: SeedOffset(s.lso, "end of the source's log now") for s in seats})
+
+    def _at_time(self, place: FlowClusters, seats: Sequence[Seat], time_ms: int) -> SeedOffsets:
+        found = place.source.list_offsets([s.source for s in seats], time_ms)
+        reason, none = f"first record at or after {time_ms} ms", f"no record at or after {time_ms} ms"
+        return SeedOffsets(
+            {
+                s.source: SeedOffset(found[s.source], reason)
+                if found[s.source] >= 0
+                else SeedOffset(s.lso, none)
+                for s in seats
+            }
+        )
+
+
+@dataclass(frozen=True)
+class FileOrigin(Passive):
+    """Offsets that somebody wrote down, by source partition."""
+
+    offsets: Mapping[TopicPartition, int]
+    path: str
+
+    def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
+        """Name what the file says; a partition that is not in scope is a mistake.
+
+        Raises:
+            UsageError: the file names such a partition.
+        """
+        check_in_scope(self.offsets, topics, self.path)
+        reason = f"from {self.path}"
+        return SeedOffsets(
+            {tp: SeedOffset(offset, reason, named=True) for tp, offset in self.offsets.items()}
+        )
+
+
+@dataclass(frozen=True)
+class FlowOrigin(Passive):
+    """Another flow's progress, wherever its target is.
+
+    Args:
+        name: the other flow; ``target`` its target cluster, open as long as this object is used.
+    """
+
+    name: str
+    target: Cluster
+
+    def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
+        """Name the other flow's next source offsets.
+
+        Raises:
+            NeedsOperator: it was never started, or copies from another cluster.
+            UsageError: its progress, or a topic of it, may not be described.
+        """
+        state = read_flow_state(self.target, self.name)
+        self._check(state, place)
+        wanted = {seat.source for seat in seats_of(topics)}
+        copies = {tp: e.target_of(tp) for e in state.enrolled.values() for tp in e.sources() if tp in wanted}
+        # By name: of all partitions, those of topics that may not be described would be left out.
+        committed = self.target.committed(names.progress_group(self.name), list(copies.values()))
+        reason = f"copied by flow {self.name} to {self.target.alias}"
+        return SeedOffsets(
+            {
+                tp: SeedOffset(committed[copy].offset, reason)
+                for tp, copy in copies.items()
+                if copy in committed
+            }
+        )
+
+    def _check(self, state: FlowState, place: FlowClusters) -> None:
+        if state.layout is None:
+            raise NeedsOperator(
+                f"flow {self.name} has never been started on {self.target.alias}", code=StateCode.NOT_STARTED
+            )
+        seen = place.source.cluster_id()
+        if state.layout.source_cluster_id != seen:
+            raise NeedsOperator(
+                f"flow {self.name} copies from another cluster: its offsets mean other records",
+                code=KafkaCode.FOREIGN_CLUSTER,
+                expected=f"source cluster {seen}",
+                seen=f"source cluster {state.layout.source_cluster_id}",
+                resolve="name a flow with the same source",
+            )

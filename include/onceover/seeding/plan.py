@@ -1,0 +1,405 @@
+"""Which positions a seeding writes, and what that repeats or skips (docs/seeding.md, KIP-656). Pure.
+
+Invariants: no offset is written that the source's log does not hold; progress that exists is replaced only
+where the operator said so; a topic that is not enrolled yet is seeded whole or not at all, because an
+enrolled partition without progress counts as lost (G5).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
+from onceover.kafka.cluster import TopicInfo
+from onceover.model import TopicPartition
+from onceover.planning import commands
+from onceover.planning.approval import Item, ObjectState, items_of
+from onceover.planning.codes import PlanningCode
+from onceover.planning.plan import Change, Plan, Refusal
+from onceover.seeding.codes import SeedingCode
+from onceover.shown import lined
+from onceover.state.enrolment import Enrolment
+from onceover.stops.codes import StopCode
+from onceover.topics.plan import TopicPlan
+from onceover.topics.refusals import NOT_OURS
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+REFUSE: Final = "refuse"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """One source partition as it is now, and its counterpart on the target.
+
+    Args:
+        source: source partition; ``target`` its counterpart.
+        start: first offset of the source's log; ``lso`` and ``end`` its LSO and high watermark.
+        position: committed progress of the flow, None where there is none.
+        target_start: first offset of the target's log; ``target_end`` its LSO; 0 without a topic.
+        between: ids of the topics that the progress is about, None where nothing tells.
+        doubt: why nobody may rely on the progress, None where it may be.
+    """
+
+    source: TopicPartition
+    target: TopicPartition
+    start: int
+    lso: int
+    end: int
+    position: int | None = None
+    target_start: int = 0
+    target_end: int = 0
+    between: tuple[str, str] | None = None
+    doubt: OnceoverError | None = None
+
+    @property
+    def target_held(self) -> int:
+        """Offsets in the target's log, markers included."""
+        return self.target_end - self.target_start
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeatedTopic:
+    """One source topic in scope, with a seat for each partition that may be seeded.
+
+    Args:
+        source: the source topic.
+        target: name of its copy; ``copy`` the target topic, None while it does not exist.
+        enrolment: what the flow's state says, None when it is not enrolled.
+        seats: of an enrolled topic only the enrolled partitions.
+    """
+
+    source: TopicInfo
+    target: str
+    copy: TopicInfo | None
+    enrolment: Enrolment | None
+    seats: tuple[Seat, ...]
+
+
+@dataclass(frozen=True)
+class SeedOffset:
+    """The offset that an origin names for a source partition.
+
+    Args:
+        offset: next source offset to copy.
+        reason: where it comes from.
+        risk: as in ``Change``; None lets the situation tell.
+        records: offsets that the risk concerns.
+        target_end: end of what the flow has written to the target, None for the end of its log.
+        named: somebody has written down this very number, which nothing moves while it is thought over.
+    """
+
+    offset: int
+    reason: str
+    risk: str | None = None
+    records: int | None = None
+    target_end: int | None = None
+    named: bool = False
+
+
+@dataclass(frozen=True)
+class SeedOffsets:
+    """What an origin knows: offsets, and what it cannot answer by source partition."""
+
+    offsets: Mapping[TopicPartition, SeedOffset] = field(default_factory=dict)
+    refused: Mapping[TopicPartition, Refusal] = field(default_factory=dict)
+    remarks: tuple[Refusal, ...] = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the operator said about open questions.
+
+    Args:
+        replace: write although there is progress already.
+        missing: for partitions of a named topic that the origin does not name: ``earliest``, ``latest``
+            or ``refuse``.
+    """
+
+    replace: bool = False
+    missing: str = REFUSE
+
+
+@dataclass(frozen=True)
+class SeededPosition:
+    """Progress to write: next source offset, and the end of the target's log beside it."""
+
+    seat: Seat
+    offset: int
+    target_end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedPlan(Plan):
+    """What a seeding does.
+
+    Args:
+        topics: topics with positions to write.
+        positions: the progress to write, by source partition.
+        topic_plan: target topics to create or to extend before.
+        untouched: topics in scope that the origin does not name: they keep their progress, and without any
+            the flow itself decides where they begin.
+        standing: how the partitions stand, by the names of source partitions.
+        named: source partitions whose offsets somebody has written down.
+    """
+
+    topics: tuple[SeatedTopic, ...] = ()
+    positions: Mapping[TopicPartition, SeededPosition] = field(default_factory=dict)
+    topic_plan: TopicPlan | None = None
+    untouched: tuple[str, ...] = ()
+    standing: Mapping[str, ObjectState] = field(default_factory=dict)
+    named: frozenset[str] = frozenset()
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What a person approves: which objects are changed, at which risk; and where to, if that is named.
+
+        What is read from a live cluster moves on while somebody thinks it over.
+        """
+        each = (items_of([c], self.standing, exact=c.object in self.named) for c in self.changes)
+        return tuple(item for items in each for item in items)
+
+    @property
+    def exit_code(self) -> int:
+        """3 while something is refused that somebody has to decide about, 5 where it cannot be read now."""
+        codes = {refusal.code for refusal in self.refused if refusal.blocks}
+        if codes - {SeedingCode.UNREADABLE}:
+            return NeedsOperator.exit_code
+        return Retriable.exit_code if codes else 0
+
+    def document(self) -> dict[str, object]:
+        """Return the plan's JSON."""
+        return {**super().document(), "untouched": list(self.untouched)}
+
+    def describe(self) -> str:
+        """Return the plan as text."""
+        lines = super().describe().split("\n")
+        if self.untouched:
+            lines.append(f"  left as they are, the origin does not name them: {', '.join(self.untouched)}")
+        return lined(lines)
+
+
+def plan_seed(
+    operation: str,
+    flow: str,
+    topics: Sequence[SeatedTopic],
+    seeds: SeedOffsets,
+    topic_plan: TopicPlan,
+    choice: Choice,
+    *,
+    extra: Iterable[Change] = (),
+) -> SeedPlan:
+    """Return what is written and what is refused.
+
+    Args:
+        operation: ``seed`` or ``adopt``.
+        topics: in scope and wanted, as they are now.
+        topic_plan: what creating the copies takes; its refusals count for topics that are not enrolled.
+        extra: changes that precede the positions, made only when there are positions.
+    """
+    planning = _Planning(flow, seeds, choice, topic_plan)
+    for topic in topics:
+        planning.topic(topic)
+    seated = {topic.source.name for topic in planning.seated}
+    steps = tuple(step for step in topic_plan.steps if step.source in seated)
+    changes: list[Change] = []
+    if planning.positions:
+        changes = [*(step.change for step in steps), *extra, *planning.changes, _restart()]
+    return SeedPlan(
+        operation=operation,
+        flow=flow,
+        changes=tuple(changes),
+        refused=(*planning.refused, *seeds.remarks),
+        topics=tuple(planning.seated),
+        positions=planning.positions,
+        topic_plan=TopicPlan(operation=operation, flow=flow, steps=steps),
+        untouched=tuple(planning.untouched),
+        named=frozenset(str(tp) for tp in planning.positions if tp in planning.named),
+    )
+
+
+class _Planning:
+    def __init__(self, flow: str, seeds: SeedOffsets, choice: Choice, topic_plan: TopicPlan) -> None:
+        self._flow = flow
+        self._seeds = seeds
+        self._choice = choice
+        self._enrol = frozenset(topic_plan.enrol)
+        self._blocked: dict[str, list[Refusal]] = {}
+        for refusal in topic_plan.refused:
+            self._blocked.setdefault(refusal.object, []).append(refusal)
+        self.seated: list[SeatedTopic] = []
+        self.positions: dict[TopicPartition, SeededPosition] = {}
+        self.named = {tp for tp, seed in seeds.offsets.items() if seed.named}
+        self.changes: list[Change] = []
+        self.refused: list[Refusal] = []
+        self.untouched: list[str] = []
+
+    def topic(self, topic: SeatedTopic) -> None:
+        named = {seat.source for seat in topic.seats} & (
+            self._seeds.offsets.keys() | self._seeds.refused.keys()
+        )
+        if not named:
+            self.untouched.append(topic.source.name)
+            return
+        if topic.enrolment is None and any(seat.position is not None for seat in topic.seats):
+            self.refused.append(_state_lost(topic))
+            return
+        if topic.enrolment is None and topic.source.name not in self._enrol:
+            self.refused += self._blocked.get(topic.source.name, [_not_ready(self._flow, topic)])
+            return
+        if taken := self._others(topic):
+            self.refused += taken
+            return
+        if topic.enrolment is not None and (gone := _copy_gone(self._flow, topic)):
+            self.refused.append(gone)
+            return
+        found: dict[TopicPartition, SeededPosition] = {}
+        changes: list[Change] = []
+        refused: list[Refusal] = []
+        for seat in topic.seats:
+            answer = self._seat(seat, topic)
+            if isinstance(answer, Refusal):
+                refused.append(answer)
+            elif answer is not None:
+                seed, change = answer
+                end = seat.target_end if seed.target_end is None else seed.target_end
+                found[seat.source] = SeededPosition(seat, seed.offset, end)
+                changes.append(change)
+        self.refused += refused
+        if found and (topic.enrolment is not None or not refused):
+            self.seated.append(topic)
+            self.positions |= found
+            self.changes += changes
+
+    def _others(self, topic: SeatedTopic) -> list[Refusal]:
+        """Return why an enrolled topic that is not copied is another flow's, or may be."""
+        if topic.enrolment is None or topic.enrolment.active:
+            return []
+        return [r for r in self._blocked.get(topic.source.name, []) if r.code in NOT_OURS]
+
+    def _seat(self, seat: Seat, topic: SeatedTopic) -> tuple[SeedOffset, Change] | Refusal | None:
+        """Return what is written for one partition; None where nothing has to be."""
+        source = seat.source
+        seed = self._seeds.offsets.get(source)
+        if seed is None:
+            refusal = self._seeds.refused.get(source)
+            seed = None if refusal else self._without_seed(seat)
+            if seed is None:
+                return refusal or (None if seat.position is not None else _nothing_named(seat, topic))
+        if not seat.start <= seed.offset <= seat.end:
+            return _out_of_range(seat, seed)
+        waits = topic.enrolment is not None and topic.enrolment.waits_to_be_placed
+        if seat.position == seed.offset and seat.doubt is None and not waits:
+            return None
+        if seat.position is not None and not self._choice.replace:
+            return _progress_exists(seat, seed)
+        risk, records, reason = _consequence(seat, seed)
+        change = Change("position", str(source), seat.position, seed.offset, reason, risk, records)
+        return seed, change
+
+    def _without_seed(self, seat: Seat) -> SeedOffset | None:
+        if seat.position is not None:
+            return None
+        if seat.start == seat.end:
+            return SeedOffset(seat.end, "the source partition is empty")
+        if self._choice.missing == EARLIEST:
+            return SeedOffset(seat.start, "not named by the origin: from the start of the log, as asked")
+        if self._choice.missing == LATEST:
+            return SeedOffset(seat.lso, "not named by the origin: from the end of the log, as asked")
+        return None
+
+
+def _consequence(seat: Seat, seed: SeedOffset) -> tuple[str, int | None, str]:
+    """Return risk, offsets it concerns, and the reason to show."""
+    if seat.position is not None and seat.doubt is None:
+        distance = seed.offset - seat.position
+        risk = "skip" if distance > 0 else "repeat" if distance else "none"
+        return risk, abs(distance) or None, f"{seed.reason}; replaces the progress that is there"
+    if seed.risk is not None:
+        doubt = "" if seat.doubt is None else f"; {seat.doubt.message}"
+        return seed.risk, seed.records, seed.reason + doubt
+    if seat.target_held:
+        reason = (
+            f"{seed.reason}; the target's log holds {seat.target_held} offsets, which are kept and were not "
+            f"compared: what they hold from source offset {seed.offset} on comes again, what they lack of "
+            "the offsets before never comes"
+        )
+        return "repeat", None, reason
+    before = seed.offset - seat.start
+    return ("skip", before, seed.reason) if before else ("none", None, seed.reason)
+
+
+def _restart() -> Change:
+    return Change("flow", "generation", "running or not", "fenced", "start it again afterwards", "none")
+
+
+def _copy_gone(flow: str, topic: SeatedTopic) -> Refusal | None:
+    """Return why an enrolled topic takes no position: there is nothing that it could stand beside."""
+    numbers = topic.copy.partitions if topic.copy else {}
+    for seat in topic.seats:
+        if seat.target.partition not in numbers:
+            whole = StopCode.TARGET_SHRUNK if topic.copy else StopCode.TARGET_MISSING
+            message = f"target partition {seat.target} does not exist any more"
+            return Refusal(str(seat.source), whole, message, commands.reseed(flow, seat.source))
+    return None
+
+
+def _not_ready(flow: str, topic: SeatedTopic) -> Refusal:
+    return Refusal(
+        topic.source.name,
+        SeedingCode.NOT_READY,
+        "its copy cannot be prepared at the moment",
+        f"see {commands.command('topics', 'plan', flow)}, then plan again",
+    )
+
+
+def _state_lost(topic: SeatedTopic) -> Refusal:
+    # Generations would begin anew, and what the progress and the map say of older ones would seem newer.
+    return Refusal(
+        topic.source.name,
+        SeedingCode.STATE_LOST,
+        "the flow has progress for it, but its state knows nothing of it: the state topic was deleted",
+        "give the flow a new name and seed that: docs/operations.md says how",
+    )
+
+
+def _nothing_named(seat: Seat, topic: SeatedTopic) -> Refusal:
+    whole = "" if topic.enrolment else f"; {seat.source.topic} is enrolled whole, so none of it is seeded"
+    return Refusal(
+        str(seat.source),
+        SeedingCode.NO_OFFSET,
+        f"the origin names other partitions of the topic, but not this one{whole}",
+        "say where it begins with `--missing earliest` or `--missing latest`, or name it in a file",
+    )
+
+
+def _out_of_range(seat: Seat, seed: SeedOffset) -> Refusal:
+    return Refusal(
+        str(seat.source),
+        PlanningCode.OUT_OF_RANGE,
+        f"offset {seed.offset} ({seed.reason}) is not in the source's log, which runs from {seat.start} to "
+        f"{seat.end}: what lies outside is gone, or was never there",
+        f"name an offset from {seat.start} to {seat.end} with `--from file:...`",
+    )
+
+
+def _progress_exists(seat: Seat, seed: SeedOffset) -> Refusal:
+    position = seat.position or 0
+    if seat.doubt is not None:
+        return Refusal(
+            str(seat.source),
+            SeedingCode.PROGRESS_EXISTS,
+            f"{seat.doubt.message}: it stands at source offset {position}",
+            "add `--replace` to write it anew",
+        )
+    distance = seed.offset - position
+    effect = f"skip {distance}" if distance > 0 else f"repeat {-distance}"
+    return Refusal(
+        str(seat.source),
+        SeedingCode.PROGRESS_EXISTS,
+        f"the flow has copied it up to source offset {position}; going on at {seed.offset} ({seed.reason}) "
+        f"would {effect} offsets",
+        "add `--replace` if that is meant",
+    )

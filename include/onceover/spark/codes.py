@@ -1,0 +1,21 @@
+"""What Spark refuses or loses. Pure."""
+
+from __future__ import annotations
+
+from enum import auto
+
+from onceover.codes import Code
+
+
+class SparkCode(Code):
+    """Errors of masters, executors and their processes."""
+
+    BAD_MASTER = auto()
+    SPARK_MASTER_GONE = auto()
+    SPARK_FAILED = auto()
+    TOO_FEW_SLOTS = auto()
+    WORKER_KILLED = auto()
+    WORKER_LATE = auto()
+    JVM_GONE = auto()
+    JVM_UNREACHABLE = auto()
+    STOPS_UNKNOWN = auto()

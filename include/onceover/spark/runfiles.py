@@ -1,0 +1,56 @@
+"""The files of one run of a Spark job: what it reports, and what it prints.
+
+Invariant: no two runs write the same file. Two runs of one flow overlap while the newer one takes over, and
+each has to be judged by its own words.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+# Beside the run that begins: enough to look back on what a night of starts has said.
+KEPT_RUNS: Final = 10
+_RUN: Final = re.compile(r"([a-z]+)-[0-9]{8}T[0-9]{6}Z-[0-9a-f]{8}")
+
+
+def own_report(report: Path) -> Path:
+    """Return where one run reports: beside ``report``, under a name that tells kind, time and run."""
+    begun = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
+    return report.with_name(f"{report.stem}-{begun}-{uuid.uuid4().hex[:8]}{report.suffix}")
+
+
+def forget_old_runs(report: Path) -> None:
+    """Remove what all but the newest ``KEPT_RUNS`` other runs of the same kind have left beside ``report``.
+
+    Airflow's tasks remove the report that they have read; who is killed does not, and the command line leaves
+    report and output for people to read. So each driver that starts looks, whoever has started it.
+
+    Args:
+        report: of the run that begins, as ``own_report`` names it; any other name has nothing removed.
+    """
+    own = _RUN.fullmatch(report.stem)
+    if own is None:
+        return
+    runs: dict[str, list[Path]] = {}
+    for path in report.parent.glob("*"):
+        name = _RUN.fullmatch(path.stem)
+        if name is not None and name[1] == own[1] and path.stem != report.stem:
+            runs.setdefault(path.stem, []).append(path)
+    # By what was written last, and not by name: a run that lasts for days prints on.
+    for old in sorted(runs.values(), key=_written_ns, reverse=True)[KEPT_RUNS:]:
+        for path in old:
+            path.unlink(missing_ok=True)
+
+
+def _written_ns(paths: list[Path]) -> int:
+    newest = 0
+    for path in paths:
+        # Another driver that starts may have removed it.
+        with suppress(FileNotFoundError):
+            newest = max(newest, path.stat().st_mtime_ns)
+    return newest

@@ -1,0 +1,1 @@
+"""What a flow writes down about itself on its target, and how it is read."""

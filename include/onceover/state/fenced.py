@@ -1,0 +1,104 @@
+"""Writing records of state under a transactional.id: whoever took the id before can commit nothing any more.
+
+Invariant: what an earlier holder had under way is decided before anything is read or written: a broker may
+tell that a transaction is over, and have left it open in a partition (``kafka.produce.leftopen``).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final
+
+from onceover.backoff import Backoff, Deadline
+from onceover.clock import now_ms
+from onceover.errors import MustReset, NeedsOperator, Retriable
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import Refused, TxnProducer
+from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.kafka.produce.rounds import own_batches
+from onceover.model import TopicPartition
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_MS: Final = 30_000
+
+
+def take_id(
+    target: Cluster, producer: TxnProducer, written: Collection[TopicPartition], deadline: Deadline
+) -> None:
+    """Own a transactional.id, with everything decided that its last holder has left in ``written``.
+
+    Args:
+        written: partitions that are written under this id.
+
+    Raises:
+        Retriable: not within ``deadline``.
+        UsageError: not authorized.
+    """
+    _init(target, producer, deadline)
+    while left := _left_open(target, producer.producer_id, written):
+        # Whoever wrote it was told that it is over, but nobody can have read it.
+        log.warning("aborting what was left open in %s", left)
+        producer.decide(left, commit=False)
+        _init(target, producer, deadline)
+
+
+def _init(target: Cluster, producer: TxnProducer, deadline: Deadline) -> None:
+    backoff = Backoff()
+    while not target.retry(producer.init, deadline):
+        backoff.pause(deadline, Retriable("the transaction of the one before is still being ended"))
+
+
+def _left_open(
+    target: Cluster, producer_id: int, written: Collection[TopicPartition]
+) -> list[TopicPartition]:
+    """Return where a transaction of this id is open, while none is under way: see ``undecided``."""
+    opened = target.retry(lambda: target.each_open({tp: {producer_id} for tp in written}))
+    return [tp for tp, (first, _) in opened.found.items() if first >= 0]
+
+
+def send(producer: TxnProducer, to: TopicPartition, records: Mapping[str, Any]) -> None:
+    """Write keys with JSON values (None: a tombstone) into the open transaction; every answer is awaited."""
+    pairs = [
+        (key.encode(), None if value is None else json.dumps(value, separators=(",", ":")).encode())
+        for key, value in records.items()
+    ]
+    for batch in own_batches(to, pairs, now_ms()):
+        producer.send([batch])
+    producer.drain()
+
+
+def write_last(
+    target: Cluster,
+    transactional_id: str,
+    to: TopicPartition,
+    news_of: Callable[[], Mapping[str, Any]],
+) -> None:
+    """Write what is to be written by whoever came last: of two at once the earlier one commits nothing.
+
+    Args:
+        news_of: called once the id is owned: what it reads then is all that was ever written under it. What
+            it returns is written in one transaction; nothing for nothing.
+
+    Raises:
+        Retriable: the target is away, or another holder has taken the id: nothing of this was written, or
+            (a reply was lost) all of it.
+        UsageError: not authorized.
+        NeedsOperator: another cluster answers where the target should (FOREIGN_CLUSTER), or a record is
+            refused for good.
+    """
+    producer = TransactionalProducer(target, transactional_id, timeout_ms=_TIMEOUT_MS)
+    try:
+        take_id(target, producer, (to,), Deadline(_TIMEOUT_MS / 1000))
+        if news := news_of():
+            send(producer, to, news)
+            producer.commit()
+    except MustReset as error:
+        raise Retriable(str(error)) from error
+    except Refused as error:
+        raise NeedsOperator(str(error), code=KafkaCode.WRITE_REFUSED, where=str(to)) from error
+    finally:
+        producer.close()

@@ -1,0 +1,286 @@
+"""Reading a flow's state topic: the latest value of every key, and what comes after.
+
+Invariant: a read that must not miss anything takes the high watermark when it begins, reads up to it
+and waits until the LSO has passed it (docs/protocol.md): records of a transaction that is being decided are
+neither missed nor believed too early. Only the latest value of a key is judged, and only where it is used:
+one that nobody can read is there as ``Illegible``. What is kept has a ceiling, whoever writes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from onceover.backoff import Backoff, Deadline
+from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster, TopicInfo, failure
+from onceover.kafka.fetcher import Fetcher, Position
+from onceover.model import TopicPartition
+from onceover.state.codes import StateCode
+from onceover.state.value import Illegible, parsed, parts_of
+from onceover.txn.classify import Action, Api, classify
+from onceover.wire.hotpath import FetchedPartition
+from onceover.wire.records import control_type, decode
+from onceover.wire.visibility import visible_batches
+
+log = logging.getLogger(__name__)
+
+_MAX_BYTES = 4 << 20
+# Of one log among many: a large one takes more answers than the others.
+_SHARE_BYTES = 256 << 10
+_WAIT_MS = 100
+# An answer from next door is there by then; one from further away is taken with the next look.
+_GLANCE_S = 0.05
+# A dead leader's open transaction holds the LSO until it times out (15 s); the InitProducerId that
+# precedes every such read ends it at once, so this is generous.
+_CATCH_UP_S = 45.0
+# A leader that was elected a moment ago, and its metadata, take less to agree.
+_NOT_NOW_S = 5.0
+
+
+class Room(NamedTuple):
+    """How much the latest values of a log may take together: bytes as JSON with their keys, and parts, each
+    of which costs up to 80 bytes as an object."""
+
+    size_bytes: int
+    parts: int
+
+
+# A partition takes seven parts in its topic's enrolment: a million of them, in one flow.
+_OWN_ROOM: Final = Room(256 << 20, 8_000_000)
+# Nobody can say how many flows there are, nor what they write: 160 MB each at worst, 250,000 partitions.
+OTHERS_ROOM: Final = Room(64 << 20, 2_000_000)
+
+
+class StateLog:
+    """The latest values of one partition of a state topic. Not thread-safe.
+
+    Args:
+        cluster: the target.
+        topic: the flow's state topic.
+        partition: 0 for what the leader writes, 1 for the rest.
+        isolation: ``READ_UNCOMMITTED`` only for requests, which are written without transactions.
+        prefixes: of the keys whose values are kept; by default all.
+        room: for what is kept.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        topic: str,
+        partition: int,
+        isolation: int = calls.READ_COMMITTED,
+        *,
+        prefixes: tuple[str, ...] = ("",),
+        room: Room = _OWN_ROOM,
+    ) -> None:
+        self.values: dict[str, Any] = {}
+        self._sizes: dict[str, Room] = {}
+        self._taken = Room(0, 0)
+        self._prefixes = prefixes
+        self._room = room
+        self._cluster = cluster
+        self._tp = TopicPartition(topic, partition)
+        self._isolation = isolation
+        self._offset = 0
+        self._fetcher: Fetcher | None = None
+        self._topic_id: UUID | None = None
+
+    def close(self) -> None:
+        """Close the connection; what was read stays."""
+        if self._fetcher is not None:
+            self._fetcher.close()
+            self._fetcher = None
+
+    def catch_up(self, *, wait: bool = True) -> dict[str, Any]:
+        """Read everything that was in the log when the call began, and return all latest values.
+
+        Args:
+            wait: False reads only up to the LSO and never waits for an open transaction.
+
+        Raises:
+            Retriable: the broker is away, or the LSO did not pass the high watermark in time.
+            NeedsOperator: the topic is not there.
+        """
+        isolation = calls.READ_UNCOMMITTED if wait else calls.READ_COMMITTED
+        end = self._cluster.list_offsets([self._tp], calls.LATEST, isolation)[self._tp]
+        deadline, patience, backoff = Deadline(_CATCH_UP_S), Deadline(_NOT_NOW_S), Backoff()
+        while self._offset < end:
+            try:
+                self._step(_WAIT_MS, _CATCH_UP_S)
+            except NotNow as error:
+                backoff.pause(patience, error)
+            if deadline.passed:
+                raise Retriable(
+                    f"{self._tp} cannot be read to its end: a transaction is open",
+                    expected=f"LSO at {end} or later",
+                    seen=f"readable up to {self._offset}",
+                    resolve="if it lasts, nobody ends it any more: `kafka-transactions.sh describe-producers"
+                    f" --topic {self._tp.topic} --partition {self._tp.partition}` tells whose it is,"
+                    f" `kafka-transactions.sh abort --topic {self._tp.topic} --partition {self._tp.partition}"
+                    f" --start-offset {self._offset}` ends it",
+                )
+        return self.values
+
+    def poll(self) -> bool:
+        """Read what has come, without waiting for a broker that is slow or silent; tell whether anything did.
+
+        What was written just before the call may be seen by the next one only.
+
+        Raises:
+            Retriable: the broker is away, or owes its answer for too long.
+            NeedsOperator: the topic is not there.
+        """
+        before = self._offset
+        owed = self._fetcher is not None and self._fetcher.waiting
+        self._step(0, 0.0 if owed else _GLANCE_S)
+        return self._offset != before
+
+    def _step(self, held_ms: int, wait_s: float) -> None:
+        fetcher = self._open()
+        position = fetcher.positions[self._tp]
+        position.offset = self._offset
+        try:
+            fetcher.request(max_wait_ms=held_ms, min_bytes=1)
+            for _, answer in fetcher.poll(timeout_s=wait_s):
+                self._absorb(answer)
+        except Retriable:
+            # The broker went away, perhaps the leader moved: the next call looks for it anew.
+            self.close()
+            raise
+
+    def _place(self, info: TopicInfo) -> Position | None:
+        """Return from where it is read next, None where nobody leads it."""
+        leader = info.partitions.get(self._tp.partition)
+        if leader is None or leader.leader < 0:
+            return None
+        return Position(info.topic_id, self._offset, leader.leader, leader.leader_epoch)
+
+    def _open(self) -> Fetcher:
+        if self._fetcher is None:
+            info = self._cluster.topics([self._tp.topic]).get(self._tp.topic)
+            leader = info.partitions.get(self._tp.partition) if info else None
+            if info is None or leader is None:
+                raise self._missing()
+            self._topic_id = info.topic_id
+            self._fetcher = Fetcher(
+                self._cluster, isolation=self._isolation, max_bytes=_MAX_BYTES, partition_max_bytes=_MAX_BYTES
+            )
+            position = Position(info.topic_id, self._offset, leader.leader, leader.leader_epoch)
+            self._fetcher.assign(self._tp, position)
+        return self._fetcher
+
+    def _absorb(self, answer: FetchedPartition) -> None:
+        action = classify(Api.FETCH, answer.error_code)
+        if action is Action.OK:
+            self._read(answer)
+        elif action is Action.OUT_OF_RANGE:
+            self._offset = self._cluster.list_offsets([self._tp], calls.EARLIEST)[self._tp]
+        elif action is Action.MISSING and self._is_gone():
+            raise self._missing()
+        elif action in (Action.REFRESH_AND_RETRY, Action.RETRY, Action.MISSING):
+            raise NotNow(f"{self._tp} cannot be read at the moment (error {answer.error_code})")
+        else:
+            raise failure(self._cluster.alias, Api.FETCH, action, answer.error_code, str(self._tp))
+
+    def _is_gone(self) -> bool:
+        """Tell a topic that was deleted, or made anew, from one that a broker does not know yet."""
+        info = self._cluster.topics([self._tp.topic]).get(self._tp.topic)
+        return info is None or info.topic_id != self._topic_id
+
+    def _missing(self) -> NeedsOperator:
+        return NeedsOperator(
+            f"the state topic {self._tp.topic} does not exist",
+            code=StateCode.STATE_MISSING,
+            where=self._cluster.alias,
+            resolve="start the flow with `onceover replicate`; if deleted, see docs/operations.md",
+        )
+
+    def _take(self, answer: FetchedPartition) -> bool:
+        """Take over what was read together with others; False where something is in the way."""
+        if classify(Api.FETCH, answer.error_code) is not Action.OK:
+            return False
+        try:
+            self._read(answer)
+        except OnceoverError:
+            return False
+        return True
+
+    def _read(self, answer: FetchedPartition) -> None:
+        for visible in visible_batches(answer.records, answer.aborted, self._offset, control_type):
+            if visible.batch is not None:
+                for record in decode(visible.header, visible.batch):
+                    if record.offset >= self._offset:
+                        self._put(record.key, record.value)
+            self._offset = visible.header.next_offset
+
+    def _put(self, key: bytes | None, value: bytes | None) -> None:
+        name = (key or b"").decode("utf-8", "replace")
+        if not name.startswith(self._prefixes):
+            return
+        self.values.pop(name, None)
+        self._count(self._sizes.pop(name, Room(0, 0)), -1)
+        if value is None:
+            return
+        parts = parts_of(value)
+        found = parsed(value, parts)
+        # Of what cannot be read only that is kept.
+        size = Room(len(name), 1) if isinstance(found, Illegible) else Room(len(name) + len(value), parts)
+        self._count(size, 1)
+        if any(taken > most for taken, most in zip(self._taken, self._room, strict=True)):
+            self._count(size, -1)
+            raise self._too_large()
+        self.values[name], self._sizes[name] = found, size
+
+    def _count(self, size: Room, sign: int) -> None:
+        self._taken = Room(*(taken + sign * more for taken, more in zip(self._taken, size, strict=True)))
+
+    def _too_large(self) -> NeedsOperator:
+        size_bytes, parts = self._room
+        return NeedsOperator(
+            f"{self._tp} holds more than any flow writes there",
+            code=StateCode.STATE_UNREADABLE,
+            where=self._cluster.alias,
+            expected=f"at most {size_bytes >> 20} MiB in {parts} parts, the latest value of each key",
+            seen=f"more, at offset {self._offset}",
+            resolve="find who else writes there; a record without a value removes what its key holds",
+        )
+
+
+def catch_up_together(cluster: Cluster, logs: Mapping[StateLog, tuple[TopicInfo, int]]) -> set[StateLog]:
+    """Read many logs with one connection for each broker; return those that were read up to their end.
+
+    A connection, and five requests, for each of them would be most of what a flow's start costs among some
+    hundred others. Whatever is in the way of a log is left to its own ``catch_up``, which tells what it is.
+
+    Args:
+        cluster: where all of them are.
+        logs: with their topics as they are now, and their ends for readers of committed records.
+    """
+    fetcher = Fetcher(
+        cluster, isolation=calls.READ_COMMITTED, max_bytes=_MAX_BYTES, partition_max_bytes=_SHARE_BYTES
+    )
+    pending: dict[TopicPartition, StateLog] = {}
+    for state, (info, end) in logs.items():
+        place = state._place(info)
+        if place is not None and place.offset < end:
+            fetcher.assign(state._tp, place)
+            pending[state._tp] = state
+    deadline = Deadline(_NOT_NOW_S)
+    try:
+        while fetcher.positions and not deadline.passed:
+            fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
+            for tp, answer in fetcher.poll(timeout_s=_NOT_NOW_S):
+                state = pending[tp]
+                if not state._take(answer) or state._offset >= logs[state][1]:
+                    fetcher.remove(tp)
+                else:
+                    fetcher.positions[tp].offset = state._offset
+    except OnceoverError as error:
+        log.debug("the others are read one by one: %s", error)
+    finally:
+        fetcher.close()
+    return {state for state, (_, end) in logs.items() if state._offset >= end}

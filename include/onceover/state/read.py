@@ -1,0 +1,97 @@
+"""Reading all of a flow's state at once, from outside the flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from onceover.kafka.cluster import Cluster
+from onceover.state import names
+from onceover.state.enrolment import Enrolment, read_enrolments
+from onceover.state.layout import Layout, layout_in
+from onceover.state.log import StateLog
+
+
+@dataclass(frozen=True)
+class FlowState:
+    """Latest values of both partitions of the state topic; empty for a flow that was never started.
+
+    ``owned``: of the topic that says what it looks after.
+    """
+
+    leader: Mapping[str, Any] = field(default_factory=dict)
+    others: Mapping[str, Any] = field(default_factory=dict)
+    owned: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def layout(self) -> Layout | None:
+        """The newest layout."""
+        return layout_in(self.leader)
+
+    @property
+    def enrolled(self) -> dict[str, Enrolment]:
+        """What is enrolled, by target topic."""
+        return read_enrolments(self.leader)
+
+
+def read_flow_state(target: Cluster, flow: str) -> FlowState:
+    """Return the flow's state as it was when the call began.
+
+    Raises:
+        Retriable: the target is away, or a transaction stays open.
+    """
+    return FlowState(*read_values(target, flow, wait=True))
+
+
+def read_values(target: Cluster, flow: str, *, wait: bool) -> list[Mapping[str, Any]]:
+    """Return the latest values of the leader's partition, of the others' and of what the flow looks after.
+
+    Args:
+        wait: False reads only what is decided, and never waits for an open transaction.
+
+    Raises:
+        Retriable: the target is away, or a transaction stays open.
+    """
+    state, owned = names.state_topic(flow), names.owned_topic(flow)
+    there = target.topics([state, owned])
+    logs = [(state, names.STATE_LEADER), (state, names.STATE_OTHERS), (owned, 0)]
+    return [read_log(target, *tp, wait=wait) if tp[0] in there else {} for tp in logs]
+
+
+def read_layout(target: Cluster, flow: str) -> Layout | None:
+    """Return the flow's layout, None when the flow was never started.
+
+    Raises:
+        Retriable: the target is not reachable.
+    """
+    return layout_in(target.retry(lambda: read_leader(target, flow)))
+
+
+def read_leader(target: Cluster, flow: str) -> Mapping[str, Any]:
+    """Return what is decided of the leader's values; none for a flow that was never started.
+
+    Raises:
+        Retriable: the target is away.
+    """
+    topic = names.state_topic(flow)
+    if topic not in target.topics([topic]):
+        return {}
+    return read_log(target, topic, names.STATE_LEADER, wait=False)
+
+
+def read_log(target: Cluster, topic: str, partition: int, *, wait: bool) -> Mapping[str, Any]:
+    """Return the latest values of one partition of a flow's own topics, over a connection for this one look.
+
+    Args:
+        wait: False reads only what is decided, and never waits for an open transaction.
+
+    Raises:
+        Retriable: the target is away, or a transaction stays open.
+        NeedsOperator: the topic is not there.
+    """
+    log = StateLog(target, topic, partition)
+    try:
+        return log.catch_up(wait=wait)
+    finally:
+        log.close()

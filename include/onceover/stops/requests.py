@@ -1,0 +1,153 @@
+"""What the command line asks of a running flow, through the state topic: stop, look again.
+
+A request names the run, or the stop, that it is meant for; any other ignores it, so an old request never
+stops a new start, and no two machines' clocks are compared. The leader takes requests back when they are
+done; who asks takes back only their own, so that nobody else's is lost with it.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from onceover.clock import now_ms
+from onceover.errors import Fenced, NeedsOperator, Retriable
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.produce.notes import NoteWriter
+from onceover.model import TopicPartition
+from onceover.planning import commands
+from onceover.state import names
+from onceover.state.codes import StateCode
+from onceover.state.layout import Layout, layout_in
+from onceover.state.log import StateLog
+from onceover.state.read import read_layout
+from onceover.stops.codes import RequestCode
+from onceover.stops.record import Stop
+
+_POLL_S = 0.1
+
+
+def stop_request(run: str) -> dict[str, object]:
+    """Return the value of a request to stop ``run``; another run ignores it."""
+    # The id tells two people's requests apart.
+    return {"v": 1, "run": run, "at_ms": now_ms(), "id": secrets.token_hex(8)}
+
+
+def asks_to_stop(request: object, run: str) -> bool:
+    """Tell whether what stands in the state asks ``run`` to stop; what is no request asks for nothing."""
+    return isinstance(request, Mapping) and request.get("run") == run
+
+
+def asked_to_look_again(values: Mapping[str, Any]) -> frozenset[tuple[str, int]]:
+    """Return the requests to look again at partitions, each with the time that tells it from a later one.
+
+    Args:
+        values: of the state; whoever wrote what is no request ends nobody's work with it.
+    """
+    asked = {key: value for key, value in values.items() if key.startswith(names.RESUME_PREFIX)}
+    times = {key: value.get("at_ms") for key, value in asked.items() if isinstance(value, Mapping)}
+    return frozenset((key, at_ms) for key, at_ms in times.items() if type(at_ms) is int)
+
+
+def request_stop(target: Cluster, flow: str, *, wait_s: float) -> dict[str, object]:
+    """Ask the running flow to finish its open transactions and end; wait for it.
+
+    Returns:
+        generation, and whether it has ended within ``wait_s``.
+
+    Raises:
+        NeedsOperator: the flow was never started.
+        Fenced: that run is over, but a newer one has taken over from it and goes on.
+        Retriable: it does not end in time.
+    """
+    layout = read_layout(target, flow)
+    if layout is None:
+        raise NeedsOperator(
+            f"flow {flow} has never been started on {target.alias}",
+            code=StateCode.NOT_STARTED,
+            resolve=f"`onceover replicate {flow}` starts it",
+        )
+    if _is_over(layout):
+        return {"generation": layout.generation, "stopped": True, "was_running": False}
+    asking = _Asking(target, layout, names.state_topic(flow))
+    try:
+        now = asking.until_over(wait_s)
+    finally:
+        asking.close()
+    if now is None:
+        raise Retriable(
+            f"flow {flow} did not end within {wait_s:.0f} s",
+            code=RequestCode.NO_ANSWER,
+            where=f"generation {layout.generation}, started on {layout.host}",
+            resolve=f"see `onceover status {flow}`: if its driver was killed there is nothing to stop",
+        )
+    if not _is_over(now):
+        raise Fenced(
+            f"generation {layout.generation} of flow {flow} is over, but another start has taken over and "
+            "goes on: the flow has not stopped",
+            code=RequestCode.TAKEN_OVER,
+            expected=f"generation {layout.generation}, ended",
+            seen=f"generation {now.generation}, started on {now.host}",
+            resolve=f"{commands.command('stop', flow)} asks that one; nothing to do if it was meant",
+        )
+    return {"generation": layout.generation, "stopped": True, "was_running": True}
+
+
+def _is_over(layout: Layout) -> bool:
+    """Tell whether nobody copies, nor will before the next start."""
+    return layout.ended_at_ms is not None or layout.seized
+
+
+class _Asking:
+    """One person's request to stop a run. There is one place for all: who finds it taken waits along."""
+
+    def __init__(self, target: Cluster, run: Layout, topic: str) -> None:
+        self._target, self._run = target, run
+        self._own = stop_request(run.run)
+        self._notes = NoteWriter(target, TopicPartition(topic, names.STATE_OTHERS))
+        self._requests = StateLog(target, topic, names.STATE_OTHERS, calls.READ_UNCOMMITTED)
+        self._state = StateLog(target, topic, names.STATE_LEADER)
+
+    def until_over(self, wait_s: float) -> Layout | None:
+        """Return the newest layout once the run is over, None when it does not end in time."""
+        deadline_s = time.monotonic() + wait_s
+        try:
+            while time.monotonic() < deadline_s:
+                # The request first: it is taken back after the run has said that it ended.
+                standing = self._standing()
+                now = self._layout()
+                if now.run != self._run.run or _is_over(now):
+                    return now
+                if not asks_to_stop(standing, self._run.run):
+                    self._notes.write(names.REQUEST_STOP, self._own)
+                time.sleep(_POLL_S)
+            return None
+        finally:
+            # Nobody may be left to take it back, and it must not lie about.
+            if self._standing() == self._own:
+                self._notes.write(names.REQUEST_STOP, None)
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._notes.close()
+        self._requests.close()
+        self._state.close()
+
+    def _standing(self) -> object:
+        return self._target.retry(self._requests.catch_up).get(names.REQUEST_STOP)
+
+    def _layout(self) -> Layout:
+        # Where somebody has emptied the topic, nobody has said that the run is over.
+        return layout_in(self._target.retry(lambda: self._state.catch_up(wait=False))) or self._run
+
+
+def request_resume(target: Cluster, flow: str, partition: TopicPartition, stop: Stop) -> None:
+    """Ask the owning lane to look again at a partition whose newest stop is ``stop``."""
+    notes = NoteWriter(target, TopicPartition(names.state_topic(flow), names.STATE_OTHERS))
+    try:
+        notes.write(names.resume_key(*partition), {"v": 1, "at_ms": now_ms(), "stop": stop.name})
+    finally:
+        notes.close()

@@ -1,0 +1,201 @@
+"""Doing what a topic plan says: the only code that creates or changes target topics.
+
+Invariant: it may be interrupted anywhere and run again with a new plan, and ends in the same state. What a
+topic or key is refused for stops that topic or key only. The record of what the flow looks after is
+written before the change it stands for, and tidied up after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Final, Protocol, TypeVar
+
+from onceover.errors import NeedsOperator, OnceoverError, UsageError
+from onceover.kafka.admin import Failures, TopicSpec
+from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import Notes
+from onceover.planning.plan import Done, Refusal, nobody
+from onceover.state import names
+from onceover.state.managed import Managed
+from onceover.state.steps import Step, reached
+from onceover.topics.plan import TopicPlan
+from onceover.topics.steps import AddPartitions, Adopt, CreateTopic, SetConfig
+
+T = TypeVar("T")
+
+# One request carries so many topics: far below every broker's request limit, and a failure in between
+# leaves little to do again.
+_PER_REQUEST: Final = 200
+
+
+class TopicAdmin(Protocol):
+    """What is needed of ``kafka.admin.Admin``."""
+
+    def try_create(self, specs: Iterable[TopicSpec], *, validate_only: bool = False) -> Failures:
+        """Create topics; return what failed, by name."""
+
+    def grow_topic(self, name: str, count: int) -> None:
+        """Add partitions so that the topic has ``count``."""
+
+    def alter_configs(self, changes: Mapping[str, Mapping[str, str | None]]) -> Failures:
+        """Set or remove configuration keys; return what failed, by topic."""
+
+
+@dataclass
+class TopicApply:
+    """Applies the steps of one plan.
+
+    Args:
+        admin: of the target.
+        notes: writes what the flow looks after.
+        managed: what is kept there now, by target topic; kept up to date here.
+        done: told of each change that is done, for the journal.
+
+    Attributes:
+        refused: what could not be done, with the reason; empty when all went well.
+    """
+
+    admin: TopicAdmin
+    notes: Notes
+    managed: dict[str, Managed]
+    done: Done = nobody
+    refused: list[Refusal] = field(default_factory=list)
+
+    def run(self, plan: TopicPlan) -> None:
+        """Do all steps of the plan: topics, then partitions, then configuration.
+
+        Raises:
+            Retriable: the target is away; plan anew and go on.
+        """
+        steps = plan.steps
+        creations = [step for step in steps if isinstance(step, CreateTopic)]
+        for batch in _batches(creations):
+            self._create(batch)
+        for step in steps:
+            if isinstance(step, AddPartitions):
+                self._grow(step)
+        adoptions = [step for step in steps if isinstance(step, Adopt)]
+        self._mark({a.topic: self._kept(a.topic).with_keys(a.keys) for a in adoptions})
+        for adoption in adoptions:
+            self.done(adoption.change)
+        topics: dict[str, list[SetConfig]] = {}
+        for step in steps:
+            if isinstance(step, SetConfig):
+                topics.setdefault(step.topic, []).append(step)
+        for group in _batches(list(topics.values())):
+            self._configure({steps[0].topic: steps for steps in group})
+        self._mark({topic: self._kept(topic).without_keys(keys) for topic, keys in plan.forget.items()})
+
+    # ---- creating
+
+    def _create(self, steps: Sequence[CreateTopic]) -> None:
+        before = {s.topic: self.managed.get(s.topic) for s in steps}
+        self._mark({s.topic: self._kept(s.topic).with_keys(s.spec.config) for s in steps})
+        reached(Step.TOPIC_CREATE)
+        failures = self.admin.try_create([s.spec for s in steps])
+        for step in steps:
+            problem = failures.get(step.topic)
+            if problem is not None and problem.code == KafkaCode.INVALID_CONFIG:
+                problem = self._create_without_refused(step)
+            if problem is None:
+                self.done(step.change)
+                continue
+            if before[step.topic] is None:
+                # Somebody else was faster, or it is not there at all: it is not ours.
+                self._write({step.topic: None})
+            if problem.code != KafkaCode.TOPIC_EXISTS:
+                self._refuse(step.source, problem)
+
+    def _create_without_refused(self, step: CreateTopic) -> OnceoverError | None:
+        """Find the keys that the target does not take, by asking for each alone; create without them."""
+        spec = step.spec
+        refused = {
+            key: value
+            for key, value in spec.config.items()
+            if self._is_refused(replace(spec, config={key: value}))
+        }
+        left = {key: value for key, value in spec.config.items() if key not in refused}
+        self._mark({spec.name: self._kept(spec.name).refusing(refused)})
+        return self.admin.try_create([replace(spec, config=left)]).get(spec.name)
+
+    def _is_refused(self, spec: TopicSpec) -> bool:
+        problem = self.admin.try_create([spec], validate_only=True).get(spec.name)
+        return problem is not None and problem.code == KafkaCode.INVALID_CONFIG
+
+    def _grow(self, step: AddPartitions) -> None:
+        reached(Step.TOPIC_GROW)
+        try:
+            self.admin.grow_topic(step.topic, step.to)
+        except (NeedsOperator, UsageError) as error:
+            self._refuse(step.source, error)
+        else:
+            self.done(step.change)
+
+    # ---- configuration
+
+    def _configure(self, topics: Mapping[str, Sequence[SetConfig]]) -> None:
+        wanted = {name: {s.diff.key: s.diff.to for s in steps} for name, steps in topics.items()}
+        setting = {name: [k for k, v in keys.items() if v is not None] for name, keys in wanted.items()}
+        self._mark({name: self._kept(name).with_keys(keys) for name, keys in setting.items()})
+        reached(Step.TOPIC_CONFIG)
+        failures = self.admin.alter_configs(wanted)
+        for name, steps in topics.items():
+            problem = failures.get(name)
+            if problem is None:
+                self._configured(name, steps)
+            elif problem.code == KafkaCode.INVALID_CONFIG:
+                self._configure_singly(name, steps)
+            elif problem.code != KafkaCode.TOPIC_MISSING:
+                self._refuse(steps[0].source, problem, blocks=False)
+
+    def _configure_singly(self, name: str, steps: Sequence[SetConfig]) -> None:
+        for step in steps:
+            problem = self.admin.alter_configs({name: {step.diff.key: step.diff.to}}).get(name)
+            if problem is None:
+                self._configured(name, [step])
+            elif step.diff.to is not None:
+                self._mark({name: self._kept(name).refusing({step.diff.key: step.diff.to})})
+            else:
+                # It stays as it is, and is the operator's from now on.
+                self._mark({name: self._kept(name).without_keys([step.diff.key])})
+                self._refuse(step.source, problem, blocks=False)
+
+    def _configured(self, name: str, steps: Sequence[SetConfig]) -> None:
+        removed = [step.diff.key for step in steps if step.diff.to is None]
+        if removed:
+            self._mark({name: self._kept(name).without_keys(removed)})
+        for step in steps:
+            self.done(step.change)
+
+    # ---- records
+
+    def _kept(self, topic: str) -> Managed:
+        return self.managed.get(topic, Managed())
+
+    def _mark(self, records: Mapping[str, Managed]) -> None:
+        changed = {t: m for t, m in records.items() if self.managed.get(t) != m}
+        if changed:
+            reached(Step.TOPIC_MARK)
+            self._write(changed)
+
+    def _write(self, records: Mapping[str, Managed | None]) -> None:
+        self.notes.write_all(
+            {names.managed_key(t): None if m is None else m.to_json() for t, m in records.items()}
+        )
+        for topic, managed in records.items():
+            if managed is None:
+                self.managed.pop(topic, None)
+            else:
+                self.managed[topic] = managed
+
+    def _refuse(self, source: str, error: OnceoverError, *, blocks: bool = True) -> None:
+        resolve = error.resolve or "correct it on the target; it is tried again at the next discovery"
+        self.refused.append(Refusal(source, error.code, error.message, resolve, blocks))
+
+
+def _batches(items: Sequence[T]) -> Iterator[list[T]]:
+    left = iter(items)
+    while batch := list(islice(left, _PER_REQUEST)):
+        yield batch

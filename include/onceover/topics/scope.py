@@ -1,0 +1,100 @@
+"""Whether a topic is part of a flow, and why. Pure; the only place that decides it.
+
+Invariant: the answer depends on the topic's name, on the flow file, and on whether Kafka calls the topic
+internal; never on what has been copied so far. Every answer has its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from onceover.topics.namingpolicy import PREFIX, NamingPolicy
+
+# Never copied, whatever the filter says: their contents mean something to one cluster only.
+INTERNAL: Final = (
+    (re.compile(r"__.*"), "an internal topic of Kafka or Onceover"),
+    (re.compile(r"mm2-.*\.internal|.*\.checkpoints\.internal|heartbeats"), "MirrorMaker 2's own"),
+    (re.compile(r"connect-(configs|offsets|status)"), "Kafka Connect's own"),
+)
+_HEARTBEATS: Final = "heartbeats"
+
+
+def _same_count(source_partitions: int) -> int:
+    return source_partitions
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What decides; two that are equal decide the same.
+
+    Args:
+        include: anchored regular expressions; ``exclude`` likewise, and it wins.
+        naming: names on the target, and hop detection.
+        target_partitions: partitions of a copy for so many of its source; more than those only where a
+            handler wants it. Raises ``UsageError`` for fewer.
+        one_to_one: whether records stay in their partition; a handler may give them to any other.
+    """
+
+    include: tuple[str, ...]
+    exclude: tuple[str, ...]
+    naming: NamingPolicy
+    target_partitions: Callable[[int], int] = field(default=_same_count, compare=False)
+    one_to_one: bool = True
+
+
+@dataclass(frozen=True)
+class ScopeDecision:
+    """Whether ``topic`` is ``inside``, for which ``reason``, and how its copy is called."""
+
+    topic: str
+    inside: bool
+    reason: str
+    target_topic: str
+
+
+def explain(topic: str, rules: Rules, *, is_internal: bool = False) -> ScopeDecision:
+    """Return whether ``topic`` is part of the flow, and why.
+
+    Args:
+        topic: name on the source.
+        rules: from the flow file.
+        is_internal: whether the source's metadata calls it internal; unknown without a connection.
+    """
+    inside, reason = _decide(topic, rules, is_internal=is_internal)
+    return ScopeDecision(topic, inside, reason, rules.naming.target_name(topic))
+
+
+def _decide(topic: str, rules: Rules, *, is_internal: bool) -> tuple[bool, str]:
+    internal = internal_reason(topic, rules.naming)
+    if internal is not None:
+        return False, f"internal: {internal}"
+    if is_internal:
+        return False, "internal: the source cluster says so"
+    hop = rules.naming.hop(topic)
+    if hop is not None:
+        return False, f"hop: its name carries {hop}, so it came from the target"
+    excluded = _first(rules.exclude, topic)
+    if excluded is not None:
+        return False, f"exclude: {excluded}"
+    included = _first(rules.include, topic)
+    if included is not None:
+        return True, f"include: {included}"
+    return False, "no include pattern matches"
+
+
+def internal_reason(topic: str, naming: NamingPolicy) -> str | None:
+    """Return whose internal topic it is by its name, None when it is nobody's."""
+    for pattern, whose in INTERNAL:
+        if pattern.fullmatch(topic):
+            return whose
+    aliases = (naming.source_alias, naming.target_alias)
+    if naming.policy == PREFIX and topic in {f"{alias}.{_HEARTBEATS}" for alias in aliases}:
+        return "MirrorMaker 2's own"
+    return None
+
+
+def _first(patterns: Iterable[str], topic: str) -> str | None:
+    return next((pattern for pattern in patterns if re.fullmatch(pattern, topic)), None)

@@ -1,0 +1,344 @@
+"""``onceover topics plan`` and ``apply``: a flow's topics, their configuration and ACLs, without running it.
+
+Invariant: it plans from the same picture and acts through the same code as a running flow, and neither
+enrols a topic nor touches the leader's id or anybody's progress, so it may be used beside a running flow.
+Applying may be interrupted anywhere and run again; the end is the same (G8).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from onceover.acls.kept import AclPlan, plan_acls
+from onceover.acls.sync import apply_acls, not_followed, own_principal, read_view, unavailable
+from onceover.backoff import Backoff, Deadline
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.acladmin import AclAdmin
+from onceover.kafka.admin import Admin
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.produce.notes import NoteWriter
+from onceover.model import TopicPartition
+from onceover.planning.approval import Approval, Item, ObjectState, items_of
+from onceover.planning.journal import Journal
+from onceover.planning.plan import Change, Plan, Refusal, merged
+from onceover.shown import lined
+from onceover.state import names
+from onceover.state.enrolment import read_enrolments
+from onceover.state.layout import check_clusters, check_distinct
+from onceover.state.managed import Managed, read_managed
+from onceover.state.read import FlowState, read_flow_state
+from onceover.topics.apply import TopicApply
+from onceover.topics.codes import TopicCode
+from onceover.topics.own import StateSettings, create_flow_topics, unread_owned
+from onceover.topics.plan import TopicPlan, View, plan_topics
+from onceover.topics.scope import Rules
+from onceover.topics.view import TopicReader
+
+# A running flow, or a person, may change something between two looks; who changes it again and again has
+# to be found by a person.
+_ROUNDS: Final = 3
+_SETTLED_WITHIN_S: Final = 10.0
+
+
+@dataclass(frozen=True)
+class TopicSyncRequest:
+    """What the flow file asks for.
+
+    Args:
+        rules: which topics are in, and how they are called.
+        sync_configs: whether configuration is copied; ``sync_acls`` likewise.
+        state: how the flow's own topics are created.
+    """
+
+    rules: Rules
+    sync_configs: bool
+    sync_acls: bool
+    state: StateSettings
+
+
+@dataclass(frozen=True)
+class SyncPlan:
+    """A plan and its two parts, which are applied by different code; ``unread`` records of what it looks
+    after are left out."""
+
+    topics: TopicPlan
+    acls: AclPlan
+    acls_unavailable: tuple[Refusal, ...] = ()
+    unread: tuple[Refusal, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        """All of it, in the order in which it is done."""
+        acls = Plan(
+            operation=self.topics.operation,
+            flow=self.topics.flow,
+            changes=tuple(self.acls.changes()),
+            refused=self.acls.refused + self.acls_unavailable + self.unread,
+        )
+        return merged([self.topics, acls])
+
+    @property
+    def is_empty(self) -> bool:
+        """True when there is nothing to write, not even a record to tidy up."""
+        return not (self.topics.steps or self.topics.forget or self.acls.changes() or self.acls.forget)
+
+    @property
+    def risky(self) -> Plan:
+        """Those changes alone that may cost records."""
+        plan = self.plan
+        return replace(plan, changes=tuple(change for change in plan.changes if change.risk != "none"))
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """What a person approves: the changes that may cost records, from which value to which."""
+        changes = self.risky.changes
+        return items_of(changes, {c.object: ObjectState(f"from {c.from_}") for c in changes}, exact=True)
+
+    @property
+    def exit_code(self) -> int:
+        """3 when a topic is not copied, or an ACL not followed, until somebody decides; else 0."""
+        blocked = any(refusal.blocks for refusal in self.topics.refused)
+        told = self.acls.refused or self.acls_unavailable or self.unread
+        return NeedsOperator.exit_code if blocked or told else 0
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan's JSON; ``enrol`` lists the source topics that the flow itself takes in."""
+        return {**self.plan.document(), "enrol": list(self.topics.enrol)}
+
+    def describe(self) -> str:
+        """Return it as text."""
+        lines = self.plan.describe().split("\n")
+        if self.topics.enrol:
+            lines.append(f"  taken in when the flow runs: {', '.join(self.topics.enrol)}")
+        return lined(lines)
+
+
+@dataclass
+class AppliedSync:
+    """What ``apply`` did.
+
+    Args:
+        first: the plan it began with.
+        left: what a new plan still wants at the end; empty when all is well.
+        refused: what a cluster did not do.
+        changes: how many changes were made.
+    """
+
+    first: SyncPlan
+    left: SyncPlan
+    refused: list[Refusal] = field(default_factory=list)
+    changes: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """3 when somebody has to decide, 5 when running it again may help, else 0."""
+        if self.refused or self.left.exit_code:
+            return NeedsOperator.exit_code
+        return 0 if self.left.is_empty else Retriable.exit_code
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan it began with, how many changes were made, and what is left."""
+        left = self.left.plan.document()
+        refused = [refusal.document() for refusal in self.refused]
+        return {
+            **self.first.document(),
+            "applied": True,
+            "changes_made": self.changes,
+            "left": left["changes"],
+            "refused": left["refused"] + [each for each in refused if each not in left["refused"]],
+        }
+
+    def describe(self) -> str:
+        """Return the end as text; the plan was shown before."""
+        lines = [f"changed: {self.changes}" if self.changes else "nothing was changed"]
+        lines += [f"  not done: {r.object}: {r.message}; {r.resolve}" for r in self.refused]
+        left = self.left.plan.changes
+        if left:
+            lines += ["left to do:", *(line for change in left for line in change.describe())]
+        else:
+            lines.append("looked again: nothing is left to do")
+        return lined(lines)
+
+
+class TopicSync:
+    """One flow's topics, seen from outside. A context manager; the clusters belong to the caller.
+
+    Args:
+        flow: name of the flow.
+        request: what its file asks for.
+        source: source cluster; ``target`` likewise.
+    """
+
+    def __init__(self, flow: str, request: TopicSyncRequest, source: Cluster, target: Cluster) -> None:
+        self._flow = flow
+        self._request = request
+        self._source = source
+        self._target = target
+        self._reader = TopicReader(flow, source, target)
+        self._acls = AclAdmin(source), AclAdmin(target)
+        self._admin = Admin(target)
+
+    def __enter__(self) -> TopicSync:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._reader.close()
+
+    # ---- plan
+
+    def plan(self) -> SyncPlan:
+        """Return what would be done now. Changes nothing.
+
+        Raises:
+            Retriable: a cluster is away.
+            UsageError: both sides are one cluster, or the principal may not look.
+            NeedsOperator: the flow belongs to other clusters.
+        """
+        return self._target.retry(self._plan)
+
+    def _plan(self) -> SyncPlan:
+        ids = self._source.cluster_id(), self._target.cluster_id()
+        check_distinct(*ids)
+        state = self._state()
+        check_clusters(state.layout, *ids)
+        self._reader.changed()
+        view = self._reader.read(
+            self._request.rules,
+            read_enrolments(state.leader),
+            read_managed(state.owned),
+            sync_configs=self._request.sync_configs,
+            adopt=True,
+        )
+        topics = plan_topics(view)
+        unread = tuple(unread_owned(names.owned_topic(self._flow), state.owned))
+        if not self._request.sync_acls:
+            return SyncPlan(topics, AclPlan(), unread=unread)
+        try:
+            return SyncPlan(topics, self._plan_acls(view, topics, state), unread=unread)
+        except (UsageError, NeedsOperator) as error:
+            # The rest of the plan is as good without them.
+            return SyncPlan(topics, AclPlan(), tuple(not_followed(error, state.owned)), unread)
+
+    def _plan_acls(self, view: View, topics: TopicPlan, state: FlowState) -> AclPlan:
+        principal = own_principal(self._target.config.properties)
+        return plan_acls(read_view(in_flow(view, topics), state.owned, *self._acls, principal))
+
+    def _state(self) -> FlowState:
+        """Return the flow's state; empty for one that was never started and never applied."""
+        return read_flow_state(self._target, self._flow)
+
+    # ---- apply
+
+    def apply(
+        self, journal: Journal, announce: Callable[[SyncPlan], None], approval: Approval | None = None
+    ) -> AppliedSync:
+        """Do what a plan computed now says, then plan again to verify.
+
+        Args:
+            journal: everything is written down there.
+            announce: shown each plan before anything of it is done; raises to leave it undone. There is more
+                than one plan when something else changed the topics meanwhile.
+            approval: the changes that may cost records which somebody has said yes to; None for those that
+                ``announce`` is shown first.
+
+        Raises:
+            NeedsOperator: PLAN_CHANGED, others would cost records by now.
+            As ``plan``; what was done until then is in the journal, and running again goes on from there.
+        """
+        first = self.plan()
+        applied = AppliedSync(first, first)
+        announce(first)
+        approved = approval or Approval.of(first.items)
+        for number in range(_ROUNDS):
+            if applied.left.is_empty or applied.refused:
+                break
+            if number:
+                announce(applied.left)
+            so_far = "what was shown first is done" if number else ""
+            approved.check(applied.left.items, applied.left.plan.title, done=so_far)
+            done = self._do(applied, journal)
+            applied.left = self._settled(applied.left, done)
+        return applied
+
+    def _settled(self, before: SyncPlan, done: Collection[Change]) -> SyncPlan:
+        """Plan again, once the target shows what was just done."""
+        deadline, backoff = Deadline(_SETTLED_WITHIN_S), Backoff()
+        while True:
+            plan = self.plan()
+            waiting = not_shown_yet(before, done, plan)
+            if not waiting or deadline.passed:
+                return plan
+            backoff.pause(deadline, Retriable(f"not shown by the target yet: {', '.join(waiting)}"))
+
+    def _do(self, applied: AppliedSync, journal: Journal) -> list[Change]:
+        """Return the changes that were made."""
+        plan = applied.left
+        journal.planned(plan.plan)
+        try:
+            create_flow_topics(self._admin, self._target, self._flow, self._request.state)
+            notes = self._notes()
+            try:
+                return self._apply(applied, plan, journal, notes)
+            finally:
+                notes.close()
+        except OnceoverError as error:
+            journal.failed(error)
+            raise
+
+    def _apply(
+        self, applied: AppliedSync, plan: SyncPlan, journal: Journal, notes: NoteWriter
+    ) -> list[Change]:
+        made: list[Change] = []
+
+        def done(change: Change) -> None:
+            journal.done(change)
+            made.append(change)
+            applied.changes += 1
+
+        worker = TopicApply(self._admin, notes, self._managed(), done)
+        worker.run(plan.topics)
+        refused = list(worker.refused)
+        try:
+            apply_acls(plan.acls, self._acls[1], notes, done)
+        except (UsageError, NeedsOperator) as error:
+            refused.append(unavailable(error))
+        journal.refused(refused)
+        applied.refused += refused
+        return made
+
+    def _managed(self) -> dict[str, Managed]:
+        return read_managed(self._target.retry(self._state).owned)
+
+    def _notes(self) -> NoteWriter:
+        return NoteWriter(self._target, TopicPartition(names.owned_topic(self._flow), 0))
+
+
+def not_shown_yet(before: SyncPlan, done: Collection[Change], after: SyncPlan) -> list[str]:
+    """Return what a plan made behind another one's work still asks for, since its broker trails. Pure.
+
+    The controller has done it; the broker that is asked replays that a moment later (KRaft) and shows the
+    old configuration, number of partitions or ACLs until then, and new topics without leaders, which look
+    refused. Done again, it would be told to people twice.
+
+    Args:
+        before: the plan that was applied, ``done`` what of it was made, ``after`` the next plan.
+    """
+    repeated = set(done) & set(after.plan.changes)
+    touched = {step.source for step in before.topics.steps}
+    leaderless = {
+        r.object for r in after.topics.refused if r.code == TopicCode.NO_LEADER and r.object in touched
+    }
+    return sorted({change.object for change in repeated} | leaderless)
+
+
+def in_flow(view: View, topics: TopicPlan) -> dict[str, str]:
+    """Return the flow's topics, source name to target name, those that are refused left out. Pure."""
+    refused = {refusal.object for refusal in topics.refused if refusal.blocks}
+    known = view.source.keys() | view.enrolled_by_source.keys()
+    return {
+        decision.topic: decision.target_topic
+        for decision in view.decisions()
+        if decision.inside and decision.topic in known and decision.topic not in refused
+    }

@@ -1,0 +1,179 @@
+"""Starts and stops the systems under test as ordinary processes, each with its own log."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from onceover.errors import Retriable, UsageError
+from onceover.process.children import ChildProcess, tail
+from onceover_lab.bench.flowfile import flow_name, flow_yaml
+from onceover_lab.bench.mirror import mirror_properties, mirrored_topic
+from onceover_lab.bench.workloads import Contender, System, Workload
+from onceover_lab.embed.mirrormaker import MirrorMaker
+from onceover_lab.embed.ports import PortReservation
+
+# `onceover stop` promises 10 s; the rest is the start of an interpreter on a busy machine.
+_STOP_TIMEOUT_S: Final = 60
+# What Kafka's own start script gives it.
+_MIRROR_HEAP_MB: Final = 2048
+_CLI: Final = (sys.executable, "-m", "onceover.cli.main")
+
+
+@dataclass(frozen=True)
+class Arena:
+    """Where the contenders meet: two clusters, and a directory for files and logs."""
+
+    source_bootstrap: str
+    target_bootstrap: str
+    work_dir: Path
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One contender's turn: what it copies, in which round."""
+
+    workload: Workload
+    contender: Contender
+    round_number: int
+
+    @property
+    def target_topic(self) -> str:
+        """The topic on the target that this contender writes to."""
+        if self.contender.system is System.MIRRORMAKER:
+            return mirrored_topic(self.workload.topic)
+        return self.workload.topic
+
+    @property
+    def label(self) -> str:
+        return f"{self.workload.name}-{self.round_number}-{self.contender.name}"
+
+
+class Copier(Protocol):
+    """A running system under test."""
+
+    @property
+    def pid(self) -> int:
+        """Root of the process tree."""
+
+    def check(self) -> None:
+        """Raise Retriable when the system has ended before its time."""
+
+    def stop(self) -> None:
+        """End the system in its own graceful way, then by force. Safe to call again."""
+
+
+def start_copier(arena: Arena, turn: Turn) -> Copier:
+    """Start the turn's system and return at once or when it runs, as the system does."""
+    run_dir = arena.work_dir / turn.label
+    run_dir.mkdir(parents=True)
+    match turn.contender.system:
+        case System.MIRRORMAKER:
+            return MirrorCopier(arena, turn, run_dir)
+        case System.ONCEOVER:
+            return OnceoverCopier(arena, turn, run_dir)
+        case System.LIBRDKAFKA:
+            return CeilingCopier(arena, turn, run_dir)
+        case System.AUDIT | System.CONSUMERS:
+            raise UsageError(f"{turn.contender.name} reads and copies nothing")
+
+
+class OnceoverCopier:
+    """``onceover replicate`` as a user starts it; the Spark processes are its descendants."""
+
+    def __init__(self, arena: Arena, turn: Turn, run_dir: Path) -> None:
+        run = turn.workload, turn.contender, turn.round_number
+        self._flow_path = run_dir / f"{flow_name(*run)}.yaml"
+        self._flow_path.write_text(flow_yaml(*run, arena.source_bootstrap, arena.target_bootstrap))
+        self._env = {**os.environ, "ONCEOVER_HOME": str(run_dir)}
+        argv = [*_CLI, "replicate", str(self._flow_path), "--until", "forever", "--json"]
+        self._child = ChildProcess.start(
+            argv,
+            name="onceover",
+            log_path=run_dir / "onceover.log",
+            env=self._env,
+            # It has processes of its own to end when the benchmark is killed.
+            death_signal=signal.SIGTERM,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def check(self) -> None:
+        _check_running(self._child)
+
+    def stop(self) -> None:
+        if self._child.alive:
+            asked = subprocess.run(
+                [*_CLI, "stop", str(self._flow_path), "--json"],
+                env=self._env,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_STOP_TIMEOUT_S,
+            )
+            if asked.returncode == 0:
+                self._child.wait(_STOP_TIMEOUT_S)
+        # Also the way out when the stop request itself failed: SIGTERM, then SIGKILL.
+        self._child.stop()
+
+
+class CeilingCopier:
+    """librdkafka writing the same records straight into the target: what the target can take."""
+
+    def __init__(self, arena: Arena, turn: Turn, run_dir: Path) -> None:
+        workload = turn.workload
+        argv = [sys.executable, "-m", "onceover_lab.bench.feed", "--bootstrap", arena.target_bootstrap]
+        argv += ["--topic", turn.target_topic, "--codec", workload.codec]
+        argv += ["--record-bytes", str(workload.record_bytes), "--records", str(workload.records)]
+        self._child = ChildProcess.start(argv, name="librdkafka", log_path=run_dir / "librdkafka.log")
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    def check(self) -> None:
+        if self._child.returncode != 0:
+            _check_running(self._child)
+
+    def stop(self) -> None:
+        self._child.stop()
+
+
+class MirrorCopier:
+    """MirrorMaker 2 in dedicated mode."""
+
+    def __init__(self, arena: Arena, turn: Turn, run_dir: Path) -> None:
+        # Held to the end: the kernel may otherwise give the port away before Jetty listens on it.
+        self._port = PortReservation()
+        self._mirror = MirrorMaker.start(
+            run_dir,
+            arena.source_bootstrap,
+            arena.target_bootstrap,
+            [turn.workload.topic],
+            properties=mirror_properties(turn.workload, turn.contender, self._port.port),
+            heap_mb=_MIRROR_HEAP_MB,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._mirror.pid
+
+    def check(self) -> None:
+        if not self._mirror.alive:
+            raise Retriable("MirrorMaker 2 ended", seen=tail(self._mirror.log_path, 3))
+
+    def stop(self) -> None:
+        self._mirror.stop()
+        self._port.release()
+
+
+def _check_running(child: ChildProcess) -> None:
+    if not child.alive:
+        raise Retriable(f"{child.name} ended with exit code {child.returncode}", seen=child.tail(3))

@@ -1,0 +1,134 @@
+"""One turn of one contender: start it on an empty target, watch it copy, stop it, check, compute."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+import psutil
+from confluent_kafka import KafkaException
+
+from onceover.errors import OnceoverError, Retriable
+from onceover_lab.bench.copiers import Arena, Copier, Turn, start_copier
+from onceover_lab.bench.figures import Observed, check_complete, latency_figures, throughput_figures
+from onceover_lab.bench.latency import LatencyReader, PacedProducer
+from onceover_lab.bench.proctree import ProcessTree
+from onceover_lab.bench.reading import make_copy, measure_reading
+from onceover_lab.bench.results import ContenderRun
+from onceover_lab.bench.topics import Topics
+from onceover_lab.bench.watch import ProgressWatch
+from onceover_lab.bench.workloads import System, Workload, WorkloadKind
+
+_LEFTOVER_TIMEOUT_S: Final = 10.0
+
+
+class Measurer:
+    """Plays turns between the two clusters of an arena."""
+
+    def __init__(self, arena: Arena) -> None:
+        self._arena = arena
+        self._source = Topics(arena.source_bootstrap)
+        self._target = Topics(arena.target_bootstrap)
+
+    def close(self) -> None:
+        """Close the connections to both clusters."""
+        self._source.close()
+        self._target.close()
+
+    def measure(self, turn: Turn) -> ContenderRun:
+        """Return the turn's figures, or its error: a failed run is a result too, but never a number."""
+        try:
+            figures = self._figures(turn)
+        except (OnceoverError, KafkaException, psutil.Error, subprocess.TimeoutExpired) as error:
+            return ContenderRun(turn.contender.name, turn.round_number, error=str(error))
+        return ContenderRun(turn.contender.name, turn.round_number, figures)
+
+    def copy_once(self, workload: Workload) -> None:
+        """Empty the target and copy a workload there, for contenders that read both sides.
+
+        Raises:
+            Retriable: the copy failed.
+        """
+        self._target.delete_all()
+        make_copy(self._arena, workload)
+
+    def _figures(self, turn: Turn) -> dict[str, float]:
+        if turn.workload.kind is WorkloadKind.READING:
+            return measure_reading(self._arena, turn)
+        self._prepare(turn)
+        latency = turn.workload.kind is WorkloadKind.LATENCY
+        return self._measure_latency(turn) if latency else self._measure_throughput(turn)
+
+    def _prepare(self, turn: Turn) -> None:
+        self._target.delete_all()
+        if turn.contender.system is System.LIBRDKAFKA or not turn.workload.sync_configs:
+            self._target.create(turn.target_topic, {})
+        if turn.workload.kind is WorkloadKind.LATENCY:
+            # A latency run makes its own records, at its own pace, so that none is waiting at the start.
+            if self._source.exists(turn.workload.topic):
+                self._source.delete(turn.workload.topic)
+            self._source.create(turn.workload.topic, turn.workload.topic_config)
+
+    def _measure_throughput(self, turn: Turn) -> dict[str, float]:
+        workload = turn.workload
+        source_counts = self._source.end_offsets(workload.topic)
+        with closing(ProgressWatch(self._target, turn.target_topic)) as watch:
+            with _running(self._arena, turn) as trial:
+                watch.wait_until_quiet(workload.records, trial.copier.check)
+                cpu, peak_memory_bytes = trial.tree.cpu_samples(), trial.tree.peak_memory_bytes()
+            observed = Observed(trial.started_s, watch.samples(), cpu, peak_memory_bytes)
+        check_complete(source_counts, self._target.count(turn.target_topic))
+        return throughput_figures(observed, records=workload.records, record_bytes=workload.record_bytes)
+
+    def _measure_latency(self, turn: Turn) -> dict[str, float]:
+        reader = LatencyReader(self._arena.target_bootstrap, self._target, turn.target_topic, turn.workload)
+        with closing(reader), _running(self._arena, turn) as trial:
+            producer = PacedProducer(self._arena.source_bootstrap, turn.workload)
+            try:
+                arrivals = reader.measure(producer, trial.copier.check)
+            finally:
+                producer.stop()
+            cpu, peak_memory_bytes = trial.tree.cpu_samples(), trial.tree.peak_memory_bytes()
+        return latency_figures(arrivals, cpu, started_s=trial.started_s, peak_memory_bytes=peak_memory_bytes)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    copier: Copier
+    tree: ProcessTree
+    started_s: float
+
+
+@contextmanager
+def _running(arena: Arena, turn: Turn) -> Iterator[_Trial]:
+    """Run the turn's system; at the end, however it comes, nothing of it is left."""
+    started_s = time.monotonic()
+    copier = start_copier(arena, turn)
+    tree = ProcessTree(copier.pid)
+    try:
+        yield _Trial(copier, tree, started_s)
+    finally:
+        tree.close()
+        try:
+            copier.stop()
+        finally:
+            _end_leftovers(tree)
+
+
+def _end_leftovers(tree: ProcessTree) -> None:
+    """Make sure that nothing of a stopped system runs on and slows the next one.
+
+    Raises:
+        Retriable: the system left a process behind after it was stopped; it has been killed.
+    """
+    _, left = psutil.wait_procs(tree.living(), timeout=_LEFTOVER_TIMEOUT_S)
+    if left:
+        names = ", ".join(sorted(f"{process.pid}" for process in left))
+        for process in left:
+            process.kill()
+        psutil.wait_procs(left, timeout=_LEFTOVER_TIMEOUT_S)
+        raise Retriable("the system left processes behind", seen=f"pids {names}, killed", expected="none")

@@ -1,0 +1,221 @@
+"""What the benchmark copies, and who copies it: closed tables, no I/O.
+
+Volumes are chosen so that the slower system is in its steady state for about ten seconds on two cores
+while the whole default run stays under fifteen minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import Final
+
+from onceover.errors import UsageError
+
+PARTITIONS: Final = 6
+LANES: Final = 2
+"""Lanes of the flow, and ``tasks.max`` of MirrorMaker 2: the same parallelism for both."""
+
+
+class System(Enum):
+    """A program that copies the source into the target or, the last two, reads both."""
+
+    MIRRORMAKER = "mirrormaker"
+    ONCEOVER = "onceover"
+    LIBRDKAFKA = "librdkafka"
+    AUDIT = "audit"
+    CONSUMERS = "consumers"
+
+
+class WorkloadKind(Enum):
+    """What a workload measures."""
+
+    THROUGHPUT = "throughput"
+    LATENCY = "latency"
+    READING = "reading"
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One system with one setting.
+
+    ``properties`` go to MirrorMaker 2 on top of its tuned ones, ``flow`` into Onceover's flow file.
+    """
+
+    name: str
+    system: System
+    properties: Mapping[str, str] = field(default_factory=dict)
+    flow: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One topic of ``PARTITIONS`` partitions, and the contenders that copy it in turn.
+
+    ``record_bytes`` is key and value together, before compression. ``rate_per_s`` paces the producer of a
+    latency workload; ``warm_up_s`` of its samples are dropped. ``topic_config`` is the source topic's;
+    with ``sync_configs`` false the target topic is made beforehand with the broker's defaults.
+    """
+
+    name: str
+    title: str
+    kind: WorkloadKind
+    record_bytes: int
+    records: int
+    codec: str
+    contenders: tuple[Contender, ...]
+    rate_per_s: int = 0
+    warm_up_s: float = 0.0
+    single_record_batches: bool = False
+    topic_config: Mapping[str, str] = field(default_factory=dict)
+    sync_configs: bool = True
+
+    @property
+    def topic(self) -> str:
+        return f"bench-{self.name}"
+
+
+# One transaction a second, as the tuned throughput setting: with the default (one transaction per poll)
+# MirrorMaker 2 reaches a half to a third of this (docs/facts.md).
+_INTERVAL_1S: Final = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "1000"}
+_INTERVAL_200MS: Final = {"transaction.boundary": "interval", "transaction.boundary.interval.ms": "200"}
+_PER_POLL: Final = {"transaction.boundary": "poll"}
+
+ONCEOVER: Final = Contender("onceover", System.ONCEOVER)
+AT_LEAST_ONCE: Final = Contender("at-least-once", System.ONCEOVER, flow={"delivery": "at_least_once"})
+MIRRORMAKER: Final = Contender("mm2", System.MIRRORMAKER, _INTERVAL_1S)
+# Two settings, because MirrorMaker 2 trades latency against CPU: a transaction per poll is its fastest.
+MIRRORMAKER_PER_POLL: Final = Contender("mm2-poll", System.MIRRORMAKER, _PER_POLL)
+MIRRORMAKER_200MS: Final = Contender("mm2-200ms", System.MIRRORMAKER, _INTERVAL_200MS)
+CEILING: Final = Contender("librdkafka", System.LIBRDKAFKA)
+AUDIT: Final = Contender("audit", System.AUDIT)
+CONSUMERS: Final = Contender("consumers", System.CONSUMERS)
+
+_PAIR: Final = (MIRRORMAKER, ONCEOVER)
+_MODES: Final = (ONCEOVER, AT_LEAST_ONCE)
+
+DEFAULT: Final = (
+    Workload("1kb-lz4", "1 KB, lz4", WorkloadKind.THROUGHPUT, 1024, 1_000_000, "lz4", _PAIR),
+    Workload("100b-lz4", "100 B, lz4", WorkloadKind.THROUGHPUT, 100, 4_000_000, "lz4", _PAIR),
+    Workload(
+        "latency",
+        "latency at 500 records/s",
+        WorkloadKind.LATENCY,
+        1024,
+        10_000,
+        "lz4",
+        (MIRRORMAKER_PER_POLL, MIRRORMAKER_200MS, ONCEOVER),
+        rate_per_s=500,
+        warm_up_s=5.0,
+    ),
+)
+EXTRA: Final = (
+    Workload("1kb-none", "1 KB, uncompressed", WorkloadKind.THROUGHPUT, 1024, 1_000_000, "none", _PAIR),
+    Workload("16kb-zstd", "16 KB, zstd", WorkloadKind.THROUGHPUT, 16_384, 80_000, "zstd", _PAIR),
+    Workload(
+        "tiny-batches",
+        "1 KB, lz4, one record per batch",
+        WorkloadKind.THROUGHPUT,
+        1024,
+        200_000,
+        "lz4",
+        _PAIR,
+        single_record_batches=True,
+    ),
+    # The broker's append time has to become an ordinary record timestamp on the target, so that no batch
+    # can pass as bytes (docs/facts.md): this shows the price of decoding and encoding.
+    Workload(
+        "re-encode",
+        "1 KB, lz4, every batch re-encoded",
+        WorkloadKind.THROUGHPUT,
+        1024,
+        1_000_000,
+        "lz4",
+        _PAIR,
+        topic_config={"message.timestamp.type": "LogAppendTime"},
+        sync_configs=False,
+    ),
+    Workload(
+        "delivery", "delivery modes, 1 KB, lz4", WorkloadKind.THROUGHPUT, 1024, 4_000_000, "lz4", _MODES
+    ),
+    Workload(
+        "delivery-latency",
+        "delivery modes, latency at 500 records/s",
+        WorkloadKind.LATENCY,
+        1024,
+        10_000,
+        "lz4",
+        _MODES,
+        rate_per_s=500,
+        warm_up_s=5.0,
+    ),
+    Workload(
+        "ceiling",
+        "ceiling: librdkafka, 1 KB, lz4",
+        WorkloadKind.THROUGHPUT,
+        1024,
+        2_000_000,
+        "lz4",
+        (CEILING,),
+    ),
+    # Both read both sides of the same copy; the audit compares them as well.
+    Workload(
+        "audit",
+        "audit beside plain consumers, 1 KB, lz4",
+        WorkloadKind.READING,
+        1024,
+        2_000_000,
+        "lz4",
+        (CONSUMERS, AUDIT),
+    ),
+)
+
+
+def select_workloads(names: list[str], *, full: bool, scale: float) -> tuple[Workload, ...]:
+    """Return the workloads of a run in table order; named ones may come from the full set.
+
+    ``scale`` multiplies the number of records, for a quick look.
+
+    Raises:
+        UsageError: an unknown name, or a scale outside (0, 100].
+    """
+    if not 0 < scale <= 100:
+        raise UsageError(
+            "the scale of the benchmark is out of range", expected="0 < scale <= 100", seen=str(scale)
+        )
+    known = {workload.name: workload for workload in (*DEFAULT, *EXTRA)}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise UsageError(
+            f"unknown workload {unknown[0]!r}",
+            expected=", ".join(known),
+            seen=unknown[0],
+            resolve="--workload",
+        )
+    chosen = [workload for name, workload in known.items() if name in names]
+    if not names:
+        chosen = [*DEFAULT, *EXTRA] if full else list(DEFAULT)
+    return tuple(replace(w, records=max(PARTITIONS, round(w.records * scale))) for w in chosen)
+
+
+def keep_systems(workloads: tuple[Workload, ...], systems: list[str]) -> tuple[Workload, ...]:
+    """Return the workloads with only the contenders of the named systems; all when none is named.
+
+    Raises:
+        UsageError: no contender is left.
+    """
+    if not systems:
+        return workloads
+    kept = (
+        replace(w, contenders=tuple(c for c in w.contenders if c.system.value in systems)) for w in workloads
+    )
+    left = tuple(workload for workload in kept if workload.contenders)
+    if not left:
+        raise UsageError(
+            "no contender is left to measure",
+            expected="a system that takes part in the workloads",
+            seen=", ".join(systems),
+            resolve="name other workloads or systems",
+        )
+    return left

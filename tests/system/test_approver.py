@@ -1,0 +1,252 @@
+"""Two logins at one Airflow, both with its weakest role that may start a run: whose yes counts, and for what.
+
+What they send is what Airflow's REST lets everybody of that role send: they keep, delete and put back XComs,
+mark and clear tasks, delete runs and use their names again.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from onceover.errors import UsageError
+from onceover_lab.embed.airflow import AirflowStandalone
+from onceover_lab.embed.airflow_config import PASSWORDS_FILE, USERNAME
+from onceover_lab.embed.airflow_rest import AirflowRest
+from onceover_lab.embed.security import write_private
+from tests.support.wait import wait_until
+
+PROJECT = Path(__file__).parents[2]
+DAG, PLAN, ASK, APPLY = "wished", "plan", "ask", "apply"
+DONE_VARIABLE = "TEST_DONE"
+# Seconds on an idle machine.
+_STEP_TIMEOUT_S = 200.0
+# As the DAGs of the project are wired, about a wish instead of clusters.
+DAG_FILE = f'''
+import json, os
+from airflow.sdk import DAG, Param, get_current_context
+from onceover.planning.approval import Item
+from onceover_airflow import forms
+from onceover_airflow.approval import FlowApprovalOperator, Question, approved
+from onceover_airflow.gated import gated
+from onceover_airflow.retrying import retry_interrupted
+
+class Ask(FlowApprovalOperator):
+    own_task = "{ASK}"
+    about = "a wish"
+    def ask(self, context):
+        wish = context["params"]["wish"]
+        return Question([Item(wish)], wish, wish)
+
+def plan(flow):
+    return {{"flow": flow}}
+
+def apply(flow):
+    approval = approved(get_current_context(), "{ASK}")
+    if approval.items:
+        with open(os.environ["{DONE_VARIABLE}"], "a") as file:
+            print(json.dumps([sorted(approval.items), approval.consent.document()]), file=file)
+    return {{"flow": flow}}
+
+params = {{"flow": Param("flights", type="string"), "wish": Param("", type="string")}}
+with DAG("{DAG}", **forms.by_hand(), params=params):
+    gated(forms.value("flow"), plan, Ask, apply, retry_interrupted())
+'''
+
+
+class Login(AirflowRest):
+    """Somebody who has logged in."""
+
+    def __init__(self, airflow: AirflowStandalone, name: str) -> None:
+        super().__init__(int(airflow.url.rpartition(":")[2]), username=name, password=_password(name))
+        self.name = name
+        self._scheduler_log = airflow.home / "scheduler.log"
+
+    def start(self, wish: str, run_id: str | None = None) -> str:
+        """Start a run, under a name of their choice; return its name once it asks."""
+        run_id = run_id or f"run-{uuid.uuid4().hex}"
+        body = {"logical_date": None, "dag_run_id": run_id, "conf": {"wish": wish}}
+        self.call("POST", f"/api/v2/dags/{DAG}/dagRuns", body)
+        self.asked(run_id)
+        return run_id
+
+    def asked(self, run_id: str) -> None:
+        """Wait until the run asks, and the scheduler has seen that its process waits."""
+
+        def waits() -> bool:
+            seen = sum(
+                "Received executor event with state" in line and run_id in line and f"'{ASK}'" in line
+                for line in self._scheduler_log.read_text().splitlines()
+            )
+            return self.states(run_id)[ASK] == "awaiting_input" and seen > 0
+
+        wait_until(waits, _STEP_TIMEOUT_S, f"{run_id} asks", poll_s=0.3)
+
+    def states(self, run_id: str) -> dict[str, str]:
+        """Return the tasks' states."""
+        return {task: str(each["state"]) for task, each in self.tasks(DAG, run_id).items()}
+
+    def answer(self, run_id: str, option: str) -> None:
+        """Answer the question of a run."""
+        body = {"chosen_options": [option], "params_input": {}}
+        self.call("PATCH", f"{_task(run_id, ASK)}/-1/hitlDetails", body)
+
+    def ended(self, run_id: str) -> dict[str, str]:
+        """Wait for the end of a run; return its tasks' states."""
+        self.wait_run(DAG, run_id, timeout_s=_STEP_TIMEOUT_S)
+        return self.states(run_id)
+
+    def said(self, run_id: str, task: str) -> str:
+        """Return what the last try of a task logged."""
+        return self.task_logs(DAG, run_id, task, int(self.tasks(DAG, run_id)[task]["try_number"]))
+
+    def put_back(self, run_id: str, key: str, value: Any) -> None:
+        """Write an XCom of the asking task."""
+        entries = f"{_task(run_id, ASK)}/xcomEntries"
+        try:
+            self.call("POST", entries, {"key": key, "value": value, "map_index": -1})
+        except UsageError:
+            self.call("PATCH", f"{entries}/{key}", {"value": value, "map_index": -1})
+
+    def mark(self, run_id: str, task: str, state: str) -> None:
+        """Mark a task."""
+        self.call("PATCH", _task(run_id, task), {"new_state": state})
+
+    def clear(self, run_id: str, *tasks: str) -> None:
+        """Clear tasks; the run goes on."""
+        body = {"dry_run": False, "dag_run_id": run_id, "task_ids": tasks, "only_failed": False}
+        self.call("POST", f"/api/v2/dags/{DAG}/clearTaskInstances", {**body, "reset_dag_runs": True})
+
+    def remove(self, run_id: str) -> None:
+        """Delete a run, whose name is free then."""
+        self.call("PATCH", _run(run_id), {"state": "failed"})
+        self.call("DELETE", _run(run_id))
+
+
+def _run(run_id: str) -> str:
+    return f"/api/v2/dags/{DAG}/dagRuns/{quote(run_id, safe='')}"
+
+
+def _task(run_id: str, task: str) -> str:
+    return f"{_run(run_id)}/taskInstances/{task}"
+
+
+def _password(name: str) -> str:
+    return f"{name}-has-this-password-in-tests"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("approver")
+
+
+@pytest.fixture(scope="module")
+def two(folder: Path) -> Iterator[tuple[Login, Login]]:
+    """Ann and Bob, at an Airflow that wants another person's answer."""
+    home, dags = folder / "airflow", folder / "dags"
+    for each in (home, dags):
+        each.mkdir(mode=0o700)
+    (dags / "wished.py").write_text(DAG_FILE)
+    names = (USERNAME, "ann", "bob")
+    write_private(home / PASSWORDS_FILE, json.dumps({name: _password(name) for name in names}).encode())
+    environ = {
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USERNAME}:admin,ann:user,bob:user",
+        "ONCEOVER_HOME": str(folder / "var"),
+        "ONCEOVER_APPROVER": "another",
+        DONE_VARIABLE: str(folder / "done"),
+    }
+    plugins = PROJECT / "plugins"
+    with AirflowStandalone.start(home, dags=dags, plugins=plugins, environ=environ) as airflow:
+        wait_until(lambda: airflow.has_dag(DAG), _STEP_TIMEOUT_S, "the DAG is read")
+        yield Login(airflow, "ann"), Login(airflow, "bob")
+
+
+@pytest.fixture
+def done(folder: Path) -> Path:
+    """What was done, a line each."""
+    path = folder / "done"
+    path.write_text("")
+    return path
+
+
+def test_the_yes_of_another_person_counts_and_ones_own_does_not(two: tuple[Login, Login], done: Path) -> None:
+    """Once: whoever clears the task that has done it does not have it done again."""
+    ann, bob = two
+    alone = ann.start("a")
+    ann.answer(alone, "Approve")
+    assert ann.ended(alone)[APPLY] == "failed"
+    assert "ann has also started the run" in ann.said(alone, APPLY)
+    assert done.read_text() == ""
+
+    together = ann.start("b")
+    bob.answer(together, "Approve")
+    assert set(ann.ended(together).values()) == {"success"}
+    who = {"by": "bob", "started_by": "ann", "run": f"{DAG}/{together}"}
+    assert json.loads(done.read_text()) == [["b"], who]
+
+    ann.clear(together, APPLY)
+    assert ann.ended(together)[APPLY] == "failed"
+    assert "another question" in ann.said(together, APPLY)
+    assert len(done.read_text().splitlines()) == 1
+
+
+@pytest.mark.soak
+def test_the_name_of_a_run_that_was_deleted_is_no_way_to_a_yes_for_something_else(
+    two: tuple[Login, Login], done: Path
+) -> None:
+    """What the first run showed is kept, and put in the place of what Bob is shown."""
+    ann, bob = two
+    name = ann.start("dangerous")
+    shown = ann.xcom(DAG, name, ASK, "onceover_shown")
+    ann.remove(name)
+
+    body = {"logical_date": None, "dag_run_id": name, "conf": {"wish": "harmless"}}
+    ann.call("POST", f"/api/v2/dags/{DAG}/dagRuns", body)
+    assert ann.ended(name)[ASK] == "failed"
+    assert "puts it once" in ann.said(name, ASK)
+
+    other = ann.start("harmless")
+    ann.put_back(other, "onceover_shown", shown)
+    bob.answer(other, "Approve")
+    assert ann.ended(other)[ASK] == "failed"
+    assert "another question" in ann.said(other, ASK)
+    assert done.read_text() == ""
+
+
+@pytest.mark.soak
+def test_a_yes_does_not_outlive_its_run(two: tuple[Login, Login], done: Path) -> None:
+    """It was kept; the run is deleted, and another one of its name and wish is marked as answered."""
+    ann, bob = two
+    name = ann.start("once")
+    bob.answer(name, "Approve")
+    assert ann.ended(name)[APPLY] == "success"
+    answer = ann.xcom(DAG, name, ASK, "onceover_answer")
+    ann.remove(name)
+
+    body = {"logical_date": None, "dag_run_id": name, "conf": {"wish": "once"}}
+    ann.call("POST", f"/api/v2/dags/{DAG}/dagRuns", body)
+    assert ann.ended(name)[ASK] == "failed"
+    ann.put_back(name, "onceover_answer", answer)
+    ann.mark(name, ASK, "success")
+    ann.clear(name, APPLY)
+    assert ann.ended(name)[APPLY] == "failed"
+    assert "another question" in ann.said(name, APPLY)
+    assert len(done.read_text().splitlines()) == 1
+
+
+def test_a_run_that_was_rejected_or_cleared_asks_nobody_again(two: tuple[Login, Login], done: Path) -> None:
+    """Bob takes his own run back; Ann, who clears it, would be alone with it."""
+    ann, bob = two
+    taken_back = bob.start("taken back")
+    bob.answer(taken_back, "Reject")
+    assert ann.ended(taken_back)[ASK] == "success"
+    ann.clear(taken_back, PLAN, ASK, APPLY)
+    assert ann.ended(taken_back)[ASK] == "failed"
+    assert "was cleared" in ann.said(taken_back, ASK)
+    assert done.read_text() == ""

@@ -1,0 +1,110 @@
+"""Consumer groups on the target: at the exact record, or how far from it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from onceover.audit.checks.groups import GroupPosition, check_group
+from tests.support.audits import at
+from tests.support.looks import rec
+
+_GOOD = GroupPosition(
+    group="billing",
+    source=at(0),
+    target=at(0),
+    given=10,
+    current=12,
+    translated=12,
+    meets=rec(13, "x"),
+    ought=rec(13, "x"),
+    next=rec(10, "x"),
+)
+
+
+def test_group_at_the_exact_record_is_right() -> None:
+    """It would read the record that it has not read."""
+    check = check_group(_GOOD)
+
+    assert (check.ok, check.skipped, check.repeated, check.group) == (True, 0, 0, "billing")
+
+
+def test_another_position_that_meets_the_same_record_is_right() -> None:
+    """Between two records lie markers: any position among them is the same place."""
+    assert check_group(replace(_GOOD, current=13)).ok is True
+
+
+def test_group_too_far_skips() -> None:
+    """What lies between is counted."""
+    check = check_group(replace(_GOOD, current=17, meets=rec(17, "y")))
+
+    assert (check.ok, check.skipped, check.repeated) == (False, 4, 0)
+
+
+def test_group_too_far_behind_repeats() -> None:
+    """What it would read again is counted."""
+    check = check_group(replace(_GOOD, current=9, meets=rec(9, "w")))
+
+    assert (check.ok, check.skipped, check.repeated) == (False, 0, 4)
+
+
+def test_group_past_the_last_record_skips() -> None:
+    """Nothing to read where it stands, but the record it has not read is there."""
+    check = check_group(replace(_GOOD, current=20, meets=None))
+
+    assert (check.ok, check.skipped) == (False, 8)
+
+
+def test_group_at_the_end_is_right() -> None:
+    """Everything was read; nothing has come since."""
+    assert check_group(replace(_GOOD, meets=None, ought=None, next=None)).ok is True
+
+
+def test_record_not_copied_yet_is_met_in_time() -> None:
+    """The source has the next record already, the target not yet."""
+    assert check_group(replace(_GOOD, meets=None, ought=None)).ok is True
+
+
+def test_map_that_points_at_another_record_is_wrong() -> None:
+    """The position is the map's, but the records say otherwise."""
+    check = check_group(replace(_GOOD, next=rec(10, "other")))
+
+    assert check.ok is False
+    assert "not the one at 10 on the source" in check.detail
+
+
+def test_changed_records_are_compared_by_place_only() -> None:
+    """A handler changes records on purpose."""
+    assert check_group(replace(_GOOD, next=rec(10, "other"), comparable=False)).ok is True
+
+
+def test_source_that_no_longer_holds_the_record_leaves_it_to_the_map() -> None:
+    """Retention took it on the source; the map told the place exactly."""
+    assert check_group(replace(_GOOD, next=None)).ok is True
+
+
+def test_what_was_copied_after_the_group_was_moved_is_no_repeat() -> None:
+    """It had read further than was copied, and was put at the end of the copy."""
+    behind = replace(_GOOD, current=9, meets=rec(9, "w"), came_later=True)
+
+    check = check_group(behind)
+
+    assert (check.ok, check.repeated) == (True, 0)
+    assert "4 offsets have come since" in check.detail
+
+
+def test_skip_is_no_better_for_what_came_later() -> None:
+    """Only standing too early has that excuse."""
+    check = check_group(replace(_GOOD, current=17, meets=rec(17, "y"), came_later=True))
+
+    assert (check.ok, check.skipped) == (False, 4)
+
+
+def test_offset_outside_of_the_map_is_judged_by_the_records() -> None:
+    """The map no longer reaches back, both sides hold the record."""
+    assert check_group(replace(_GOOD, translated=None, ought=None)).ok is True
+
+
+def test_offset_outside_of_the_map_without_records_cannot_be_checked() -> None:
+    """Neither map nor records: not known, which is not right."""
+    assert check_group(replace(_GOOD, translated=None, ought=None, next=None)).ok is None
+    assert check_group(replace(_GOOD, translated=None, ought=None, next=rec(10, "o"))).ok is None

@@ -1,0 +1,174 @@
+"""What an audit leaves for ``status``: a failure stays until the very same was found right."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from onceover.audit.checks.result import Area, Check, PartitionResult
+from onceover.audit.checks.suites import RULES
+from onceover.audit.checks.verdict import RuleOutcome, conclude
+from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
+from onceover.audit.model import FindingKind, Reason, Verdict
+from onceover.state.verdicts import AuditAnswer, Verdicts, audit_entry, audit_need, describe_audit
+from tests.support.audits import (
+    at,
+    check,
+    digests,
+    finding,
+    good_partition,
+    partition_result,
+    result,
+    stretch,
+)
+
+IDS = ("source-id", "target-id")
+PASS, FAIL, UNVERIFIABLE = Verdict.PASS, Verdict.FAIL, Verdict.UNVERIFIABLE
+
+
+def bad_partition(number: int = 0, **changes: Any) -> PartitionResult:
+    """Return a partition with a lost record, proven up to offset 100."""
+    lost = finding(FindingKind.LOST, number, 142)
+    return replace(
+        partition_result(number, digests(number, 0, 100), findings=[lost], verified_to=100), **changes
+    )
+
+
+def told(
+    verdict: Verdict,
+    partitions: Sequence[PartitionResult],
+    *,
+    checks: Sequence[Check] = (),
+    at_ms: int = 1_000,
+    ids: tuple[str, str] = IDS,
+    rule: str = "",
+    **limits: Any,
+) -> FinishedAudit:
+    """Return an audit that answered ``verdict``; ``rule`` is what failed beside partitions."""
+    outcomes = [
+        RuleOutcome(r, r.name != rule if verdict is not UNVERIFIABLE else None, checked=1) for r in RULES
+    ]
+    if verdict is FAIL and not rule:
+        outcomes = [RuleOutcome(r, r.answer is not FAIL, checked=1) for r in RULES]
+    answer = AuditAnswer(
+        verdict=str(verdict), at_ms=at_ms, summary="1 lost", report=f"/r/{at_ms}", host="box",
+        since=limits.pop("since", "watermark"), **limits,
+    )  # fmt: skip
+    seen = replace(result(partitions, checks), since=answer.since)
+    return FinishedAudit(answer, seen, conclude(outcomes), {(at(n), at(n)): ids for n in range(3)})
+
+
+def open_failures(verdicts: Verdicts) -> list[tuple[int, int, int]] | None:
+    """Return what still counts: partition, from, to."""
+    failed = verdicts.open(lambda failure: True)
+    return None if failed is None else [(f.partition, f.source_from, f.source_to) for f in failed.failures]
+
+
+FAILED = next_verdicts(None, told(FAIL, [bad_partition(), good_partition(1)]))
+
+
+def test_failure_is_kept_with_what_is_not_proven_of_its_partition() -> None:
+    """From where the proof ended, so that the next audit can take it away."""
+    assert open_failures(FAILED) == [(0, 100, 200)]
+    assert FAILED.failures[0].what == {"LOST": 1}
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        told(PASS, [good_partition(0), good_partition(1)], at_ms=2_000),
+        told(PASS, [replace(good_partition(0), source_from=100)], at_ms=2_000, topics=("orders",)),
+        told(UNVERIFIABLE, [good_partition(0), bad_partition(1, findings=())], at_ms=2_000),
+        told(PASS, [good_partition(0)], at_ms=2_000, ids=("made", "anew")),
+    ],
+    ids=["everything", "from the watermark", "another partition unverifiable", "another topic of the name"],
+)
+def test_later_audit_that_found_the_same_right_takes_it_away(later: FinishedAudit) -> None:
+    """What was put right is no failure any more."""
+    now = next_verdicts(FAILED, later)
+
+    assert open_failures(now) is None
+    assert now.last == later.answer
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        told(PASS, [good_partition(1)], at_ms=2_000, topics=("other",)),
+        told(PASS, [good_partition(0)], at_ms=2_000, sample=2),
+        told(PASS, [replace(good_partition(0), complete=False)], at_ms=2_000),
+        told(PASS, [replace(good_partition(0), source_from=150)], at_ms=2_000, since="2026-01-01"),
+        told(
+            UNVERIFIABLE,
+            [replace(good_partition(0), unverifiable=(stretch(Reason.RETENTION, 0, 90, 120),))],
+            at_ms=2_000,
+        ),
+        told(FAIL, [good_partition(0)], checks=[check(Area.MAP, ok=False)], at_ms=2_000),
+    ],
+    ids=["other topics", "sample", "incomplete", "later records", "gone by retention", "claims wrong"],
+)
+def test_audit_that_did_not_compare_it_hides_nothing(later: FinishedAudit) -> None:
+    """The newest answer is shown, and the older FAIL with it."""
+    now = next_verdicts(FAILED, later)
+
+    assert any(n == 0 and begin <= 100 and end == 200 for n, begin, end in open_failures(now) or ())
+    assert now.last.at_ms == 2_000
+
+
+def test_failure_found_again_is_the_newer_one() -> None:
+    """Its age and its report are those of the audit that saw it last."""
+    now = next_verdicts(FAILED, told(FAIL, [bad_partition()], at_ms=9_000))
+
+    failed = now.open(lambda failure: True)
+    assert failed is not None
+    assert (failed.audit.report, len(failed.failures), len(now.audits)) == ("/r/9000", 1, 1)
+
+
+def test_failure_of_the_flow_as_a_whole_goes_when_the_rule_is_met() -> None:
+    """Such as a surplus partition, or a table that does not add up."""
+    rule = next(r for r in RULES if r.answer is FAIL)
+    wrong = next_verdicts(None, told(FAIL, [good_partition(0)], rule=rule.name))
+    sampled = next_verdicts(wrong, told(PASS, [good_partition(0)], sample=1))
+    right = next_verdicts(sampled, told(PASS, [good_partition(0)]))
+
+    assert list(wrong.rules) == list(sampled.rules) == [rule.says]
+    assert right.open(lambda failure: True) is None
+
+
+def test_group_that_was_wrong_is_settled_by_one_that_is_right() -> None:
+    """It was a claim about the present: no range has to be compared again."""
+    checks = [check(Area.GROUPS, ok=False)]
+    wrong = next_verdicts(None, told(FAIL, [good_partition(0)], checks=checks))
+    right = next_verdicts(wrong, told(PASS, [replace(good_partition(0), source_from=200)]))
+
+    assert wrong.failures[0].what == {"groups": 1}
+    assert right.open(lambda failure: True) is None
+
+
+def test_failure_of_a_topic_that_is_not_copied_any_more_does_not_count() -> None:
+    """It left the flow, or was made anew."""
+    assert FAILED.open(lambda failure: False) is None
+
+
+def test_state_value_survives_json() -> None:
+    """What is written is what is read."""
+    assert Verdicts.from_json(json.loads(json.dumps(FAILED.to_json()))) == FAILED
+
+
+def test_status_tells_failure_and_newest_answer() -> None:
+    """The FAIL needs a person, with its age and its report, also behind a PASS of less."""
+    now = next_verdicts(FAILED, told(PASS, [good_partition(1)], at_ms=61_000, topics=("other",)))
+    entry = audit_entry(now, now.open(lambda failure: True), now_ms=121_000)
+
+    need = audit_need("orders", entry)
+    assert need is not None
+    assert need["code"] == "AUDIT_FAILED"
+    assert "2 min ago: 1 lost In orders:0." in need["message"]
+    assert "/r/1000 on box" in need["resolve"]
+    assert describe_audit(entry) == "PASS 1 min ago (of other only): 1 lost"
+    assert audit_need("orders", audit_entry(now, None, now_ms=121_000)) is None
+    assert audit_need("orders", None) is None

@@ -1,0 +1,253 @@
+"""Short stories in which an audit once said what is not so; ``live`` holds every answer against the truth."""
+
+from __future__ import annotations
+
+import pytest
+
+from onceover.audit.model import Verdict
+from onceover.audit.ranges.since import START, WATERMARK
+from tests.support.auditoracle import Answer, audit, check
+from tests.support.auditstory import EVENTS, Event, live
+from tests.support.auditworld import KINDS, World
+
+WRITTEN = (Event("produce", 0, 4), Event("copy", 0))
+
+
+def told(kind: str, *story: Event, since: str = WATERMARK) -> Answer:
+    """Return what the audit says at the end of a story; every answer on the way, and this one, is true."""
+    world = live(kind, story, audits=())
+    answer = audit(world, since)
+    check(world, answer)
+    return answer
+
+
+def reasons(answer: Answer) -> set[str]:
+    """Return why offsets could not be compared."""
+    return {str(each.reason) for each in answer.result.unverifiable}
+
+
+# ---- a PASS, or a watermark, without proof
+
+
+def test_foreign_tombstone_of_a_verified_key_is_seen_incrementally() -> None:
+    """That a key without a record is as good as deleted is so from a log's start only."""
+    story = (*WRITTEN, Event("audit"), Event("foreign record", 0, 1, 0))
+    assert told("compacted", *story).verdict is Verdict.FAIL
+
+
+def test_foreign_value_between_two_copied_ones_is_seen_while_all_history_is_there() -> None:
+    """Its key's latest value is right; the record is nobody's all the same."""
+    story = (
+        Event("produce", 0, 1),
+        Event("copy", 0),
+        Event("foreign record", 0, 1, 3),
+        Event("produce", 0, 1),
+        Event("copy", 0),
+    )
+    for since in (WATERMARK, START):
+        assert told("compacted", *story, since=since).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("ends", [1, 2], ids=["committed", "aborted"])
+@pytest.mark.parametrize("surplus", [3, 1], ids=["tombstone", "value"])
+@pytest.mark.parametrize("kind", ["compacted", "handler-compacted"])
+def test_no_cleaner_was_where_the_source_holds_what_no_reader_sees(
+    kind: str, surplus: int, ends: int
+) -> None:
+    """A transaction's marker, an aborted record: a surplus record cannot have been there on the source."""
+    story = (Event("produce", 0, 1, ends), Event("copy"), Event("foreign record", 0, 1, surplus))
+    for more in ((), (Event("produce", 0, 1, surplus), Event("copy"))):
+        for since in (WATERMARK, START):
+            assert told(kind, *story, *more, since=since).verdict is Verdict.FAIL
+
+
+def test_no_cleaner_was_where_the_target_holds_a_marker() -> None:
+    """A record that the copy went past is lost, whatever value its key has later."""
+    story = (Event("produce", 0, 1, 3), Event("copy"), Event("produce", 0, 1, 3), Event("overlook", 0, 1))
+    answer = told("compacted", *story, Event("produce", 0, 1, 3), Event("copy"))
+    assert answer.verdict is Verdict.FAIL and not reasons(answer)
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_what_a_cleaner_can_have_taken_is_counted(side: str) -> None:
+    """Earlier values of a key that one side no longer holds: not wrong, and not seen."""
+    story = (*WRITTEN, Event("produce"), Event("copy"), Event(f"{side} is cleaned"))
+    answer = told("compacted", *story)
+    assert answer.verdict is Verdict.UNVERIFIABLE
+    assert reasons(answer) == {"COMPACTED_HISTORY"}
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+@pytest.mark.parametrize("kind", ["record", "compacted", "handler"])
+def test_damaged_data_never_pass(kind: str, side: str) -> None:
+    """Also where the damage lies over no source offset at all."""
+    story = (*WRITTEN, Event("audit"), Event("foreign record", 0), Event(f"{side} damaged", 0, 1, 1))
+    told(kind, *story)
+    for variant in (0, 1):
+        broken = Event(f"{side} damaged", 0, 1, variant)
+        assert told(kind, *WRITTEN, broken).verdict is Verdict.UNVERIFIABLE
+
+
+def test_foreign_batch_that_nobody_can_read_is_no_pass() -> None:
+    """It lies over an empty range of the source."""
+    story = (*WRITTEN, Event("audit"), Event("foreign record", 0), Event("target damaged", 0, 1, 1))
+    answer = told("record", *story)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"UNREADABLE"})
+
+
+def test_what_was_never_proven_stays_named_until_it_is_gone_from_the_source() -> None:
+    """The target has lost what no audit has seen; the next audit knows no more than this one."""
+    gone = (Event("produce", 0, 5), Event("copy", 0), Event("target expires", 0, 4))
+    for story in (gone, (*gone, Event("audit"))):
+        answer = told("record", *story)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"RETENTION"})
+    after = (*gone, Event("audit"), Event("source expires", 0, 4), Event("audit"))
+    assert told("record", *after).verdict is Verdict.PASS
+
+
+def test_finding_at_the_end_makes_nothing_younger() -> None:
+    """What was proven was proven then."""
+    told("record", *WRITTEN, Event("audit"), Event("foreign record", 0), Event("audit"))
+
+
+def test_target_partition_that_the_flow_never_wrote_to_is_looked_at() -> None:
+    """A handler flow, an incremental audit."""
+    story = (Event("foreign record", 2),)
+    for more in ((), (Event("audit"),), (*WRITTEN, Event("audit"))):
+        assert told("handler", *more, *story).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_topic_that_left_and_is_inside_again_is_no_pass(kind: str) -> None:
+    """Before the flow runs again, its new records are nowhere."""
+    story = (*WRITTEN, Event("topic leaves and returns"), Event("produce", 0, 4))
+    answer = told(kind, *story)
+    assert answer.verdict is Verdict.UNVERIFIABLE
+    assert "NOT_COPIED_YET" in reasons(answer)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_that_nobody_skipped_are_lost_whatever_the_map_does_not_say(kind: str) -> None:
+    """A flow that goes past records by mistake writes no map record for them, as after a skip by hand."""
+    story = (*WRITTEN, Event("produce", 0, 4), Event("overlook", 0, 4))
+    for more in ((), (Event("produce", 0, 4), Event("copy", 0))):
+        assert told(kind, *story, *more).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_foreign_records_are_seen_where_the_target_has_lost_others(kind: str) -> None:
+    """Nothing was copied yet, and the first of two surplus records has expired."""
+    foreign = Event("foreign record", 0, 1, 1)
+    assert told(kind, foreign, foreign, Event("target expires")).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_audit_since_a_time_proves_nothing_of_a_target_that_it_did_not_read(kind: str) -> None:
+    """No record is so young: nothing was asked for, and the next audit begins where it would have."""
+    told(kind, Event("foreign record", 0, 1, 1), Event("audit since a time", 0, 4, 5))
+    story = (Event("produce"), Event("foreign record", 0, 1, 1), Event("audit since a time", 0, 4, 5))
+    assert told(kind, *story, Event("copy", 0)).verdict is Verdict.FAIL
+
+
+# ---- no answer at all
+
+
+@pytest.mark.parametrize("kind", ["handler", "handler-compacted"])
+def test_record_that_the_handler_fails_on_is_an_answer(kind: str) -> None:
+    """Diverted, or of a handler that is another one now."""
+    story = (*WRITTEN, Event("bad record", 0), Event("copy", 0))
+    answer = told(kind, *story)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"DEAD_LETTER"})
+    assert told(kind, *story, Event("audit")).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_sample_of_a_handler_flow_is_an_answer_and_proves_nothing(size: int) -> None:
+    """A third of the target partitions says nothing about what the source's records became."""
+    told("handler", *WRITTEN, Event("audit a sample", 0, size, 1))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_foreign_open_transaction_on_the_target_is_an_answer(kind: str) -> None:
+    """What lies behind it is hidden from every reader: said so, and no more."""
+    hidden = (*WRITTEN, Event("foreign transaction", 0), Event("produce", 0, 4), Event("copy", 0))
+    for story in (hidden, (*WRITTEN, Event("audit"), *hidden[2:])):
+        answer = told(kind, *story)
+        assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"OPEN_TRANSACTION"})
+
+
+# ---- a FAIL where nothing is wrong
+
+
+def test_data_ahead_of_its_progress_is_no_phantom_and_its_repeats_are_what_they_are() -> None:
+    """At least once: records can be there before their progress, and again after it."""
+    ahead = (*WRITTEN, Event("produce", 0, 4), Event("sent ahead", 0, 3))
+    assert reasons(told("at-least-once", *ahead)) == {"NOT_COPIED_YET"}
+    again = (*ahead, Event("copy", 0))
+    answer = told("at-least-once", *again)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"AT_LEAST_ONCE"})
+    assert told("at-least-once", *again, Event("audit")).verdict is Verdict.PASS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("before", [(), (Event("audit"),)])
+def test_flow_that_was_down_for_longer_than_the_source_keeps_is_not_wrong(
+    kind: str, before: tuple[Event, ...]
+) -> None:
+    """Also where the source's log begins in what an operator skipped."""
+    story = (*WRITTEN, *before, Event("produce", 0, 4), Event("source expires", 0, 6))
+    assert told(kind, *story).verdict is Verdict.UNVERIFIABLE
+    assert told(kind, *story, Event("skip", 0, 4), Event("copy", 0)).verdict is not Verdict.FAIL
+
+
+def test_compacted_source_that_rewrites_keys_beyond_the_position_is_not_wrong() -> None:
+    """The copy still has what the source has replaced already."""
+    story = (Event("produce", 0, 3), Event("copy", 0), Event("produce", 0, 3), Event("source is cleaned"))
+    answer = told("compacted", *story)
+    assert reasons(answer) == {"NOT_COPIED_YET", "COMPACTED_HISTORY"}
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_handler_on_a_compacted_topic_is_not_wrong_when_it_is_cleaned(side: str) -> None:
+    """What it made may be gone, and so may be what it made it from."""
+    story = (Event("produce", 0, 4), Event("produce", 0, 4), Event("copy", 0, 8), Event(f"{side} is cleaned"))
+    told("handler-compacted", *story)
+
+
+@pytest.mark.parametrize("kind", ["record", "prefix", "compacted"])
+@pytest.mark.parametrize("passed", ["bad record", "skip"])
+def test_record_that_was_not_to_be_copied_is_no_half_of_an_altered_one(kind: str, passed: str) -> None:
+    """Another partition's record stands where it would be: that one is misrouted, this one is not lost."""
+    first = Event("bad record") if passed == "bad record" else Event("produce")
+    then = Event("copy") if passed == "bad record" else Event("skip")
+    story = (first, then, Event("produce", 1), Event("copy and misroute", 1))
+    answer = told(kind, *story)
+    assert [str(each.kind) for each in answer.result.findings] == ["MISROUTED"]
+    assert reasons(answer) == {"DEAD_LETTER" if passed == "bad record" else "SKIPPED"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_diverted_or_skipped_is_told_once(kind: str) -> None:
+    """In every mode it is what it is, and the next audit goes on behind it."""
+    diverted = (*WRITTEN, Event("bad record", 0), Event("produce", 0, 2), Event("copy", 0))
+    skipped = (*WRITTEN, Event("produce", 0, 4), Event("skip", 0, 2), Event("copy", 0))
+    for story, reason in ((diverted, "DEAD_LETTER"), (skipped, "SKIPPED")):
+        answer = told(kind, *story)
+        assert answer.verdict is Verdict.UNVERIFIABLE
+        assert reasons(answer) == {reason}
+        assert told(kind, *story, Event("audit")).verdict is Verdict.PASS
+
+
+def test_map_that_has_forgotten_a_skip_is_no_loss() -> None:
+    """Nor is it known that it was one."""
+    story = (Event("produce", 0, 2), Event("skip"), Event("copy", 0), Event("map expires"))
+    answer = told("record", *story)
+    assert (answer.verdict, reasons(answer)) == (Verdict.UNVERIFIABLE, {"NOT_IN_MAP"})
+
+
+def test_every_event_can_happen_in_every_world() -> None:
+    """None of them is a story that cannot be told."""
+    for kind in KINDS:
+        for name in EVENTS:
+            live(kind, [*WRITTEN, Event(name, 0, 2, 1)])
+    assert isinstance(World(KINDS["record"]).state().others, dict)

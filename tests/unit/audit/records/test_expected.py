@@ -1,0 +1,138 @@
+"""Flows with a handler: it is applied again, and what it gives is what the target should hold."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+
+from onceover.audit.compare.align import align
+from onceover.audit.model import FindingKind
+from onceover.audit.records.expected import Expected, HandlerFailed, HandlerReplay
+from onceover.audit.records.recordhash import Rec, make_rec
+from onceover.audit.records.sketch import Sketch, sketch
+from onceover.handlers import SCHEMA
+from onceover.handlers.load import Handler, load_handler
+from onceover.handlers.record import Record
+from onceover.model import TopicPartition
+from tests.support.mutations import correct_pair
+
+SOURCES = [TopicPartition("orders", number) for number in range(3)]
+TARGET = TopicPartition("east.orders", 0)
+CONTENTS = correct_pair(random.Random(8)).source
+
+
+def _handler(call: Callable[[Any], Any], *, vectorised: bool = False) -> Handler:
+    return Handler("tests:handler", vectorised, call, lambda count: count, lambda _: None, lambda _: None)
+
+
+def _recs(partition: int = 0) -> list[Rec]:
+    return [make_rec(10 + index, *content) for index, content in enumerate(CONTENTS[partition])]
+
+
+def _same(record: Record) -> Iterable[Record]:
+    return (record,)
+
+
+def test_a_handler_that_changes_nothing_gives_the_source() -> None:
+    """Both forms see every field, names that are no UTF-8 among them."""
+    records = [*_recs(), make_rec(99, None, b"", ((b"\xff\xfe", None), (b"h", b"")), 5)]
+    for form in (_handler(_same), _handler(lambda batch: batch, vectorised=True)):
+        outcomes = list(HandlerReplay(form, SOURCES[1], 3).outcomes(records))
+        assert outcomes == [Expected(1, record) for record in records]
+
+
+def test_dropped_and_multiplied_records_are_expected_so() -> None:
+    """Nothing for an empty tuple, each copy for many."""
+
+    def odd_twice(record: Record) -> Iterable[Record]:
+        return (record, record.replace(key=b"again", partition=2)) if record.offset % 2 else ()
+
+    outcomes = list(HandlerReplay(_handler(odd_twice), SOURCES[0], 3).outcomes(_recs()[:4]))
+    assert [
+        (each.partition, each.record.offset, each.record.key == b"again")
+        for each in outcomes
+        if isinstance(each, Expected)
+    ] == [(0, 11, False), (2, 11, True), (0, 13, False), (2, 13, True)]
+
+
+def test_the_schema_is_the_one_that_handlers_are_promised() -> None:
+    """A handler of columns may compare it."""
+    seen = []
+
+    def look(batch: Any) -> Any:
+        seen.append(batch.schema)
+        return batch
+
+    list(HandlerReplay(_handler(look, vectorised=True), SOURCES[0], 1).outcomes(_recs()[:2]))
+    assert seen[0].equals(SCHEMA)
+
+
+@pytest.mark.parametrize("vectorised", [False, True])
+def test_a_record_that_the_handler_fails_on_is_named_without_its_words(vectorised: bool) -> None:
+    """The others are handled; what the exception says may quote the record, and is not shown."""
+
+    def fails(given: Any) -> Any:
+        offsets = given.column("source_offset").to_pylist() if vectorised else [given.offset]
+        if 15 in offsets:
+            raise ValueError("hunter2")
+        return given if vectorised else (given,)
+
+    outcomes = list(
+        HandlerReplay(_handler(fails, vectorised=vectorised), SOURCES[0], 1).outcomes(_recs()[:9])
+    )
+    (failed,) = [each for each in outcomes if isinstance(each, HandlerFailed)]
+    assert failed.offset == 15
+    assert failed.message.startswith("ValueError at test_expected.py") and "hunter2" not in failed.message
+    assert [each.record.offset for each in outcomes if isinstance(each, Expected)] == [
+        10, 11, 12, 13, 14, 16, 17, 18,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda record: None,
+        lambda record: ("no record",),
+        lambda record: (record.replace(partition=7),),
+        lambda record: (record.replace(value="text"),),
+    ],
+)
+def test_output_that_cannot_be_written_is_a_failure(call: Callable[[Any], Any]) -> None:
+    """As the flow would have said."""
+    (outcome,) = HandlerReplay(_handler(call), SOURCES[0], 3).outcomes(_recs()[:1])
+    assert isinstance(outcome, HandlerFailed) and outcome.offset == 10
+
+
+def test_a_forgotten_return_is_said_to_be_one() -> None:
+    """It would otherwise look like a handler that drops everything."""
+    (outcome,) = HandlerReplay(_handler(lambda record: None), SOURCES[0], 3).outcomes(_recs()[:1])
+    assert outcome == HandlerFailed(10, "it returns None")
+
+
+def test_columns_that_are_none_are_a_failure_of_each_record() -> None:
+    """A handler of columns that returns something else."""
+    outcomes = list(
+        HandlerReplay(_handler(lambda _: 5, vectorised=True), SOURCES[0], 3).outcomes(_recs()[:3])
+    )
+    assert [each.offset for each in outcomes if isinstance(each, HandlerFailed)] == [10, 11, 12]
+
+
+def test_the_shipped_masking_is_audited_by_masking_again() -> None:
+    """A value that was not masked on the target is found."""
+    handler = load_handler("onceover.handlers.mask:MaskFields", {"fields": ["card"]}, "test")
+    source = [make_rec(index, b"k", b'{"card":"%d"}' % index, (), index) for index in range(5)]
+    numbers = _expected(handler, source)
+    masked = [make_rec(index, b"k", b'{"card":"***"}', (), index) for index in range(5)]
+    pair = SOURCES[0], TARGET
+    assert align(numbers, sketch(masked), pair).same
+    plain = sketch([*masked[:3], source[3], masked[4]])
+    (finding,) = align(numbers, plain, pair).findings()
+    assert (finding.kind, finding.field, finding.source_offset) == (FindingKind.ALTERED, "value", 3)
+
+
+def _expected(handler: Handler, records: list[Rec]) -> Sketch:
+    outcomes = HandlerReplay(handler, SOURCES[0], 1).outcomes(records)
+    return sketch(each.record for each in outcomes if isinstance(each, Expected))

@@ -1,0 +1,170 @@
+"""The verdict about a connector's own topic."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover.connectors.model import ConnectorOutcome, Outcome, Report, TaskState
+from onceover.connectors.moving.context import HARD
+from onceover.connectors.moving.migration import _standing_migration
+from onceover.connectors.moving.verify import judge
+from onceover.connectors.offsets.keys import partition_of, sentinel_key
+from onceover.connectors.planning.view import ConnectorView
+from onceover.connectors.record.manifest import SETTLED, Manifest, ManifestStore
+from onceover.planning.plan import Refusal
+from tests.unit.connectors.views import GLOBAL, KEY, OTHER, OWN, PARTITIONS, connector, placed, view
+
+VALUES = {KEY: b'{"position":5}', OTHER: b'{"position":5}'}
+WRONG = (partition_of(KEY, PARTITIONS) + 1) % PARTITIONS
+
+
+def migrated(own: dict[bytes, bytes | None], **changes: Any) -> ConnectorView:
+    """Return a connector with its own topic."""
+    return view([], placed(own), **{"state": connector(OWN), **changes})
+
+
+def manifest(to_topic: str = OWN) -> Manifest:
+    """Return the manifest of a run that copied ``VALUES``."""
+    found = Manifest.begin("migrate", "c", (GLOBAL, to_topic), "RUNNING", {}, {}, exactly_once=True)
+    return replace(found, offsets=VALUES, finished=True)
+
+
+@pytest.mark.parametrize(
+    ("seen", "found", "expected"),
+    [
+        (migrated({KEY: b'{"position":6}', OTHER: b'{"position":5}'}), manifest(), Outcome.DONE),
+        (migrated({**VALUES}), manifest(), Outcome.UNVERIFIABLE),
+        (migrated({KEY: b'{"position":6}', OTHER: b'{"position":4}'}), manifest(), Outcome.FAILED),
+        (migrated({KEY: b'{"position":6}'}), manifest(), Outcome.FAILED),
+        (migrated({**VALUES}), None, Outcome.UNVERIFIABLE),
+        (migrated({**VALUES}), manifest("another"), Outcome.UNVERIFIABLE),
+        (migrated({}), manifest(), Outcome.FAILED),
+        (migrated({sentinel_key("c"): b"{}"}), None, Outcome.UNVERIFIABLE),
+        (migrated({KEY: b"null"}), None, Outcome.FAILED),
+        (migrated({**VALUES}, policy="delete"), manifest(), Outcome.FAILED),
+        (view([], [(WRONG, KEY, b"{}")], state=connector(OWN)), None, Outcome.FAILED),
+        (view([], None, state=connector(OWN)), manifest(), Outcome.FAILED),
+        (view(placed({**VALUES})), manifest(), Outcome.UNVERIFIABLE),
+        (view(placed({**VALUES})), manifest().with_step(SETTLED), Outcome.UNVERIFIABLE),
+        (view(placed({**VALUES})), manifest().with_step(SETTLED, finished=True), Outcome.FAILED),
+        (
+            view(placed({**VALUES})),
+            manifest().with_step(SETTLED, finished=True).with_step("as before", finished=True),
+            Outcome.UNVERIFIABLE,
+        ),
+        (migrated({}, problems=(Refusal("c", "NOT_AUTHORIZED", "no", "do"),)), None, Outcome.REFUSED),
+    ],
+)
+def test_verdict_says_what_is_known(seen: ConnectorView, found: Manifest | None, expected: Outcome) -> None:
+    """A step back or a broken topic fails; what nothing shows is never called done."""
+    assert judge(seen, found).outcome is expected
+
+
+@pytest.mark.parametrize("begun_ms", [1, 3])
+def test_what_was_taken_back_since_is_no_migration(tmp_path: Path, begun_ms: int) -> None:
+    """It lost its topic because somebody wanted that; one that was migrated again is one."""
+    store, run = ManifestStore(tmp_path), replace(manifest(), begun_ms=2)
+    store.save(run)
+    assert _standing_migration(store, "c") == run
+    store.save(replace(run, operation=HARD, begun_ms=begun_ms))
+    assert (_standing_migration(store, "c") == run) is (begun_ms == 1)
+
+
+@pytest.mark.parametrize("run", [None, manifest().with_step(SETTLED, finished=True)], ids=["never", "once"])
+def test_failure_is_told_also_without_a_topic_of_its_own(run: Manifest | None) -> None:
+    """Whoever asks about a connector is told that it does nothing."""
+    task = TaskState(0, "FAILED", "w1:8083", "org.X: no\n\tat y\nCaused by: org.Denied: topic")
+    state = replace(connector(), tasks=(task,))
+    found = judge(view(placed({**VALUES}), state=state), run)
+    assert found.outcome is Outcome.FAILED
+    assert "Denied: topic" in found.message
+
+
+@pytest.mark.parametrize("failed", ["FAILED", "RUNNING"])
+def test_connector_that_has_failed_is_never_called_good(failed: str) -> None:
+    """It, or one of its tasks; however far it had come."""
+    task = TaskState(0, "FAILED", "w1:8083", "org.X: no\n\tat y\nCaused by: org.Denied: topic")
+    state = replace(connector(OWN, failed), tasks=(task,))
+    found = judge(migrated({KEY: b'{"position":6}', OTHER: b'{"position":6}'}, state=state), manifest())
+    assert found.outcome is Outcome.FAILED
+    assert "Denied: topic" in found.message
+
+
+def test_connector_that_somebody_has_stopped_since_is_not_called_done() -> None:
+    """Whatever it had written; who let it run would look at the exit code."""
+    own: dict[bytes, bytes | None] = {KEY: b'{"position":6}', OTHER: b'{"position":6}'}
+    seen = migrated(own, state=connector(OWN, "STOPPED"), standing="somebody has stopped it: `do this`")
+    found = judge(seen, manifest())
+    assert found.outcome is Outcome.UNVERIFIABLE
+    assert found.message.endswith("it is STOPPED now: somebody has stopped it: `do this`")
+
+
+def test_state_in_which_nothing_is_written_is_named() -> None:
+    """What it had written before it was stopped is proof all the same."""
+    found = judge(
+        migrated({KEY: b'{"position":6}', OTHER: b'{"position":6}'}, state=connector(OWN, "STOPPED")),
+        manifest(),
+    )
+    assert (found.outcome, "it is STOPPED now" in found.message) == (Outcome.DONE, True)
+
+
+@pytest.mark.parametrize(
+    ("now", "expected"),
+    [
+        ({"lsn": 1000, "txId": 7}, Outcome.FAILED),
+        ({"lsn": 1904121600, "txId": 7}, Outcome.DONE),
+        ({"page": "b", "cursor": "x"}, Outcome.UNVERIFIABLE),
+    ],
+)
+def test_offset_of_several_fields_counts_where_its_order_is_known(
+    now: dict[str, Any], expected: Outcome
+) -> None:
+    """Far back by somebody's hand is a step back; what changed in another shape shows nothing."""
+    before = b'{"lsn":1904121544,"txId":5}' if "lsn" in now else b'{"page":"a","cursor":"y"}'
+    seen = migrated({KEY: json.dumps(now).encode()})
+    assert judge(seen, replace(manifest(), offsets={KEY: before})).outcome is expected
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "expected"),
+    [
+        ([], 0),
+        ([Outcome.DONE, Outcome.UNVERIFIABLE], 3),
+        ([Outcome.REFUSED, Outcome.FAILED, Outcome.RETRIABLE], 1),
+        ([Outcome.RETRIABLE, Outcome.DONE], 5),
+        ([Outcome.REFUSED, Outcome.RETRIABLE], 3),
+    ],
+)
+def test_report_has_the_worst_exit_code(outcomes: list[Outcome], expected: int) -> None:
+    """A violation before what is to be decided, that before what is to be repeated."""
+    found = tuple(ConnectorOutcome(str(n), outcome, "") for n, outcome in enumerate(outcomes))
+    assert Report("connectors", "t", found).exit_code == expected
+
+
+@pytest.mark.parametrize(
+    ("landed", "value", "expected"),
+    [
+        (0, b'{"lsn":5}', Outcome.DONE),
+        (9, b'{"lsn":5}', Outcome.UNVERIFIABLE),
+        (0, b'{"odd":5}', Outcome.UNVERIFIABLE),
+        (0, b'{"offset":0}', Outcome.UNVERIFIABLE),
+    ],
+    ids=["written once more", "the copy itself", "no known order", "where all begin"],
+)
+def test_place_that_was_written_once_more_shows_that_it_was_read(
+    landed: int, value: bytes, expected: Outcome
+) -> None:
+    """A quiet table with a heartbeat: its offset is byte-equal for days, and written every few seconds."""
+    found = replace(manifest(), offsets={KEY: value}, landed=dict.fromkeys(range(PARTITIONS), landed))
+    assert judge(migrated({KEY: value}), found).outcome is expected
+
+
+def test_shared_offsets_of_one_that_an_interrupted_run_has_stopped() -> None:
+    """Whoever asks how it is hears that it stands, and how it goes on."""
+    seen = view(placed({**VALUES}), state=connector(state="STOPPED"), owed="it is STOPPED by a run: go on")
+    assert "with all others'; it is STOPPED by a run: go on" in judge(seen, None).message

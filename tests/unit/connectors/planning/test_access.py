@@ -1,0 +1,130 @@
+"""Reaching a Connect cluster: what its members say, versions, and rights."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from onceover.config.clients import ClientConfig
+from onceover.connectors.planning.access import ConnectAccess, advertised_url, version_of
+from onceover.connectors.rights import missing, needing, principal_of
+from onceover.connectors.settings import ConnectSettings, RestSettings, RoleClient
+from onceover.errors import UsageError
+
+CLIENT = ClientConfig("kafka", {"bootstrap.servers": "127.0.0.1:1"})
+WORKER = {"group.id": "g", "offset.storage.topic": "o", "config.storage.topic": "c"}
+
+
+class Clients:
+    """One Kafka cluster, and another for connectors that say so."""
+
+    def worker(self) -> ClientConfig:
+        return CLIENT
+
+    def connector(self, config: object) -> None:
+        return None
+
+    def roles(self, config: object) -> list[RoleClient]:
+        return []
+
+
+def access(**worker: str) -> ConnectAccess:
+    """Open a Connect cluster; nothing is connected."""
+    known = {**WORKER, **{key.replace("__", "."): value for key, value in worker.items()}}
+    settings = ConnectSettings("t", RestSettings(("http://w:1",)), known, Clients(), Path("unused"))
+    return ConnectAccess(settings)
+
+
+def test_missing_worker_keys_are_named_together() -> None:
+    """A person fixes them in one go."""
+    settings = ConnectSettings("t", RestSettings(()), {"group.id": "g"}, Clients(), Path("unused"))
+    with pytest.raises(UsageError, match=r"offset\.storage\.topic, config\.storage\.topic"):
+        ConnectAccess(settings)
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [("enabled", True), ("ENABLED", True), ("preparing", False), ("disabled", False)],
+)
+def test_only_enabled_is_exactly_once(mode: str, expected: bool) -> None:
+    """Preparing workers write offsets without transactions, and read what was aborted."""
+    with access(exactly__once__source__support=mode) as opened:
+        assert opened.exactly_once is expected
+        assert str(opened.base_site({}).isolation) == ("read_committed" if expected else "read_uncommitted")
+
+
+def test_unknown_mode_is_refused() -> None:
+    """It would be taken for off."""
+    with pytest.raises(UsageError, match="on"):
+        access(exactly__once__source__support="on")
+
+
+def test_flush_interval_has_connects_default() -> None:
+    """In seconds."""
+    with access() as plain, access(offset__flush__interval__ms="1500") as quick:
+        assert (plain.flush_interval_s, quick.flush_interval_s) == (60.0, 1.5)
+
+
+def test_transactional_ids_are_those_of_the_tasks() -> None:
+    """``<group.id>-<connector>-<task>`` (KIP-618), and ours is none of them."""
+    with access() as opened:
+        assert (opened.task_id("c", 3), opened.own_id("c")) == ("g-c-3", "onceover.connect.g.c")
+
+
+def test_worker_tells_its_group_where_it_is_reached() -> None:
+    """Behind the version, whatever follows, and without the slash that would be one too many."""
+    url = b"http://10.0.0.1:8083/"
+    assert advertised_url(struct.pack(">hh", 2, len(url)) + url + b"\0" * 12) == "http://10.0.0.1:8083"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4.3.0", (4, 3, 0)),
+        ("3.10.1-SNAPSHOT", (3, 10, 1)),
+        ("3.5.0.redhat-00008", (3, 5, 0)),
+        ("5.5.1-ccs", (2, 5, 1)),
+        ("6.2.0-ce", (2, 8, 0)),
+        ("7.5.0-ccs", (3, 5, 0)),
+        ("7.9.1-ccs-SNAPSHOT", (3, 9, 1)),
+        ("8.0.0-ccs", (4, 0, 0)),
+    ],
+)
+def test_versions_compare_as_numbers(text: str, expected: tuple[int, ...]) -> None:
+    """3.10 is above 3.9, and a platform is as old as its Kafka."""
+    assert version_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("properties", "expected"),
+    [
+        ({}, "User:ANONYMOUS"),
+        ({"sasl.username": "ops", "sasl.mechanism": "PLAIN"}, "User:ops"),
+        ({"ssl.certificate.location": "x.pem"}, "the principal of the client's certificate"),
+        ({"sasl.mechanism": "OAUTHBEARER"}, "the principal of the client's login"),
+    ],
+)
+def test_principal_is_named_as_far_as_it_is_known(properties: dict[str, str], expected: str) -> None:
+    """The broker does not tell."""
+    assert principal_of(ClientConfig("kafka", properties)) == expected
+
+
+def test_missing_right_names_principal_operation_and_resource() -> None:
+    """In one message, wherever the broker only said no."""
+    expected = pytest.raises(UsageError, match="User:ANONYMOUS may not READ topic t on kafka")
+    with expected, needing(CLIENT, "READ", "topic t"):
+        raise UsageError("no", code="NOT_AUTHORIZED")
+
+
+def test_other_usage_errors_stay_what_they_are() -> None:
+    """A wrong password is no missing right."""
+    with pytest.raises(UsageError, match=r"^login$"), needing(CLIENT, "READ", "topic t"):
+        raise UsageError("login")
+
+
+def test_missing_says_what_to_grant() -> None:
+    """And where to find all that is needed."""
+    found = missing(CLIENT, "WRITE", "topic t")
+    assert (found.expected, found.code) == ("ALLOW WRITE on topic t for User:ANONYMOUS", "NOT_AUTHORIZED")

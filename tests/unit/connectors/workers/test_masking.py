@@ -1,0 +1,78 @@
+"""What workers say is shown without values of a configuration: a text for each way in which one is said."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.connectors.workers.masking import masked
+
+SECRET = "hunter2-of-the-database"
+URL = f"jdbc:postgresql://app:{SECRET}@db.example/orders"
+JAAS = f'a.b.PlainLoginModule required username="app" password="{SECRET}";'
+PEM = "-----BEGIN KEY-----\nc2VjcmV0IGtleQ==\n-----END KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "config", "shown"),
+    [
+        # As Kafka words it, also where the workers alone know the value.
+        (
+            f"Invalid value {SECRET} for configuration until: Not a number of type LONG",
+            {"until": "${file:/etc/secrets:until}"},
+            "Invalid value *** for configuration until: Not a number of type LONG",
+        ),
+        (
+            f"Invalid value {SECRET} for configuration a.b: Class {SECRET} could not be found.",
+            {},
+            "Invalid value *** for configuration a.b: Class *** could not be found.",
+        ),
+        (
+            f"errors:\nInvalid value {PEM} for configuration key: none\nInvalid value x for configuration y",
+            {},
+            "errors:\nInvalid value *** for configuration key: none\nInvalid value *** for configuration y",
+        ),
+        # As a plugin words it.
+        (f"cannot open {URL}", {"connection.url": URL}, "cannot open ***"),
+        (f"login with {SECRET} refused", {"connection.url": URL}, "login with *** refused"),
+        (f"login with {SECRET} refused", {"sasl.jaas.config": JAAS}, "login with *** refused"),
+        (f"not one of a, {SECRET}", {"keys": f"k1,{SECRET}"}, "not one of a, ***"),
+        ("bad line c2VjcmV0IGtleQ==", {"ssl.key": PEM}, "bad line ***"),
+        (f"at {URL}", {}, "at jdbc:postgresql://***@db.example/orders"),
+        ("pin 1234 is wrong", {"pin": "1234"}, "pin *** is wrong"),
+        (f"<{SECRET}>and{SECRET}too", {"password": SECRET}, "<***>and***too"),
+        # What says where it reads and writes is shown, and words that values only happen to be.
+        (
+            "Not authorized to access topics: [orders], at db.example:5432",
+            {"topic": "orders", "database.hostname": "db.example", "database.port": "5432", "a": "orders"},
+            "Not authorized to access topics: [orders], at db.example:5432",
+        ),
+        ("batch.size is not a batch", {"kind": "batch"}, "batch.size is not a ***"),
+        ("Expected value to be either true or false", {"flag": "true", "n": "1"}, None),
+        ("Invalid value: none", {}, None),
+        (" for configuration ", {}, None),
+    ],
+)
+def test_no_value_is_shown(text: str, config: dict[str, str], shown: str | None) -> None:
+    """And the rest is, in the workers' words."""
+    assert masked(text, config) == (text if shown is None else shown)
+
+
+def test_what_a_reference_stands_for_is_not_shown_where_the_workers_tell_it() -> None:
+    """In the errors of other settings, too."""
+    config = {"password": "${file:/etc/secrets:password}"}
+    assert masked(f"until: no {SECRET}", config, [SECRET]) == "until: no ***"
+
+
+@given(st.text(max_size=60), st.text(min_size=8, max_size=30), st.text(max_size=60))
+def test_a_long_value_is_never_shown(before: str, value: str, behind: str) -> None:
+    """Wherever it stands, whatever it is made of."""
+    stripped = value.strip()
+    text = masked(f"{before}{stripped}{behind}", {"password": value})
+    assert len(stripped) < 8 or "***" in stripped or stripped not in text
+
+
+def test_many_beginnings_without_an_end_take_no_time() -> None:
+    """A trace may be a megabyte; quadratic, this would take minutes."""
+    assert masked("Invalid value " * 70_000, {}).startswith("Invalid value ")

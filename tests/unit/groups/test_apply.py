@@ -1,0 +1,298 @@
+"""Applying: what was decided is written only where nothing has changed, and can be interrupted anywhere."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.groups import apply
+from onceover.groups.apply import WATCH_S, AppliedGroups, GroupSync
+from onceover.groups.decide import Allowed
+from onceover.groups.plan import Approves
+from tests.unit.groups.groupworld import SHIFT, Lines, World
+
+DONE, OPERATOR, TEMPORARY = 0, 3, 5
+
+
+class Sync:
+    """The code under test around a world."""
+
+    def __init__(
+        self, world: World, allowed: Allowed | None = None, approves: Approves | None = None
+    ) -> None:
+        self.journal = Lines()
+        self.waited: list[float] = []
+        self.counted: list[tuple[int, int]] = []
+        self.during_wait: Any = lambda: None
+        self._sync = GroupSync(cast(Any, world), allowed or Allowed(), cast(Any, self.journal), 3, approves)
+
+    def apply(self, *, stop: bool = False) -> AppliedGroups:
+        def pause(seconds: float) -> bool:
+            self.waited.append(seconds)
+            self.during_wait()
+            return stop
+
+        return self._sync.apply(lambda _: None, pause, lambda done, total: self.counted.append((done, total)))
+
+
+def codes(applied: AppliedGroups) -> dict[str, str]:
+    return {r.object.split()[0]: r.code for r in [*applied.plan.refused, *applied.refused]}
+
+
+def test_groups_are_written_and_remembered_first() -> None:
+    world = World(here={"a": 4, "b": 7})
+    sync = Sync(world)
+    applied = sync.apply()
+    assert world.there == {"a": 4 + SHIFT, "b": 7 + SHIFT}
+    assert world.log == [
+        ("prepare", "3"),
+        ("remember", "a"),
+        ("remember", "b"),
+        ("commit", "a"),
+        ("commit", "b"),
+    ]
+    assert sync.journal.outcomes == ["planned", "planned", "done", "done"]
+    assert (applied.exit_code, len(applied.done)) == (DONE, 2)
+
+
+def test_how_many_groups_are_done_with_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands take a while."""
+    monkeypatch.setattr(apply, "_AT_ONCE", 2)
+    sync = Sync(World(here={"a": 4, "b": 7, "c": 5}))
+    sync.apply()
+    assert sync.counted == [(0, 3), (2, 3), (3, 3)]
+
+
+def test_the_memory_is_made_ready_before_every_write() -> None:
+    """Somebody may have deleted it since."""
+    world = World(here={"a": 4})
+    sync = Sync(world)
+    sync.apply()
+    world.here["a"] = 5
+    sync.apply()
+    assert world.log.count(("prepare", "3")) == 2
+
+
+def test_applied_again_nothing_is_written() -> None:
+    world = World(here={"a": 4})
+    sync = Sync(world)
+    sync.apply()
+    world.log.clear()
+    assert sync.apply().done == []
+    assert world.log == []
+
+
+def test_a_group_with_members_is_left_alone_and_the_others_go_on() -> None:
+    world = World(here={"a": 4, "b": 7}, members={"a"})
+    applied = Sync(world).apply()
+    assert world.there == {"b": 7 + SHIFT}
+    assert codes(applied) == {"a": "HAS_MEMBERS"}
+    assert applied.exit_code == DONE
+
+
+def test_members_that_join_at_the_last_moment_are_left_alone() -> None:
+    world = World(here={"a": 4, "b": 7})
+    world.before_commit = lambda group: world.members.add("a")
+    applied = Sync(world).apply()
+    assert world.there == {"b": 7 + SHIFT}
+    assert codes(applied) == {"a": "HAS_MEMBERS"}
+
+
+def test_somebody_elses_commits_are_looked_at_twice() -> None:
+    """The first time, when nothing says whose they are."""
+    world = World(here={"still": 4, "moving": 7}, there={"still": 101, "moving": 102})
+    sync = Sync(world)
+    sync.during_wait = lambda: world.there.update(moving=103)
+    applied = sync.apply()
+    assert sync.waited == [WATCH_S]
+    assert world.there == {"still": 4 + SHIFT, "moving": 103}
+    assert codes(applied) == {"moving": "COMMITS_MOVE"}
+    assert codes(Sync(world).apply()) == {"moving": "COMMITTED_ELSEWHERE"}
+
+
+def test_stopped_while_looking_twice_nothing_is_written() -> None:
+    world = World(here={"a": 4}, there={"a": 101})
+    applied = Sync(world).apply(stop=True)
+    assert (world.there, world.log, applied.done) == ({"a": 101}, [], [])
+
+
+def test_what_is_not_known_is_not_written() -> None:
+    world = World(here={"a": 4, "b": 7, "c": 9})
+    world.broken = {"a": Retriable("away"), "b": UsageError("not authorized", code="NOT_AUTHORIZED")}
+    applied = Sync(world).apply()
+    assert world.there == {"c": 9 + SHIFT}
+    assert codes(applied) == {"a": "UNKNOWN", "b": "UNKNOWN"}
+    assert applied.exit_code == TEMPORARY
+    del world.broken["a"]
+    assert Sync(world).apply().exit_code == OPERATOR
+
+
+def test_a_list_that_is_not_complete_says_so() -> None:
+    world = World(here={"a": 4}, errors=(Retriable("broker 3 is away"),))
+    applied = Sync(world).apply()
+    assert world.there == {"a": 4 + SHIFT}
+    assert applied.exit_code == TEMPORARY
+
+
+def test_what_a_coordinator_tells_too_early_moves_no_group_back() -> None:
+    """True offset 140; told 110 until the coordinator has taken a write; the source's 30 stands at 130."""
+    world = World(here={"a": 30}, there={"a": 110})
+    world.settled = lambda group: world.there.update({group: 140})
+    applied = Sync(world).apply()
+    assert world.there == {"a": 140}
+    assert codes(applied) == {"a": "COMMITS_MOVE"}
+
+
+def test_without_a_write_a_coordinator_is_not_believed() -> None:
+    world = World(here={"a": 4, "b": 7}, unsettled={"a": Retriable("reads its log", code="LOADING")})
+    applied = Sync(world).apply()
+    assert world.there == {"b": 7 + SHIFT}
+    assert (codes(applied), applied.exit_code) == ({"a": "LOADING"}, TEMPORARY)
+
+
+def test_where_nothing_is_written_no_coordinator_is_written_to() -> None:
+    world = World(here={"a": 4})
+    Sync(world).apply()
+    world.settled = world.members.add
+    assert Sync(world).apply().done == []
+    assert world.members == set()
+
+
+def test_more_groups_than_are_settled_at_once_are_all_written() -> None:
+    world = World(here={f"g{number}": number for number in range(50)})
+    seen: list[str] = []
+    world.settled = seen.append
+    assert len(Sync(world).apply().done) == 50
+    assert sorted(seen) == sorted(world.here)
+
+
+def test_a_transaction_that_begins_to_commit_meanwhile_is_left_alone_and_one_beside_the_write_named() -> None:
+    """The latter's commit may have been overtaken: that is not passed over."""
+    world = World(here={"before": 4, "beside": 7})
+    world.settled = lambda group: world.pending.update({group} & {"before"})
+    world.before_commit = world.pending.add
+    applied = Sync(world).apply()
+    assert world.there == {"beside": 7 + SHIFT}
+    assert codes(applied) == {"before": "COMMIT_PENDING", "beside": "COMMIT_PENDING"}
+    assert applied.exit_code == TEMPORARY
+
+
+def test_a_write_of_our_own_whose_marker_was_lost_is_ended_by_running_it_again() -> None:
+    """A group with something pending has no step, and without a step nothing was written in its log."""
+    world = World(here={"a": 4}, undecided={"a"})
+    world.settled = world.undecided.discard
+    first = Sync(world).apply()
+    assert (codes(first), first.exit_code) == ({"a": "COMMIT_PENDING"}, TEMPORARY)
+    assert Sync(world).apply().exit_code == DONE
+    assert world.there == {"a": 4 + SHIFT}
+
+
+def test_a_coordinator_that_goes_away_concerns_its_group_only() -> None:
+    world = World(here={"a": 4, "b": 7})
+
+    def fail(group: str) -> None:
+        if group == "a":
+            raise Retriable("away", code="AWAY")
+
+    world.before_commit = fail
+    applied = Sync(world).apply()
+    assert world.there == {"b": 7 + SHIFT}
+    assert (codes(applied), applied.exit_code) == ({"a": "AWAY"}, TEMPORARY)
+
+
+@pytest.mark.parametrize(
+    ("told", "allowed"),
+    [
+        ({}, Allowed(follow_deletions=True)),
+        ({"a": 2}, Allowed(follow_rewinds=True)),
+        ({"a": 2}, Allowed(rewind=True)),
+    ],
+    ids=["deleted", "moved back", "asked for"],
+)
+def test_nothing_is_taken_back_by_what_the_giving_side_tells_too_early(
+    told: dict[str, int], allowed: Allowed
+) -> None:
+    """It tells an older offset, or none, until it has taken a write."""
+    world = World(here={"a": 7})
+    Sync(world).apply()
+    world.here = told
+    world.settled_here = lambda group: world.here.update({group: 7})
+    applied = Sync(world, allowed).apply()
+    assert world.there == {"a": 7 + SHIFT}
+    assert (codes(applied), applied.exit_code) == ({"a": "COMMIT_PENDING"}, TEMPORARY)
+
+
+def test_share_and_streams_groups_are_named_and_not_moved() -> None:
+    world = World(here={"a": 4, "b": 7}, types={"a": "share", "b": "streams"})
+    applied = Sync(world).apply()
+    assert world.log == []
+    assert codes(applied) == {"a": "NOT_MOVED", "b": "NOT_MOVED"}
+    assert applied.exit_code == DONE
+
+
+def test_a_deletion_that_is_followed_is_forgotten() -> None:
+    world = World(here={"a": 4})
+    Sync(world).apply()
+    del world.here["a"]
+    applied = Sync(world).apply()
+    assert (codes(applied), world.there) == ({"a": "DELETED"}, {"a": 4 + SHIFT})
+    Sync(world, Allowed(follow_deletions=True)).apply()
+    assert (world.there, world.remembered) == ({}, {})
+
+
+def test_risky_moves_that_nobody_approved_are_left_alone_and_not_remembered() -> None:
+    """Remembered, their commits would count as ours the next time."""
+    world = World(here={"new": 4, "foreign": 7}, there={"foreign": 101})
+    sync = Sync(world, approves=lambda row: False)
+    applied = sync.apply()
+    assert world.there == {"new": 4 + SHIFT, "foreign": 101}
+    assert codes(applied) == {"foreign": "NOT_APPROVED"}
+    assert set(world.remembered) == {"new"}
+    assert (applied.exit_code, sync.waited) == (OPERATOR, [])
+    approved = Sync(world, approves=lambda row: row.object == "foreign east.orders:0").apply()
+    assert (approved.exit_code, world.there["foreign"]) == (DONE, 7 + SHIFT)
+
+
+def test_a_memory_that_cannot_be_written_ends_it_before_any_commit() -> None:
+    world = World(here={"a": 4})
+
+    def fail(*_: object) -> None:
+        raise NeedsOperator("no", code="FULL")
+
+    world.write = fail  # type: ignore[method-assign,assignment]
+    sync = Sync(world)
+    with pytest.raises(NeedsOperator):
+        sync.apply()
+    assert world.there == {}
+    assert sync.journal.outcomes == ["planned", "failed FULL"]
+
+
+def test_a_group_of_which_nothing_can_be_remembered_is_left_alone_and_the_others_go_on() -> None:
+    world = World(here={"a": 4, "b": 7}, forgetful={"a": NeedsOperator("too large", code="NOT_REMEMBERED")})
+    applied = Sync(world).apply()
+    assert world.there == {"b": 7 + SHIFT}
+    assert (codes(applied), applied.exit_code) == ({"a": "NOT_REMEMBERED"}, OPERATOR)
+
+
+def test_the_delay_is_counted_from_the_look_before() -> None:
+    """A commit may have been made right after that look."""
+    world = World(here={"a": 4})
+    sync = Sync(world)
+    first = sync.apply()
+    assert first.delay_s is not None
+    assert first.since_s is None
+    world.here["a"] = 5
+    second = sync.apply()
+    assert second.since_s is not None
+    assert second.delay_s is not None
+    assert second.since_s >= second.delay_s
+
+
+def test_thousands_of_groups_are_written_in_a_few_rounds() -> None:
+    """A group at a time took several round trips each, and an fsync."""
+    world = World(here={f"group-{n}": 4 for n in range(5000)})
+    applied = Sync(world).apply()
+    assert len(applied.done) == 5000
+    assert (world.requests.count("named"), world.requests.count("commit")) == (10, 5)

@@ -1,0 +1,84 @@
+"""Following: look after look, through failures, telling each thing once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from onceover.errors import Retriable, UsageError
+from onceover.groups.apply import AppliedGroups, GroupSync
+from onceover.groups.decide import Allowed
+from onceover.groups.follow import Followed, follow
+from tests.unit.groups.groupworld import SHIFT, Lines, World
+
+
+class Run:
+    """A run of so many looks; ``between`` is called after each with its number."""
+
+    def __init__(self, world: World, looks: int, between: Callable[[int], None] = lambda _: None) -> None:
+        self.told: list[str] = []
+        self.pauses: list[float] = []
+        self._world, self._looks, self._between = world, looks, between
+
+    def go(self, sync: Any = None) -> Followed:
+        def pause(seconds: float) -> bool:
+            self.pauses.append(seconds)
+            self._between(len(self.pauses))
+            return len(self.pauses) >= self._looks
+
+        real = GroupSync(cast(Any, self._world), Allowed(), cast(Any, Lines()), 1)
+        return follow(sync or real, 10.0, pause, self.told.append, clock=lambda: 0.0)
+
+
+def test_groups_are_kept_in_place() -> None:
+    world = World(here={"a": 4})
+    followed = Run(world, 3, lambda n: world.here.update(a=4 + n)).go()
+    assert world.there == {"a": 6 + SHIFT}
+    assert (followed.cycles, followed.changes, followed.exit_code) == (3, 3, 0)
+    assert followed.document()["delay_ms"]["max"] is not None
+
+
+def test_what_is_left_alone_is_told_once_and_when_it_is_over() -> None:
+    world = World(here={"a": 4}, members={"a"})
+    run = Run(world, 4, lambda n: world.members.discard("a") if n == 3 else None)
+    run.go()
+    assert [line.split()[:2] for line in run.told] == [
+        ["left", "alone:"],
+        ["1", "offsets"],
+        ["no", "longer:"],
+    ]
+
+
+def test_a_cluster_that_is_away_ends_nothing() -> None:
+    world = World(here={"a": 4})
+    real = world.read
+
+    def away() -> Any:
+        if world.looks < 2:
+            world.looks += 1
+            raise Retriable("east is away")
+        return real()
+
+    world.read = away  # type: ignore[method-assign]
+    run = Run(world, 3)
+    followed = run.go()
+    assert (followed.cycles, followed.failed, followed.exit_code) == (3, 2, 0)
+    assert world.there == {"a": 4 + SHIFT}
+    assert Run(World(errors=(Retriable("away"),)), 1).go().exit_code == 5
+
+
+def test_what_waiting_cannot_mend_ends_it() -> None:
+    class Broken:
+        def apply(self, *_: object) -> AppliedGroups:
+            raise UsageError("no such flow")
+
+    with pytest.raises(UsageError):
+        Run(World(), 2).go(Broken())
+
+
+def test_the_interval_counts_from_look_to_look() -> None:
+    run = Run(World(), 2)
+    run.go()
+    assert run.pauses == [10.0, 10.0]

@@ -1,0 +1,70 @@
+"""What a repair says before it is done: to whom a resume speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from onceover.clock import now_ms
+from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
+from onceover.operate import repair
+from onceover.state import names
+from onceover.state.enrolment import Enrolment
+from onceover.state.layout import Layout
+from onceover.state.read import FlowState
+from onceover.state.runstate import SILENT_AFTER_MS
+from onceover.stops.record import Stop
+from tests.unit.state.test_layout import LAYOUT
+
+FLOW = "flights"
+TP = TopicPartition("orders", 0)
+STOP = Stop("RECORD_REFUSED", "refused", "", "", "", 5, at_ms=7, generation=3)
+ENROLMENT = Enrolment("orders", "orders", UUID(int=1), UUID(int=2), {0: 0}, 0)
+
+
+class Target:
+    """A cluster that always answers."""
+
+    alias = "west"
+
+    def retry(self, call: Callable[[], Any]) -> Any:
+        return call()
+
+
+def state_of(layout: Layout, beat_ms: int | None, stop: Stop | None = STOP) -> FlowState:
+    beat = {} if beat_ms is None else {names.HEARTBEAT: {"run": layout.run, "at_ms": beat_ms, "pid": 1}}
+    stops = {} if stop is None else {names.stop_key(*TP): stop.to_json()}
+    leader = {names.LAYOUT: layout.to_json(), names.enrolment_key("orders"): ENROLMENT.to_json()}
+    return FlowState(leader, {**beat, **stops})
+
+
+def planned(monkeypatch: pytest.MonkeyPatch, state: FlowState) -> repair.Repair:
+    monkeypatch.setattr(repair, "read_flow_state", lambda *_: state)
+    return repair.plan_resume(FLOW, cast(Cluster, Target()))
+
+
+RUNNING = LAYOUT.as_ready()
+SEIZED = Layout.from_json({**LAYOUT.to_json(), "ready": False, "seized": True})
+
+
+@pytest.mark.parametrize(
+    ("layout", "silent_ms", "heard"),
+    [
+        (RUNNING, 0, True),
+        (RUNNING, SILENT_AFTER_MS + 1000, False),
+        (RUNNING.as_ended(1), 0, False),
+        (SEIZED, 0, False),
+    ],
+    ids=["running", "killed", "ended", "fenced by a repair"],
+)
+def test_a_resume_says_whether_anybody_hears_it(
+    monkeypatch: pytest.MonkeyPatch, layout: Layout, silent_ms: int, heard: bool
+) -> None:
+    """Nobody looks again in a flow that does not run; that it is done at the next start is said."""
+    plan = planned(monkeypatch, state_of(layout, now_ms() - silent_ms))
+    assert plan.changes[0].to == ("checked anew" if heard else "checked anew when the flow is started")
+    assert plan.again == {TP: STOP}

@@ -1,0 +1,252 @@
+"""Two looks at a flow: what a cluster does not say is neither fine nor gone, and why is never forgotten."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+from uuid import UUID
+
+import pytest
+
+from onceover.backoff import Patience
+from onceover.cli.statustext import describe
+from onceover.copy.waits import slowed_note
+from onceover.errors import OnceoverError, Retriable, UsageError
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.each import Each
+from onceover.model import TopicPartition
+from onceover.operate import status as module
+from onceover.operate.status import flow_status
+from onceover.operate.statusjudge import judge_all
+from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
+from onceover.operate.statusshape import StatusFacts, StatusSide, shape
+from onceover.state.enrolment import Enrolment
+from onceover.state.layout import DONE, FAILED, Layout
+from onceover.wire.progress import NOBODY, ProgressMeta
+from tests.unit.copy.loop import ME
+
+T = TypeVar("T")
+SOURCE_ID, TARGET_ID = UUID(int=1), UUID(int=2)
+TP = TopicPartition("orders", 0)
+REFUSED = UsageError("east refuses metadata", code="NOT_AUTHORIZED", where="orders", resolve="grant")
+AWAY = Retriable("east is away")
+
+
+class Source:
+    """A source that lists no topic, and answers ``by_name`` when it is asked for one, look for look."""
+
+    alias, expected_id = "east", "S"
+
+    def __init__(self, *by_name: OnceoverError | None) -> None:
+        self.patience = Patience(1.0)
+        self._answers = list(by_name)
+
+    def retry(self, attempt: Callable[[], T], _deadline: object = None) -> T:
+        return attempt()
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:
+        return {}
+
+    def each_topic(self, names: Sequence[str]) -> Each[str, TopicInfo]:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Retriable):
+            raise answer
+        return Each({}, {} if answer is None else dict.fromkeys(names, answer))
+
+
+class Target:
+    """A target that answers."""
+
+    alias, expected_id = "west", "T"
+
+    def __init__(self) -> None:
+        self.patience = Patience(1.0)
+
+    def retry(self, attempt: Callable[[], T], _deadline: object = None) -> T:
+        return attempt()
+
+    def cluster_id(self) -> str:
+        return self.expected_id
+
+
+def test_what_lanes_of_this_generation_say_of_themselves_is_shown(
+    look: Callable[..., dict[str, Any]],
+) -> None:
+    """Not what was left by lanes that there are no more."""
+    state = facts()
+    others = {**slowed_note(replace(ME, lane=0, generation=1), "west"), **slowed_note(ME, "west")}
+    state.read({}, others)
+    notes = look(None, None, state=state)["notes"]
+    assert [(n["object"], n["code"]) for n in notes] == [("lane 0", "TARGET_QUOTA")]
+    assert "generation" not in notes[0] and notes[0]["blocks"] is False
+
+
+def facts() -> FlowFacts:
+    at_ms = int(time.time() * 1000)
+    layout = Layout(
+        generation=1,
+        run="r",
+        lanes=1,
+        fence_up_to=1,
+        ready=True,
+        source_cluster_id="S",
+        target_cluster_id="T",
+        flow_sha256="",
+        started_at_ms=at_ms,
+        host="h",
+    )
+    beat = {"run": "r", "at_ms": at_ms, "pid": 1}
+    enrolment = Enrolment("orders", "orders", SOURCE_ID, TARGET_ID, {0: 0}, 1)
+    return FlowFacts(layout=layout, heartbeat=beat, known={"orders": enrolment}, discovered=True)
+
+
+def target_logs(
+    *,
+    here: bool = True,
+    error: OnceoverError | None = None,
+    generation: int = 1,
+    instance: tuple[int, int] = (1, 1),
+) -> TargetLogs:
+    """Return the target's side: everything copied, unless the topic is not there."""
+    meta = ProgressMeta(
+        source_topic_id=str(SOURCE_ID),
+        target_topic_id=str(TARGET_ID),
+        leader_epoch=-1,
+        target_end=10,
+        generation=generation,
+        instance=instance,
+    ).encode()
+    info = TopicInfo("orders", TARGET_ID, {0: PartitionInfo(0, 0)}, False)
+    return TargetLogs(
+        topics={"orders": info} if here else {},
+        committed={TP: CommittedOffset(error_code=0, offset=10, leader_epoch=-1, metadata=meta)},
+        ends={TP: 10} if here else {},
+        error=error,
+        knows_topics=error is None,
+        knows_progress=True,
+    )
+
+
+@pytest.fixture
+def look(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Return the status after what the source says by name, and the target at each look."""
+
+    def read(
+        *by_name: OnceoverError | None, there: Sequence[TargetLogs] = (), state: FlowFacts | None = None
+    ) -> dict[str, Any]:
+        looks = list(there) or [target_logs(), target_logs()]
+        monkeypatch.setattr(module, "read_flow", lambda *_: state or facts())
+        monkeypatch.setattr(module, "read_target_logs", lambda *_: looks.pop(0))
+        monkeypatch.setattr(module, "last_commit_ms", lambda *_: 1)
+        monkeypatch.setattr(module, "_LOOK_AGAIN_S", 0.0)
+        return flow_status("f", Source(*by_name), Target())  # type: ignore[arg-type]
+
+    return read
+
+
+def codes(status: Mapping[str, Any]) -> list[str]:
+    return [need["code"] for need in status["needs"]]
+
+
+def test_topic_that_is_gone_is_missing(look: Callable[..., dict[str, Any]]) -> None:
+    """The near miss: asked by name, twice, the source knows of none."""
+    status = look(None, None)
+    assert (codes(status), status["exit"], status["source"]["error"]) == (["SOURCE_MISSING"], 3, None)
+
+
+def test_topic_that_may_not_be_seen_is_neither_missing_nor_fine(look: Callable[..., dict[str, Any]]) -> None:
+    """A right was taken away: the listing leaves the topic out, and says nothing of it."""
+    status = look(REFUSED)
+    assert (codes(status), status["exit"], status["state"]) == (["NOT_AUTHORIZED"], 2, "unknown")
+    assert "orders" in status["needs"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "number"), [(REFUSED, "NOT_AUTHORIZED", 2), (AWAY, "SOURCE_UNREACHABLE", 5)]
+)
+def test_what_fails_in_the_second_look_is_kept(
+    look: Callable[..., dict[str, Any]], error: OnceoverError, code: str, number: int
+) -> None:
+    """The judgement is not confirmed; that nothing is wrong is not, either."""
+    status = look(None, error)
+    assert (codes(status), status["exit"], status["state"]) == ([code], number, "unknown")
+
+
+def test_source_that_goes_away_before_it_is_asked_by_name_is_said(
+    look: Callable[..., dict[str, Any]],
+) -> None:
+    """Its listing lacks a topic, and nobody knows why."""
+    status = look(AWAY)
+    assert (codes(status), status["exit"]) == (["SOURCE_UNREACHABLE"], 5)
+
+
+def test_target_that_fails_in_the_second_look_is_kept(look: Callable[..., dict[str, Any]]) -> None:
+    """The other side likewise."""
+    status = look(None, None, there=[target_logs(), target_logs(error=Retriable("west is away"))])
+    assert (codes(status), status["exit"]) == (["TARGET_UNREACHABLE"], 5)
+
+
+def test_target_topic_that_may_not_be_seen_is_not_judged() -> None:
+    """As on the source."""
+    there = target_logs(here=False)
+    owners = {TP: facts().known["orders"]}
+    info = TopicInfo("orders", SOURCE_ID, {0: PartitionInfo(0, 0)}, False)
+    here = SourceLogs(topics={"orders": info}, starts={TP: 0}, lsos={TP: 10}, high_watermarks={TP: 10})
+    assert [stop.code for stop in judge_all("f", owners, here, there).values()] == ["TARGET_MISSING"]
+    there.refused = {"orders"}
+    assert judge_all("f", owners, here, there) == {}
+
+
+@pytest.mark.parametrize(
+    ("generation", "instance", "lso", "state", "title"),
+    [
+        (1, (2, 1), 20, "copying", "f: copying  "),
+        (1, NOBODY, 20, "waiting", "f: waiting for Spark  "),
+        (0, (7, 1), 20, "waiting", "f: waiting for Spark  "),
+        (0, (7, 1), 10, "caught_up", "f: caught up  "),
+    ],
+    ids=["a lane has begun", "enrolled and no more", "an older run's lane", "nothing to do"],
+)
+def test_driver_without_a_lane_waits_for_spark(
+    generation: int, instance: tuple[int, int], lso: int, state: str, title: str
+) -> None:
+    """It shows signs of life and leads the flow, and nobody copies."""
+    there = target_logs(generation=generation, instance=instance)
+    here = SourceLogs(starts={TP: 0}, lsos={TP: lso}, high_watermarks={TP: lso})
+    sides = StatusSide(alias="east"), StatusSide(alias="west")
+    now_ms = time.time() * 1000
+    status = shape(
+        StatusFacts(
+            flow="f", now_ms=now_ms, source=sides[0], target=sides[1], state=facts(), here=here, there=there
+        )
+    )
+    assert (status["state"], status["run"]["state"], status["exit"]) == (state, "running", 0)
+    assert describe(status).startswith(title)
+
+
+@pytest.mark.parametrize(
+    ("ended", "lso", "expected"),
+    [(None, 20, "copying"), (DONE, 20, "idle"), (FAILED, 20, "idle"), (DONE, 10, "caught_up")],
+)
+def test_nobody_copies_a_partition_of_a_run_that_is_over(ended: str | None, lso: int, expected: str) -> None:
+    """Its records wait for the next start."""
+    known = facts()
+    assert known.layout is not None
+    if ended is not None:
+        known.layout = known.layout.as_ended(int(time.time() * 1000), ended)
+    here = SourceLogs(starts={TP: 0}, lsos={TP: lso}, high_watermarks={TP: lso})
+    status = shape(
+        StatusFacts(
+            flow="f",
+            now_ms=time.time() * 1000,
+            source=StatusSide(alias="east"),
+            target=StatusSide(alias="west"),
+            state=known,
+            here=here,
+            there=target_logs(),
+        )
+    )
+    assert [p["state"] for p in status["partitions"]] == [expected]

@@ -1,0 +1,45 @@
+"""Work beside each other."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from onceover.planning.background import in_background, side_by_side
+
+_TIMEOUT_S = 10.0
+
+
+def test_works_run_at_the_same_time_and_answer_in_their_order() -> None:
+    """Each waits for the other one: one after the other they would wait for ever."""
+    both = threading.Barrier(2, timeout=_TIMEOUT_S)
+
+    def work(number: int) -> int:
+        both.wait()
+        return number
+
+    assert side_by_side([lambda: work(1), lambda: work(2)], at_once=2) == [1, 2]
+
+
+def test_more_works_than_threads_are_all_done() -> None:
+    """A limit on how many at once is none on how many."""
+    assert side_by_side([lambda n=n: n for n in range(20)], at_once=3) == list(range(20))  # type: ignore[misc]
+    assert side_by_side([], at_once=3) == []
+
+
+def test_what_one_raises_is_raised_when_all_have_ended() -> None:
+    """A bug is no answer, and takes nothing from the others."""
+    done = threading.Event()
+
+    def fail() -> None:
+        raise LookupError("boom")
+
+    with pytest.raises(LookupError, match=r"^boom$"):
+        side_by_side([fail, done.set], at_once=1)
+    assert done.is_set()
+
+
+def test_background_work_hands_over_its_result() -> None:
+    """In a thread that does not keep the process alive."""
+    assert in_background(lambda: threading.current_thread().daemon).result(_TIMEOUT_S) is True

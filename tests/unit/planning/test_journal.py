@@ -1,0 +1,108 @@
+"""The journal: complete lines, in order, on disk before the next effect."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover.errors import Retriable, UsageError
+from onceover.planning.journal import Journal
+from onceover.planning.plan import Change, Plan, Refusal
+
+CREATE = Change("create topic", "orders", None, "3 partitions", "copy of orders")
+GROW = Change("add partitions", "flights", 2, 4, "flights has 4 partitions")
+PLAN = Plan(operation="topics", flow="f", changes=(CREATE, GROW))
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_what_was_planned_done_refused_and_failed_is_told(tmp_path: Path) -> None:
+    """Each line says when, which plan, which change, and how it ended."""
+    path = tmp_path / "f" / "journal" / "topics.jsonl"
+    with Journal(path) as journal:
+        journal.planned(PLAN)
+        journal.done(CREATE)
+        journal.refused([Refusal("flights", "NOT_AUTHORIZED", "no", "grant it")])
+        journal.failed(Retriable("west is away"))
+    told = lines(path)
+    assert [line["outcome"] for line in told] == ["planned", "planned", "done", "refused", "failed"]
+    assert [line["change"] and line["change"]["object"] for line in told] == [
+        "orders", "flights", "orders", None, None,
+    ]  # fmt: skip
+    assert {(line["operation"], line["plan_id"]) for line in told} == {("topics", PLAN.plan_id)}
+    assert told[3]["error"]["code"] == "NOT_AUTHORIZED"
+    assert told[4]["error"]["message"] == "west is away"
+    assert [line["at_ms"] for line in told] == sorted(line["at_ms"] for line in told)
+
+
+def test_a_later_run_appends(tmp_path: Path) -> None:
+    """Nothing that was told is ever lost."""
+    path = tmp_path / "topics.jsonl"
+    for _ in range(2):
+        with Journal(path) as journal:
+            journal.planned(PLAN)
+    assert len(lines(path)) == 4
+
+
+def test_half_a_line_of_a_killed_process_spoils_only_itself(tmp_path: Path) -> None:
+    """The next run begins a line of its own."""
+    path = tmp_path / "topics.jsonl"
+    path.write_text('{"at_ms": 1}\n{"at_ms": 2, "chan')
+    with Journal(path) as journal:
+        journal.planned(PLAN)
+    first, broken, *rest = path.read_text().splitlines()
+    assert (first, broken) == ('{"at_ms": 1}', '{"at_ms": 2, "chan')
+    assert [json.loads(line)["outcome"] for line in rest] == ["planned", "planned"]
+
+
+def test_an_empty_plan_leaves_no_file(tmp_path: Path) -> None:
+    """Looking changes nothing, not even on the own disk."""
+    with Journal(tmp_path / "f" / "topics.jsonl") as journal:
+        journal.planned(Plan(operation="topics", flow="f"))
+        journal.refused([])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_every_line_is_on_disk_when_the_call_returns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """fsync after each write: a power failure later loses nothing that was told."""
+    events: list[str] = []
+    write, sync = os.write, os.fsync
+
+    def written(descriptor: int, data: bytes) -> int:
+        events.append("write")
+        return write(descriptor, data)
+
+    def synced(descriptor: int) -> None:
+        events.append("fsync")
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "write", written)
+    monkeypatch.setattr(os, "fsync", synced)
+    with Journal(tmp_path / "topics.jsonl") as journal:
+        journal.planned(PLAN)
+        journal.done(CREATE)
+    assert events == ["write", "fsync", "write", "fsync"]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    """Before anything is done: the plan is written first."""
+    (tmp_path / "f").write_text("a file where a directory should be")
+    path = tmp_path / "f" / "topics.jsonl"
+    with Journal(path) as journal, pytest.raises(UsageError, match="journal cannot be written") as caught:
+        journal.planned(PLAN)
+    assert caught.value.where == str(path)
+
+
+def test_others_may_not_write_it(tmp_path: Path) -> None:
+    """A journal that anybody could change proves nothing."""
+    path = tmp_path / "topics.jsonl"
+    with Journal(path) as journal:
+        journal.planned(PLAN)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600

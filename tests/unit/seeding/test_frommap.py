@@ -1,0 +1,192 @@
+"""What the offset map says about where a flow goes on: exact, or refused with the reason, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.each import Each
+from onceover.model import TopicPartition, lane_of
+from onceover.planning.plan import Refusal
+from onceover.positions.reader import Chunk, MapChanged, MapEntry, MapTopic, Point
+from onceover.seeding import frommap as seedmap
+from onceover.seeding.frommap import LagOrigin, MapOrigin, Newest, newest_records
+from onceover.seeding.origins import FlowClusters
+from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeedOffsets, plan_seed
+from onceover.state import names
+from onceover.state.enrolment import Enrolment, PlacedProgress
+from onceover.topics.plan import TopicPlan
+from onceover.wire.offsetmap import MapRecord
+from tests.unit.seeding.test_plan import seat, topic
+
+AWAY = Retriable("nobody leads it")
+PARTS = [lane_of(TopicPartition("a", number), names.MAP_PARTITIONS) for number in range(2)]
+
+
+def record(partition: int, end: int, generation: int = 1) -> MapRecord:
+    tp = TopicPartition("a", partition)
+    return MapRecord(
+        source=tp,
+        target=tp,
+        source_start=0,
+        source_end=end,
+        target_start=0,
+        segments=(),
+        bytes=0,
+        generation=generation,
+        lane=0,
+        batch=0,
+        attempt=0,
+        begin_ms=1,
+        commit_ms=1,
+    )
+
+
+def enrolled(
+    *seats: Seat, placed: Mapping[int, PlacedProgress] | None = None, by_hand: bool = False
+) -> SeatedTopic:
+    one = topic(*seats, enrolled=True)
+    old = cast(Enrolment, one.enrolment)
+    at = placed if placed is not None else {s.source.partition: PlacedProgress(1, 0, 0) for s in seats}
+    changed = dict.fromkeys(at, "approval") if by_hand else {}
+    return replace(one, enrolment=replace(old, placed=at, changed=changed))
+
+
+def asked(
+    patch: pytest.MonkeyPatch,
+    newest: Newest,
+    one: SeatedTopic,
+    *,
+    beyond: int | None = None,
+    origin: Any = None,
+    lag: Mapping[int, int] | None = None,
+) -> SeedOffsets:
+    """Ask for offsets; ``beyond``: a record stands on the target behind what the map knows."""
+    patch.setattr(seedmap, "newest_records", lambda *_: newest)
+    patch.setattr(seedmap, "_first_record", lambda *_: beyond)
+    known = {TopicPartition("a", n): CommittedOffset(0, o, -1, "") for n, o in (lag or {}).items()}
+    source = SimpleNamespace(alias="east", committed=lambda *_: known)
+    return (origin or MapOrigin()).read(
+        FlowClusters("f", cast(Any, source), cast(Any, SimpleNamespace())), [one]
+    )
+
+
+def only(seeds: SeedOffsets) -> Refusal:
+    assert not seeds.offsets
+    (refusal,) = seeds.refused.values()
+    return refusal
+
+
+def test_a_map_that_is_younger_than_the_copy_is_told_from_somebody_elses_records(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """No command begins the copy again: neither from the enrolment's start nor from anywhere before."""
+    held = seat(0, target_end=100)
+    refusal = only(asked(monkeypatch, Newest(), enrolled(held), beyond=0))
+    assert refusal.code == "MAP_YOUNGER"
+    assert "skip-to" not in refusal.resolve and "reseed" not in refusal.resolve
+    assert "`onceover seed plan f --from lag-group --topic a`" in refusal.resolve
+    # With its progress there, nothing has to be done at all.
+    kept = only(asked(monkeypatch, Newest(), enrolled(replace(held, position=70)), beyond=0))
+    assert kept.code == "MAP_YOUNGER" and "source offset 70" in kept.resolve
+    # The map tells of it up to an end: what is behind is somebody else's.
+    known = only(asked(monkeypatch, Newest([record(0, 60)]), enrolled(held), beyond=80))
+    assert known.code == "TARGET_BEYOND_MAP" and " 60`" in known.resolve
+    # The source has had nothing: neither is what stands on the target its copy.
+    nothing = only(
+        asked(monkeypatch, Newest(), enrolled(replace(held, end=0, lso=0)), beyond=0),
+    )
+    assert nothing.code == "TARGET_BEYOND_MAP"
+
+
+def test_a_part_of_the_map_that_cannot_be_read_refuses_its_own_partitions_for_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = enrolled(seat(0), seat(1))
+    newest = Newest([record(0, 60), record(1, 30)], {PARTS[1]: AWAY})
+    found = asked(monkeypatch, newest, one)
+    assert {tp.partition: seed.offset for tp, seed in found.offsets.items()} == {0: 60}
+    assert {tp.partition: refusal.code for tp, refusal in found.refused.items()} == {1: "UNREADABLE"}
+    plan = plan_seed("seed", "f", [one], found, TopicPlan(operation="topics", flow="f"), Choice())
+    assert plan.exit_code == Retriable.exit_code
+    assert [change.to for change in plan.changes if change.what == "position"] == [60]
+    # With a handler, any part may tell of what is in any partition.
+    handled = asked(monkeypatch, newest, one, origin=MapOrigin(handled=True))
+    assert {refusal.code for refusal in handled.refused.values()} == {"UNREADABLE"}
+    assert not handled.offsets
+    decided = replace(plan, refused=(*plan.refused, Refusal("b:0", "MAP_EXPIRED", "no", "no")))
+    assert decided.exit_code == NeedsOperator.exit_code
+
+
+def test_the_lag_group_is_not_weighed_against_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether lanes have gone on since it was placed by hand stands in the map."""
+    one = enrolled(seat(0), placed={0: PlacedProgress(3, 20, 0)}, by_hand=True)
+    unread = Newest((), {PARTS[0]: AWAY})
+    found = asked(monkeypatch, unread, one, origin=LagOrigin(), lag={0: 40})
+    assert only(found).code == "UNREADABLE"
+    found = asked(monkeypatch, unread, enrolled(seat(0)), origin=LagOrigin(), lag={0: 40})
+    (seed,) = found.offsets.values()
+    assert (seed.offset, seed.risk, seed.records) == (40, "repeat", 60)
+
+
+class Topic:
+    """The map's topic, with one record in each partition; some cannot be read."""
+
+    def __init__(self, unled: Mapping[int, OnceoverError], unread: Mapping[int, Exception]) -> None:
+        self.info = SimpleNamespace(partitions=dict.fromkeys(range(names.MAP_PARTITIONS)))
+        self.unled, self.unread = unled, unread
+        self.settled: set[bool] = set()
+
+    def each_bounds(self, partitions: list[int], *, settled: bool = False) -> Each[int, tuple[int, int]]:
+        self.settled.add(settled)
+        led = [partition for partition in partitions if partition not in self.unled]
+        return Each(dict.fromkeys(led, (0, 10)), {p: self.unled[p] for p in partitions if p in self.unled})
+
+    def read(self, points: Mapping[int, Point], ends: Mapping[int, int]) -> Iterator[Chunk]:
+        for partition in points:
+            if partition in self.unread:
+                raise self.unread[partition]
+            entries = [record(partition, end) for end in (5, 9, 7)]
+            yield Chunk(partition, [MapEntry(0, each.key, each) for each in entries], 10, 0)
+
+
+class Target:
+    def retry(self, attempt: Any, *_: object) -> Any:
+        return attempt()
+
+
+@pytest.mark.parametrize(
+    ("unled", "unread"),
+    [
+        ({1: AWAY}, {}),
+        ({}, {1: Retriable("a transaction is open")}),
+        ({}, {1: NeedsOperator("a record is damaged")}),
+        ({}, {1: MapChanged(1)}),
+    ],
+)
+def test_the_newest_records_are_read_part_by_part_and_to_their_ends(
+    monkeypatch: pytest.MonkeyPatch, unled: dict[int, OnceoverError], unread: dict[int, Exception]
+) -> None:
+    read = Topic(unled, unread)
+    monkeypatch.setattr(MapTopic, "find", lambda *_: read)
+    newest = newest_records(cast(Any, Target()), "f")
+    assert set(newest.unread) == {1}
+    assert {(r.source.partition, r.source_end) for r in newest.records} == {(0, 9), (2, 9), (3, 9)}
+    assert read.settled == {True}
+
+
+def test_without_a_map_nothing_is_known_and_without_rights_nothing_is_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(MapTopic, "find", lambda *_: None)
+    assert newest_records(cast(Any, Target()), "f") == Newest()
+    barred = Topic(dict.fromkeys(range(4), UsageError("not authorized")), {})
+    monkeypatch.setattr(MapTopic, "find", lambda *_: barred)
+    with pytest.raises(UsageError):
+        newest_records(cast(Any, Target()), "f")

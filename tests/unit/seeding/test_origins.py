@@ -1,0 +1,139 @@
+"""Where the positions of a seeding come from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from onceover.errors import NeedsOperator, Retriable, UsageError
+from onceover.kafka.calls import CommittedOffset
+from onceover.model import TopicPartition
+from onceover.planning.approval import Approval
+from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
+from onceover.seeding.frommap import LagOrigin, Newest
+from onceover.seeding.origins import FileOrigin, FlowClusters, FlowOrigin, GroupOrigin, LogOrigin, Origin
+from onceover.seeding.plan import EARLIEST, Choice, SeatedTopic, SeedOffset, SeedPlan, plan_seed
+from onceover.state.enrolment import Enrolment
+from onceover.topics.plan import TopicPlan
+from tests.support.waysout import commands
+from tests.unit.seeding.test_plan import seat, topic
+
+ONE, TWO, OTHER = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("elsewhere", 0)
+
+
+class FakeSource:
+    """A coordinator that tells of a pending first commit only who names its partition."""
+
+    alias = "east"
+
+    def __init__(self, *committed: TopicPartition, pending: TopicPartition | None = None) -> None:
+        self._committed = committed
+        self._pending = pending
+
+    def committed(
+        self, group: str, partitions: Iterable[TopicPartition] | None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        wanted = list(self._committed if partitions is None else partitions)
+        if self._pending in wanted:
+            raise Retriable("pending")
+        return {tp: CommittedOffset(0, 4, -1, "") for tp in self._committed if tp in wanted}
+
+
+def named(source: FakeSource) -> set[TopicPartition]:
+    place = FlowClusters("f", cast(Any, source), cast(Any, SimpleNamespace()))
+    topics: list[SeatedTopic] = [topic(seat(0), seat(1))]
+    return set(GroupOrigin("g").read(place, topics).offsets)
+
+
+def test_a_groups_first_commit_that_is_pending_is_waited_for() -> None:
+    """Taken for none, its partition would be seeded from elsewhere."""
+    assert named(FakeSource(ONE)) == {ONE}
+    with pytest.raises(Retriable):
+        named(FakeSource(ONE, pending=TWO))
+
+
+def test_a_group_that_has_committed_nothing_at_all_is_unknown() -> None:
+    assert named(FakeSource(OTHER)) == set()
+    with pytest.raises(UsageError, match="has committed nothing") as caught:
+        named(FakeSource())
+    # Brokers leave out topics that may not be described: nobody can tell here which it is.
+    assert "grant DESCRIBE on its topics" in str(caught.value.resolve)
+
+
+def test_another_flows_progress_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of all partitions a topic that may not be described would be left out, as if nothing were copied."""
+    enrolled = Enrolment("a", "east.a", UUID(int=1), UUID(int=2), {0: 0, 1: 0, 2: 0}, 5)
+    state = SimpleNamespace(layout=SimpleNamespace(source_cluster_id="s"), enrolled={"east.a": enrolled})
+    monkeypatch.setattr("onceover.seeding.origins.read_flow_state", lambda *_: state)
+    copies = [TopicPartition("east.a", 0), TopicPartition("east.a", 1)]
+    target = FakeSource(copies[0], pending=copies[1])
+    place = FlowClusters(
+        "f", cast(Any, SimpleNamespace(cluster_id=lambda: "s")), cast(Any, SimpleNamespace())
+    )
+    origin = FlowOrigin("other", cast(Any, target))
+    assert origin.read(place, [topic(seat(0))]).offsets == {
+        ONE: SeedOffset(4, "copied by flow other to east")
+    }
+    with pytest.raises(Retriable):
+        origin.read(place, [topic(seat(0), seat(1))])
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_the_lag_group_is_not_believed_where_an_older_release_has_put_the_partition(
+    by_hand: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It wrote down that somebody has, and not where to: behind that offset, the group would skip records."""
+    monkeypatch.setattr("onceover.seeding.frommap.newest_records", lambda *_: Newest())
+    one = topic(seat(0, start=2), enrolled=True)
+    assert one.enrolment is not None
+    one = replace(one, enrolment=replace(one.enrolment, changed={0: "approval"} if by_hand else {}))
+    place = FlowClusters("f", cast(Any, FakeSource(ONE)), cast(Any, SimpleNamespace()))
+    found = LagOrigin().read(place, [one])
+    assert bool(found.offsets) is not by_hand
+    for refusal in found.refused.values():
+        assert refusal.code == "LAG_GROUP_STALE"
+        assert [c.arguments[2:] for c in commands(refusal.resolve)] == [["f", "a:0", "2"], ["f", "a:0", "4"]]
+
+
+def test_a_file_that_names_other_partitions_is_refused_and_not_quoted() -> None:
+    """Which of its entries they are is enough to correct it."""
+    place = FlowClusters("f", cast(Any, FakeSource()), cast(Any, SimpleNamespace()))
+    origin = FileOrigin({OTHER: 1, ONE: 2, TopicPartition("SECRET", 0): 3}, "july.csv")
+    with pytest.raises(UsageError, match="2 partitions") as caught:
+        origin.read(place, [topic(seat(0), seat(1))])
+    said = caught.value.as_dict()
+    assert (said["where"], said["seen"]) == ("july.csv", "entry 1, entry 3")
+
+
+def test_offsets_that_somebody_wrote_down_are_approved_as_such() -> None:
+    """Whoever may write to the file changes them after the approval in vain, also by a few."""
+    place = FlowClusters("f", cast(Any, FakeSource()), cast(Any, SimpleNamespace()))
+    topics = TopicPlan(operation="topics", flow="f")
+
+    def planned(origin: Origin) -> SeedPlan:
+        one = topic(seat(0, end=1000, position=10), enrolled=True)
+        return plan_seed("seed", "f", [one], origin.read(place, [one]), topics, Choice(replace=True))
+
+    def of_file(offset: int) -> SeedPlan:
+        return planned(FileOrigin({ONE: offset}, "july.csv"))
+
+    approval = Approval.of(of_file(30).items)
+    approval.check(of_file(30).items, "f")
+    for other in (29, 31):
+        with pytest.raises(NeedsOperator) as caught:
+            approval.check(of_file(other).items, "f")
+        assert caught.value.code == "PLAN_CHANGED"
+    # The near-miss: what a live cluster says moves on meanwhile, by a few.
+    assert Approval.of(planned(LogOrigin(EARLIEST)).items).items.keys() == {"position a:0", "flow generation"}
+
+
+def test_offsets_that_the_operator_decided_are_approved_as_such() -> None:
+    mirror = MirrorMakerOrigin(MirrorMakerNames.dedicated("east", "west"), {ONE: 30})
+    seed = mirror._seat(cast(Any, None), seat(0, end=1000), None)
+    assert isinstance(seed, SeedOffset)
+    assert (seed.offset, seed.named) == (30, True)

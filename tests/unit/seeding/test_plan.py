@@ -1,0 +1,167 @@
+"""What a seeding writes, refuses and announces: pure, for any situation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.model import TopicPartition
+from onceover.planning.plan import Refusal
+from onceover.seeding.plan import (
+    EARLIEST,
+    LATEST,
+    REFUSE,
+    Choice,
+    Seat,
+    SeatedTopic,
+    SeedOffset,
+    SeedOffsets,
+    SeedPlan,
+    plan_seed,
+)
+from onceover.state.enrolment import Enrolment, Left
+from onceover.topics.codes import TopicCode
+from onceover.topics.plan import TopicPlan
+from onceover.topics.refusals import NOT_OURS
+
+_IDS = UUID(int=1), UUID(int=2)
+_CAREFUL = Choice()
+
+
+def seat(partition: int = 0, *, start: int = 0, end: int = 100, **changes: int | None) -> Seat:
+    source, target = TopicPartition("a", partition), TopicPartition("a", partition)
+    fields = {"lso": end, **changes}
+    return Seat(source=source, target=target, start=start, end=end, **fields)  # type: ignore[arg-type]
+
+
+def topic(*seats: Seat, enrolled: bool = False) -> SeatedTopic:
+    partitions = {s.source.partition: PartitionInfo(0, 0) for s in seats}
+    source, copy = (TopicInfo("a", one, partitions, is_internal=False) for one in _IDS)
+    enrolment = Enrolment("a", "a", *_IDS, dict.fromkeys(partitions, 0), 0) if enrolled else None
+    return SeatedTopic(source=source, target="a", copy=copy, enrolment=enrolment, seats=seats)
+
+
+def plan(
+    one: SeatedTopic, seeds: dict[int, int], choice: Choice = _CAREFUL, *, ready: bool = True
+) -> SeedPlan:
+    named = {TopicPartition("a", p): SeedOffset(offset, "said so") for p, offset in seeds.items()}
+    blocked = () if ready else (Refusal("a", "ENROLLED_ELSEWHERE", "no", "no"),)
+    topics = TopicPlan(operation="topics", flow="f", enrol=("a",) if ready else (), refused=blocked)
+    return plan_seed("seed", "f", [one], SeedOffsets(named), topics, choice)
+
+
+def test_a_new_flow_skips_what_lies_before() -> None:
+    """The number of offsets that will never be copied is announced."""
+    (position, restart) = plan(topic(seat(start=10)), {0: 30}).changes
+    assert (position.to, position.risk, position.records, restart.what) == (30, "skip", 20, "flow")
+
+
+def test_a_target_that_holds_records_may_repeat_an_unknown_number() -> None:
+    """Nobody has compared: the number is not made up."""
+    position = plan(topic(seat(target_end=7)), {0: 30}).changes[0]
+    assert (position.risk, position.records) == ("repeat", None)
+
+
+@pytest.mark.parametrize(("offset", "risk", "records"), [(60, "skip", 10), (20, "repeat", 30)])
+def test_progress_is_replaced_only_when_asked_with_the_same_numbers(
+    offset: int, risk: str, records: int
+) -> None:
+    """Both the refusal and the change say how many."""
+    one = topic(seat(position=50), enrolled=True)
+    refused = plan(one, {0: offset})
+    assert (refused.changes, refused.refused[0].code, refused.exit_code) == ((), "PROGRESS_EXISTS", 3)
+    assert f"would {risk} {records} offsets" in refused.refused[0].message
+    change = plan(one, {0: offset}, Choice(replace=True)).changes[0]
+    assert (change.from_, change.to, change.risk, change.records) == (50, offset, risk, records)
+
+
+def test_progress_that_is_there_already_needs_nothing() -> None:
+    """An interrupted run goes on with the rest."""
+    assert plan(topic(seat(position=50), enrolled=True), {0: 50}).changes == ()
+
+
+def test_partitions_of_a_topic_that_gave_way_are_written_where_they_stand_already_too() -> None:
+    """What counts is that somebody has said so since: the topic returns when that is true of each."""
+    one = topic(seat(0, position=50), seat(1, position=70), enrolled=True)
+    assert one.enrolment is not None
+    left = replace(one, enrolment=one.enrolment.left_to("back", Left(7, 1)))
+    changes = plan(left, {0: 50, 1: 90}, Choice(replace=True)).changes
+    assert [(c.from_, c.to, c.risk) for c in changes[:2]] == [(50, 50, "none"), (70, 90, "skip")]
+    assert [r.code for r in plan(left, {0: 50, 1: 90}).refused] == ["PROGRESS_EXISTS"] * 2
+
+
+@pytest.mark.parametrize("code", sorted(NOT_OURS))
+def test_an_enrolled_topic_that_is_another_flows_now_is_not_seeded(code: TopicCode) -> None:
+    """It would copy for a moment what comes back. One that is copied, and the other has to leave, is."""
+    one = topic(seat(position=50), enrolled=True)
+    assert one.enrolment is not None
+    left = replace(one, enrolment=one.enrolment.left_to("back", Left(7, 1)))
+    refused = TopicPlan(operation="topics", flow="f", refused=(Refusal("a", code, "no", "no"),))
+    seeds = SeedOffsets({TopicPartition("a", 0): SeedOffset(90, "said so")})
+    for each, expected in ((left, [code]), (one, [])):
+        planned = plan_seed("seed", "f", [each], seeds, refused, Choice(replace=True))
+        assert [r.code for r in planned.refused] == expected
+        assert bool(planned.changes) is not bool(expected)
+
+
+def test_a_topic_that_cannot_be_taken_is_refused_with_the_reason() -> None:
+    """Another flow's topic stays another flow's."""
+    planned = plan(topic(seat()), {0: 1}, ready=False)
+    assert (planned.changes, planned.refused[0].code) == ((), "ENROLLED_ELSEWHERE")
+
+
+def test_progress_that_the_state_knows_nothing_of_is_not_gone_on_with() -> None:
+    """Whether or not the origin agrees with it: generations begin anew without the state."""
+    for offset in (20, 50):
+        lost = plan(topic(seat(position=50), seat(1)), {0: offset, 1: 5}, Choice(replace=True))
+        assert (lost.changes, [r.code for r in lost.refused], lost.exit_code) == ((), ["STATE_LOST"], 3)
+
+
+def test_an_unnamed_topic_is_left_to_the_flow() -> None:
+    """It is neither refused nor seeded."""
+    planned = plan(topic(seat()), {})
+    assert (planned.changes, planned.refused, planned.untouched) == ((), (), ("a",))
+
+
+NUMBERS = st.integers(0, 40)
+SITUATIONS = st.tuples(NUMBERS, NUMBERS, st.none() | NUMBERS, NUMBERS)
+
+
+@given(
+    drawn=st.lists(SITUATIONS, min_size=1, max_size=4),
+    seeds=st.dictionaries(st.integers(0, 3), st.integers(0, 90)),
+    enrolled=st.booleans(),
+    replace=st.booleans(),
+    missing=st.sampled_from([REFUSE, EARLIEST, LATEST]),
+)
+def test_any_situation_keeps_the_rules(
+    drawn: list[tuple[int, int, int | None, int]],
+    seeds: dict[int, int],
+    enrolled: bool,
+    replace: bool,
+    missing: str,
+) -> None:
+    """Inside the log, never over progress unasked, whole topics only, every change counted."""
+    seats = [
+        seat(p, start=start, end=start + size, position=position if enrolled else None, target_end=held)
+        for p, (start, size, position, held) in enumerate(drawn)
+    ]
+    planned = plan(topic(*seats, enrolled=enrolled), seeds, Choice(replace=replace, missing=missing))
+    for one in seats:
+        position = planned.positions.get(one.source)
+        if position is None:
+            continue
+        assert one.start <= position.offset <= one.end
+        assert position.offset != one.position
+        assert one.position is None or (replace and one.source.partition in seeds)
+        assert position.target_end == one.target_end
+    if planned.positions and not enrolled:
+        assert len(planned.positions) == len(seats)
+    shown = {c.object for c in planned.changes if c.what == "position"}
+    assert shown == {str(tp) for tp in planned.positions}
+    assert bool(planned.changes) == bool(planned.positions)

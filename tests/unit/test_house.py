@@ -1,0 +1,109 @@
+"""The house as a whole: no module imports itself in a circle, and what texts point at is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import Final
+
+PROJECT: Final = Path(__file__).parents[2]
+CODE: Final = PROJECT / "include"
+_CITED: Final = re.compile(r"\b((?:tests|docs|dags|plugins|spark_jobs|include)/[\w/.-]+\.(?:py|md))\b")
+_A_USERS_OWN: Final = ("include/flows/", "include/connect/", "include/my_")
+# Rare abbreviations of a document that a reader does not have.
+_FOREIGN: Final = re.compile(r"\b(?:DESIGN|FACTS) \d|\bmodel: M[0-9a-z]\b")
+
+
+def modules() -> dict[str, Path]:
+    """Return all modules of the product and what is beside it, by name."""
+    found = {}
+    for path in sorted(CODE.rglob("*.py")):
+        parts = path.relative_to(CODE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+def imported(tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
+    """Yield what a module imports when it is loaded; what functions import later makes no circle."""
+    later = {
+        id(each)
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) or _for_types_only(function)
+        for each in ast.walk(function)
+    }
+    for node in ast.walk(tree):
+        if id(node) in later:
+            continue
+        if isinstance(node, ast.ImportFrom) and node.module in known:
+            below = [f"{node.module}.{each.name}" for each in node.names]
+            yield from (each if each in known else str(node.module) for each in below)
+        elif isinstance(node, ast.Import):
+            yield from (each.name for each in node.names if each.name in known)
+
+
+def _for_types_only(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    """import-linter knows the layers of packages; inside a room nothing else would notice."""
+    known = modules()
+    graph = {name: set(imported(ast.parse(path.read_text()), known)) - {name} for name, path in known.items()}
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        raise AssertionError(" -> ".join(error.args[1])) from error
+    assert len(order) >= len(known) > 500
+
+
+def test_the_picture_of_the_house_is_of_this_house() -> None:
+    """Drawn anew from the imports it is what docs/ shows; if not: .venv/bin/python scripts/draw_house.py"""
+    drawn = runpy.run_path(str(PROJECT / "scripts" / "draw_house.py"))["picture"]()
+    assert (PROJECT / "docs" / "house.svg").read_text() == drawn
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Yield what people read: code, tests and documents."""
+    for folder in ("include", "tests", "dags", "plugins", "spark_jobs", "docs"):
+        for pattern in ("*.py", "*.md", "*.yaml"):
+            for path in sorted((PROJECT / folder).rglob(pattern)):
+                yield path.relative_to(PROJECT), path.read_text()
+
+
+def test_what_texts_point_at_is_there() -> None:
+    """Files move; who is sent to one should find it."""
+    missing = {
+        f"{path}: {cited}"
+        for path, text in texts()
+        for cited in _CITED.findall(text)
+        if not (PROJECT / cited).exists() and not cited.startswith(_A_USERS_OWN)
+    }
+    assert missing == set()
+
+
+def test_nothing_cites_what_a_stranger_does_not_have() -> None:
+    """Guarantees, facts and the protocol are in docs/."""
+    this = Path(__file__).relative_to(PROJECT)
+    found = {f"{path}: {match}" for path, text in texts() if path != this for match in _FOREIGN.findall(text)}
+    assert found == set()
+
+
+def public_classes() -> Iterator[tuple[str, str]]:
+    """Yield every public class of a module by its name, and the module."""
+    for module, path in modules().items():
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                yield node.name, module
+
+
+def test_a_public_class_name_stands_for_one_thing() -> None:
+    """Who reads a name has not to look which of several is meant, nor who searches for it."""
+    found: dict[str, list[str]] = {}
+    for name, module in public_classes():
+        found.setdefault(name, []).append(module)
+    assert len(found) > 500
+    assert {name: where for name, where in found.items() if len(where) > 1} == {}
