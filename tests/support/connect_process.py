@@ -6,15 +6,15 @@ when the step is not reached, or the signal lets it.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 
 from onceover.cli import entry
 from onceover.connectors import steps
+from tests.support.ownsignal import signal_here
 
 
-def signal_at(number: int, name: str, count: int) -> None:
+def signal_at(number: signal.Signals, name: str, count: int) -> None:
     """Send this very process a signal the ``count``-th time that step ``name`` is reached."""
     wanted = steps.StepName[name]
     left = [count]
@@ -22,7 +22,7 @@ def signal_at(number: int, name: str, count: int) -> None:
     def listen(step: steps.StepName) -> None:
         left[0] -= step is wanted
         if step is wanted and left[0] == 0:
-            os.kill(os.getpid(), number)
+            signal_here(number)
 
     steps.listen(listen)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import os
 import signal
 import sys
 import threading
@@ -27,6 +26,7 @@ from onceover.state import steps
 from onceover.state.layout import Layout
 from onceover.wiring.flows import open_clusters
 from tests.support.flows import InlineFlow
+from tests.support.ownsignal import signal_here
 
 _TICK_S = 0.2
 # Longer than a lane takes to notice that it is fenced.
@@ -45,7 +45,7 @@ def signal_at(name: str, count: int, number: signal.Signals) -> None:
                 return
             left[0] -= 1
             if left[0] == 0:
-                os.kill(os.getpid(), number)
+                signal_here(number)
 
     steps.listen(listen)
 
