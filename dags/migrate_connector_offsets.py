@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, AssetAlias, TriggerRule, task
+from airflow.sdk import DAG, AssetAlias, task
 
 from onceover_airflow import connectors, forms
+from onceover_airflow.operation import gated, then
 from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
@@ -37,17 +38,11 @@ with DAG(
     doc_md=DOC,
     params=connectors.connect_params(),
 ):
-    retried = retry_interrupted()
-    name = forms.value("connect")
-    # Not asked is as good as answered; an answer that was refused, or a failure before, is not.
-    unless_failed = {"multiple_outputs": False, "trigger_rule": TriggerRule.NONE_FAILED, **retried}
+    name, retried, migration = forms.value("connect"), retry_interrupted(), connectors.MIGRATION
     listed = task(task_id=connectors.LIST_TASK, multiple_outputs=False, **retried)(connectors.list_connectors)
     pick = connectors.PickConnectorsOperator(task_id=connectors.PICK_TASK, connect=name, **retried)
-    plan = task(task_id="plan_migration", **unless_failed)(connectors.plan_migration)
-    approve = connectors.ApproveMigrationOperator(task_id=connectors.APPROVE_TASK, connect=name, **retried)
-    apply = task(task_id=connectors.APPLY_TASK, **unless_failed)(connectors.apply_migration)
-    verify = task(
-        task_id="verify_migration", outlets=[AssetAlias(connectors.MIGRATED_ALIAS)], **unless_failed
-    )(connectors.verify_migration)
-    plan_done = plan(name)
-    listed(name) >> pick >> plan_done >> approve >> apply(name) >> verify(name)
+    # Not asked is as good as answered; an answer that was refused, or a failure before, is not.
+    planned, applied = gated(migration, name, retried)
+    verify = then("verify_migration", migration.verify, retried, [AssetAlias(connectors.MIGRATED_ALIAS)])
+    listed(name) >> pick >> planned
+    applied >> verify(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG
 
 from onceover_airflow import flows, forms, repair
-from onceover_airflow.gated import gated, then
+from onceover_airflow.operation import gated, then
 from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
@@ -34,5 +34,5 @@ with DAG(
     params={"flow": forms.flow_param(flows.flow_names()), **repair.repair_params()},
 ):
     name, retried = forms.value("flow"), retry_interrupted()
-    applied = gated(name, repair.plan_repair, repair.ApproveRepairOperator, repair.apply_repair, retried)
-    applied >> then(repair.report_repair, retried)(name)
+    _, applied = gated(repair.REPAIR, name, retried)
+    applied >> then("report_repair", repair.REPAIR.report, retried)(name)

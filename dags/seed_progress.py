@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG
 
 from onceover_airflow import flows, forms, seeding
-from onceover_airflow.gated import gated
+from onceover_airflow.operation import gated
 from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
@@ -32,10 +32,4 @@ with DAG(
     doc_md=DOC,
     params={"flow": forms.flow_param(flows.flow_names()), **seeding.seed_params()},
 ):
-    gated(
-        forms.value("flow"),
-        seeding.plan_progress,
-        seeding.ApprovePositionsOperator,
-        seeding.apply_progress,
-        retry_interrupted(),
-    )
+    gated(seeding.PROGRESS, forms.value("flow"), retry_interrupted())

@@ -7,7 +7,7 @@ from typing import Any
 from airflow.sdk import DAG, AssetAlias
 
 from onceover_airflow import flows, forms, groups
-from onceover_airflow.gated import gated
+from onceover_airflow.operation import gated
 from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
@@ -42,14 +42,7 @@ def build(dag_id: str, kind: dict[str, Any], names: list[str], *, until: str, ap
         params={"flow": forms.flow_param(names), **forms.group_params(until=until, approve=approve)},
     ):
         retried = retry_interrupted(patient=kind["schedule"] is not None)
-        gated(
-            forms.value("flow"),
-            groups.plan_groups,
-            groups.ApproveMovesOperator,
-            groups.apply_groups,
-            retried,
-            [AssetAlias(groups.SYNCED_ALIAS)],
-        )
+        gated(groups.GROUPS, forms.value("flow"), retried, [AssetAlias(groups.SYNCED_ALIAS)])
 
 
 build("sync_group_offsets", forms.by_hand(), flows.flow_names(), until=groups.ONCE, approve=True)

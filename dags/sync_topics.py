@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import DAG, AssetAlias
 
 from onceover_airflow import flows, forms, topics
-from onceover_airflow.gated import gated, then
+from onceover_airflow.operation import gated, then
 from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
@@ -38,5 +38,5 @@ with DAG(
 ):
     name, retried = forms.value("flow"), retry_interrupted()
     # Not asked, nothing that costs records is approved; the rest is done all the same.
-    applied = gated(name, topics.plan_topics, topics.ApproveChangesOperator, topics.apply_topics, retried)
-    applied >> then(topics.report_topics, retried, [AssetAlias(topics.SYNCED_ALIAS)])(name)
+    _, applied = gated(topics.TOPICS, name, retried)
+    applied >> then("report_topics", topics.TOPICS.report, retried, [AssetAlias(topics.SYNCED_ALIAS)])(name)

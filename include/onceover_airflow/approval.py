@@ -13,10 +13,10 @@ import logging
 import os
 import time
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
@@ -111,23 +111,6 @@ class PlanApprovalOperator(ApprovalOperator):
                 asked.check_question(shown, context)
                 task_instance.xcom_push(ANSWER_KEY, sealed({**shown, "by": by}))
         return answer
-
-
-class FlowApprovalOperator(PlanApprovalOperator):
-    """Ask a person about one flow.
-
-    ``own_task`` is what the task is called in its DAG; ``about`` ends the subject.
-
-    :param flow: the flow's name (templated)
-    """
-
-    template_fields: Collection[str] = ("flow", "subject")
-    own_task: ClassVar[str]
-    about: ClassVar[str]
-
-    def __init__(self, *, flow: str, **kwargs: Any) -> None:
-        super().__init__(subject=f"Flow {{{{ params.flow }}}}: {self.about}", **kwargs)
-        self.flow = flow
 
 
 def approved(context: Context, task_id: str) -> Approval:

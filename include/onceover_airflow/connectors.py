@@ -1,5 +1,4 @@
-"""The tasks of the DAG ``migrate_connector_offsets``: plain functions over what ``onceover connectors`` runs,
-to topics of connectors' own and back.
+"""The tasks of the DAG ``migrate_connector_offsets``: to topics of connectors' own and back.
 
 Invariant: no connector is stopped and no offset written before a person has approved exactly those changes
 of exactly those connectors; what the cluster says anew is compared with what was approved.
@@ -22,25 +21,20 @@ from onceover.logs import quiet_libraries
 from onceover.private import privately
 from onceover.shown import lined, visible
 from onceover_airflow import forms
-from onceover_airflow.approval import (
-    ANSWER_WITHIN,
-    MAX_LISTED,
-    PlanApprovalOperator,
-    Question,
-    approved,
-    table,
-)
-from onceover_airflow.errors import JobInterrupted, TaskFailed
+from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED, table
+from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flowcontext import errors_of_ours, log_text
 from onceover_airflow.flows import by_name
 from onceover_airflow.markdown import code, plain
+from onceover_airflow.operation import OperationTasks
 from onceover_airflow.secrets import environment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from onceover.config.connectfile import ConnectFile
-    from onceover.connectors.model import MigrationPlan, Report
+    from onceover.connectors.model import MigrationPlan
+    from onceover.connectors.moving.migration import ConnectorOperation
     from onceover.connectors.settings import ConnectorRequest
 
 log = logging.getLogger(__name__)
@@ -49,13 +43,10 @@ log = logging.getLogger(__name__)
 MIGRATED_ALIAS: Final = "onceover_connectors_migrated"
 LIST_TASK: Final = "list_connectors"
 PICK_TASK: Final = "pick_connectors"
-APPROVE_TASK: Final = "approve_migration"
-APPLY_TASK: Final = "apply_migration"
 MIGRATE: Final = "migrate"
-# As ``wiring.connectors.Operation`` has them, which is not loaded while DAG files are read.
+# As ``connectors.settings.ConnectorMove`` has them, which is not loaded while DAG files are read.
 _OPERATIONS: Final = (MIGRATE, "rollback", "downgrade", "downgrade-soft")
 _UNASKED: Final = "connectors are listed when the question is put"
-_TEMPORARY: Final = 5
 
 
 def connect_params() -> dict[str, Param]:
@@ -97,6 +88,7 @@ def list_connectors(connect: str) -> dict[str, Any]:
         JobInterrupted: no worker, or no broker, answers; tried again.
         TaskFailed: it runs no source connector, or not those that the form names; any other error.
     """
+    from onceover.connectors.settings import ConnectorMove
     from onceover.wiring import connectors as runs
 
     with connect_at_hand(connect) as file:
@@ -109,92 +101,86 @@ def list_connectors(connect: str) -> dict[str, Any]:
             listing.check(named)
             sources = listing.sources
         else:
-            meant = runs.Operation(params["operation"]).meant
+            meant = runs.MEANT[ConnectorMove(params["operation"])]
             sources = list(runs.meant_by_all(file, listing, meant))
     return {"connect": connect, "sources": sources, "named": named}
 
 
-def plan_migration(connect: str) -> dict[str, Any]:
-    """Show the plan in the log; return names and counts. Changes nothing.
+class MigrationTasks(OperationTasks["MigrationPlan"]):
+    """Plan, approve and apply a move of connectors' offsets. Always asked: they are stopped for a while."""
 
-    Raises:
-        JobInterrupted: no worker, or no broker, answers; tried again.
-        TaskFailed: nothing can be done for any connector; any other error.
-    """
-    context = get_current_context()
-    request = _request(context)
-    planned = read_plan(connect, request, context["params"]["operation"])
-    log_text(log, planned.describe())
-    refused = [plan.name for plan in planned.connectors if plan.blocked]
-    if len(refused) == len(planned.connectors):
-        raise TaskFailed(_refusals(connect, planned))
-    return {
-        "connect": connect,
-        "connectors": list(request.connectors),
-        "plan_id": planned.plan_id,
-        "changes": len(planned.changes),
-        "refused": refused,
-    }
+    plan_task = "plan_migration"
+    approve_task = "approve_migration"
+    apply_task = "apply_migration"
+    field = "connect"
+    subject = "Connect cluster {{ params.connect }}: offsets to be moved ({{ params.operation }})"
+    needs_answer = True
+
+    @contextmanager
+    def opened(self, name: str, context: Context) -> Iterator[ConnectorOperation]:
+        """Yield the move that the form asks for."""
+        from onceover.connectors.settings import ConnectorMove
+        from onceover.wiring.connectors import connector_operation
+
+        move = ConnectorMove(context["params"]["operation"])
+        with connect_at_hand(name) as file, connector_operation(file, move, _request(context)) as operation:
+            yield operation
+
+    def check(self, planned: MigrationPlan) -> None:
+        """Fail where nothing can be done for any connector."""
+        if all(plan.blocked for plan in planned.connectors):
+            shown = [f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in planned.refused if r.blocks]
+            name = planned.flow
+            raise TaskFailed(lined([f"Connect cluster {name}: nothing can be done:", *shown[:MAX_LISTED]]))
+
+    def question(self, planned: MigrationPlan) -> str:
+        """Return the plan as Markdown: every change in its order, what is refused, what deserves a look."""
+        rows = [
+            (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(c.reason))
+            for c in planned.changes
+        ]
+        lines = table(("change", "of", "from", "to", "why"), rows)
+        lines += _listed("Refused", [f"{code(r.object)}: {plain(r.message)}" for r in planned.refused])
+        for heading, texts in (("Look at", planned.warnings), ("Note", planned.notes)):
+            # Of whom, then what: neither a connector's name nor what workers say is taken for Markdown.
+            pairs = (text.partition(": ") for text in texts)
+            lines += _listed(heading, [f"{code(who)}: {plain(what)}" for who, _, what in pairs])
+        lines.append(
+            "Connectors are done one after the other, and stopped meanwhile. **Reject** changes nothing."
+        )
+        return "\n".join(lines)
+
+    def verify(self, name: str) -> dict[str, Any]:
+        """Prove from the live cluster that the migrated connectors go on in their own topics; announce them.
+
+        Raises:
+            AirflowSkipException: nothing was applied, or connectors went back, which ``apply`` has judged.
+            JobInterrupted: no worker, or no broker, answers; tried again.
+            TaskFailed: something is not as it should be, or cannot be proven.
+        """
+        from onceover.wiring import connectors as runs
+
+        context = get_current_context()
+        if context["ti"].xcom_pull(task_ids=self.apply_task) is None:
+            raise AirflowSkipException("nothing was applied")
+        if context["params"]["operation"] != MIGRATE:
+            raise AirflowSkipException(
+                "there is no topic of their own to verify: the last task has judged them"
+            )
+        with connect_at_hand(name) as file:
+            report = runs.verify_connectors(file, _request(context))
+        log_text(log, report.describe())
+        verdict = self.finish(name, context, report)
+        for connector in verdict["connectors"]:
+            uri = migrated_uri(name, connector)
+            context["outlet_events"][AssetAlias(MIGRATED_ALIAS)].add(
+                Asset(uri), extra={"connector": connector}
+            )
+            log.info("migrated: %s", uri)
+        return verdict
 
 
-def read_plan(connect: str, request: ConnectorRequest, operation: str) -> MigrationPlan:
-    """Return the plan of an operation as of now."""
-    from onceover.wiring import connectors as runs
-
-    with connect_at_hand(connect) as file:
-        return runs.plan_operation(file, request, runs.Operation(operation))
-
-
-def apply_migration(connect: str) -> dict[str, Any]:
-    """Do what was approved to the connectors; return what became of each.
-
-    Raises:
-        AirflowSkipException: only a plan was asked for, or there is nothing to do.
-        JobInterrupted: no worker, or no broker, answers; tried again, which goes on from there.
-        TaskFailed: other changes have come since the approval; a connector failed, or waits for
-            somebody's decision (the others are done); any other error.
-    """
-    from onceover.wiring import connectors as runs
-
-    context = get_current_context()
-    if not context["params"]["apply"]:
-        raise AirflowSkipException("only a plan was asked for")
-    approval = approved(context, APPROVE_TASK)
-    if not approval.items:
-        raise AirflowSkipException("nothing was approved")
-
-    def show(planned: MigrationPlan) -> None:
-        log_text(log, planned.describe())
-
-    with connect_at_hand(connect) as file:
-        operation = runs.Operation(context["params"]["operation"])
-        report = runs.apply_operation(file, _request(context), operation, show, log.info, approval)
-    return _judged(report)
-
-
-def verify_migration(connect: str) -> dict[str, Any]:
-    """Prove from the live cluster that the migrated connectors go on in their own topics; announce them.
-
-    Raises:
-        AirflowSkipException: nothing was applied, or connectors went back, which ``apply_migration`` judged.
-        JobInterrupted: no worker, or no broker, answers; tried again.
-        TaskFailed: something is not as it should be, or cannot be proven.
-    """
-    from onceover.wiring import connectors as runs
-
-    context = get_current_context()
-    if context["ti"].xcom_pull(task_ids=APPLY_TASK) is None:
-        raise AirflowSkipException("nothing was applied")
-    if context["params"]["operation"] != MIGRATE:
-        raise AirflowSkipException("there is no topic of their own to verify: the last task has judged them")
-    with connect_at_hand(connect) as file:
-        report = runs.verify_connectors(file, _request(context))
-    verdict = _judged(report)
-    for name in verdict["connectors"]:
-        uri = migrated_uri(connect, name)
-        context["outlet_events"][AssetAlias(MIGRATED_ALIAS)].add(Asset(uri), extra={"connector": name})
-        log.info("migrated: %s", uri)
-    return verdict
+MIGRATION: Final = MigrationTasks()
 
 
 def migrated_uri(connect: str, connector: str) -> str:
@@ -241,31 +227,6 @@ def _offered(names: Sequence[str]) -> dict[str, str]:
     return {visible(name.replace("\\", r"\\")): name for name in names}
 
 
-def _judged(report: Report) -> dict[str, Any]:
-    """Return names and verdicts of a report that is good.
-
-    Raises:
-        JobInterrupted: something did not answer.
-        TaskFailed: a connector failed, or waits for somebody.
-    """
-    log_text(log, report.describe())
-    told = f"{report.operation} of Connect cluster {report.connect}:\n{report.describe()}"
-    if report.exit_code == _TEMPORARY:
-        raise JobInterrupted(told)
-    if report.exit_code:
-        raise TaskFailed(told)
-    return {
-        "connect": report.connect,
-        "connectors": [outcome.name for outcome in report.outcomes],
-        "outcomes": [outcome.outcome.label for outcome in report.outcomes],
-    }
-
-
-def _refusals(connect: str, planned: MigrationPlan) -> str:
-    shown = [f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in planned.refused if r.blocks]
-    return lined([f"Connect cluster {connect}: nothing can be done:", *shown[:MAX_LISTED]])
-
-
 class PickConnectorsOperator(HITLOperator):
     """Let a person choose among the source connectors that the live cluster has; skipped when the form did.
 
@@ -303,48 +264,6 @@ class PickConnectorsOperator(HITLOperator):
 
     def validate_chosen_options(self, chosen_options: list[str]) -> None:
         """Leave the comparison to the API, which knows the options that were really offered."""
-
-
-class ApproveMigrationOperator(PlanApprovalOperator):
-    """Wait until a person approves the plan; skipped where there is nothing to do.
-
-    Always asked: connectors are stopped for a while. Rejected, or not answered in time, nothing is changed.
-
-    :param connect: the Connect file's name (templated)
-    """
-
-    template_fields = ("connect", "subject")
-
-    def __init__(self, *, connect: str, **kwargs: Any) -> None:
-        subject = "Connect cluster {{ params.connect }}: offsets to be moved ({{ params.operation }})"
-        super().__init__(subject=subject, **kwargs)
-        self.connect = connect
-
-    def ask(self, context: Context) -> Question:
-        """Return the question; skipped where there is nothing to do."""
-        if not context["params"]["apply"]:
-            raise AirflowSkipException("only a plan was asked for")
-        planned = read_plan(self.connect, _request(context), context["params"]["operation"])
-        if not planned.changes:
-            raise AirflowSkipException("nothing to do")
-        return Question(planned.items, question(planned), planned.describe())
-
-
-def question(planned: MigrationPlan) -> str:
-    """Return the plan as Markdown: every change in its order, what is refused, what deserves a look."""
-    rows = [
-        (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(c.reason)) for c in planned.changes
-    ]
-    lines = table(("change", "of", "from", "to", "why"), rows)
-    lines += _listed("Refused", [f"{code(r.object)}: {plain(r.message)}" for r in planned.refused])
-    for heading, texts in (("Look at", planned.warnings), ("Note", planned.notes)):
-        # Of whom, then what: neither a connector's name nor what workers say is taken for Markdown.
-        pairs = (text.partition(": ") for text in texts)
-        lines += _listed(heading, [f"{code(who)}: {plain(what)}" for who, _, what in pairs])
-    lines.append(
-        "Connectors are done one after the other, and stopped meanwhile. **Reject** changes nothing."
-    )
-    return "\n".join(lines)
 
 
 def _listed(heading: str, texts: Sequence[str]) -> list[str]:

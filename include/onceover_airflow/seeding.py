@@ -1,4 +1,4 @@
-"""The tasks of the DAG ``seed_progress``. Plain functions over the code of ``onceover seed`` and ``adopt``.
+"""The tasks of the DAG ``seed_progress``.
 
 Invariant: positions are written only after a person has approved them: the same partitions with the same
 risks, while nobody else has changed their progress by hand, and one time. How many offsets a risk concerns
@@ -8,32 +8,28 @@ folder only.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import Param, get_current_context
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import Param
 
 from onceover_airflow import forms
-from onceover_airflow.approval import MAX_LISTED, FlowApprovalOperator, Question, approved, table
+from onceover_airflow.approval import MAX_LISTED, table
 from onceover_airflow.errors import TaskFailed
-from onceover_airflow.flowcontext import flow_at_hand, log_text
+from onceover_airflow.flowcontext import flow_at_hand
 from onceover_airflow.markdown import code, plain
+from onceover_airflow.operation import OperationTasks
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from onceover.config.flowfile import Flow
-    from onceover.planning.approval import Approval
     from onceover.planning.plan import Change
-    from onceover.seeding.apply import Seeded
+    from onceover.seeding.apply import Seeder
     from onceover.seeding.plan import SeedPlan
+    from onceover.wiring.seeding import Adoption, Seeding
 
-log = logging.getLogger(__name__)
-
-APPROVE_TASK: Final = "approve_progress"
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
 _OTHER_FLOW: Final = "flow:"
@@ -88,35 +84,49 @@ def seed_params() -> dict[str, Param]:
     }
 
 
-def plan_progress(flow: str) -> dict[str, Any]:
-    """Show the plan in the log; return ids and counts. Changes nothing.
+class SeedTasks(OperationTasks["SeedPlan"]):
+    """Plan, approve and apply progress. Always asked: writing it fences a running copy."""
 
-    Raises:
-        JobInterrupted: a cluster does not answer; tried again.
-        TaskFailed: any other error.
-    """
-    planned = read_plan(flow, get_current_context()["params"])
-    log_text(log, planned.describe())
-    return {
-        "flow": flow,
-        "plan_id": planned.plan_id,
-        "positions": len(planned.positions),
-        "refused": len(planned.refused),
-    }
+    plan_task = "plan_progress"
+    approve_task = "approve_progress"
+    apply_task = "apply_progress"
+    subject = "Flow {{ params.flow }}: progress to be written"
+
+    @contextmanager
+    def opened(self, name: str, context: Context) -> Iterator[Seeder]:
+        """Yield what is to be seeded or adopted, with both clusters open."""
+        from onceover.wiring.flows import open_clusters
+        from onceover.wiring.offsetfiles import offset_files, within
+        from onceover.wiring.seeding import adopter, seeder
+
+        params = context["params"]
+        check_fields(params)
+        with _flow(name, params) as flow:
+            read = within(offset_files())
+            source, target = open_clusters(flow)
+            with source, target:
+                if params["kind"] == ADOPT:
+                    yield adopter(flow, source, target, _adoption(params), read=read)
+                else:
+                    with seeder(flow, source, target, _seeding(params), read=read) as seeding:
+                        yield seeding
+
+    def question(self, planned: SeedPlan) -> str:
+        """Return the plan as Markdown: what is repeated or skipped, and why each position is right."""
+        rows = [
+            (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(_risk(c)), plain(c.reason))
+            for c in planned.changes
+        ]
+        lines = table(("change", "of", "from", "to", "offsets", "why"), rows)
+        lines += [f"**Refused** {code(r.object)}: {plain(r.message)}" for r in planned.refused[:MAX_LISTED]]
+        lines.append(
+            "A running copy of the flow is fenced and has to be started again. **Reject** changes nothing at "
+            "all."
+        )
+        return "\n".join(lines)
 
 
-def read_plan(flow: str, params: Mapping[str, Any]) -> SeedPlan:
-    """Return the plan as of now."""
-    from onceover.wiring import seeding as seed_runs
-    from onceover.wiring.offsetfiles import offset_files, within
-
-    check_fields(params)
-    with _flow(flow, params) as loaded:
-        read = within(offset_files())
-        if params["kind"] == ADOPT:
-            return seed_runs.plan_adoption(loaded, _adoption(params), read=read)
-        origin, topics = params["origin"], params["topic"] or None
-        return seed_runs.plan_seed(loaded, origin, _choice(params), topics, read=read)
+PROGRESS: Final = SeedTasks()
 
 
 def check_fields(params: Mapping[str, Any]) -> None:
@@ -135,43 +145,6 @@ def check_fields(params: Mapping[str, Any]) -> None:
         )
 
 
-def apply_progress(flow: str) -> dict[str, Any]:
-    """Write the positions that were approved; return what was written.
-
-    Raises:
-        AirflowSkipException: only a plan was asked for, or there is nothing to write.
-        JobInterrupted: a cluster does not answer; tried again, which goes on from there.
-        TaskFailed: other partitions or risks have come since the approval, something is refused
-            until somebody decides, or any other error.
-    """
-    context = get_current_context()
-    params = context["params"]
-    if not params["apply"]:
-        raise AirflowSkipException("only a plan was asked for")
-    seeded = _apply(flow, params, approved(context, APPROVE_TASK))
-    log_text(log, seeded.describe())
-    if seeded.exit_code:
-        waiting = [refusal for refusal in seeded.plan.refused if refusal.blocks]
-        shown = "; ".join(f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in waiting[:MAX_LISTED])
-        raise TaskFailed(f"flow {flow}: {seeded.written} positions written, {len(waiting)} refused: {shown}")
-    return {"flow": flow, "written": seeded.written, "generation": seeded.generation}
-
-
-def _apply(flow: str, params: Mapping[str, Any], approval: Approval) -> Seeded:
-    from onceover.wiring import seeding as seed_runs
-    from onceover.wiring.offsetfiles import offset_files, within
-
-    def show(planned: SeedPlan) -> None:
-        log_text(log, planned.describe())
-
-    with _flow(flow, params) as loaded:
-        read = within(offset_files())
-        if params["kind"] == ADOPT:
-            return seed_runs.apply_adoption(loaded, _adoption(params), show, approval, read=read)
-        origin, topics = params["origin"], params["topic"] or None
-        return seed_runs.apply_seed(loaded, origin, _choice(params), show, topics, approval, read=read)
-
-
 @contextmanager
 def _flow(flow: str, params: Mapping[str, Any]) -> Iterator[Flow]:
     """Yield the flow; another one that is its origin has its Connections at hand, too."""
@@ -181,13 +154,15 @@ def _flow(flow: str, params: Mapping[str, Any]) -> Iterator[Flow]:
         yield stack.enter_context(flow_at_hand(flow))
 
 
-def _choice(params: Mapping[str, Any]) -> Any:
+def _seeding(params: Mapping[str, Any]) -> Seeding:
     from onceover.seeding.plan import Choice
+    from onceover.wiring.seeding import Seeding
 
-    return Choice(replace=params["replace"], missing=params["missing"])
+    choice = Choice(replace=params["replace"], missing=params["missing"])
+    return Seeding(params["origin"], choice, params["topic"] or None)
 
 
-def _adoption(params: Mapping[str, Any]) -> Any:
+def _adoption(params: Mapping[str, Any]) -> Adoption:
     from onceover.wiring.seeding import Adoption
 
     return Adoption(
@@ -196,40 +171,6 @@ def _adoption(params: Mapping[str, Any]) -> Any:
         decided=params["decided"] or None,
         topics=params["topic"] or None,
     )
-
-
-class ApprovePositionsOperator(FlowApprovalOperator):
-    """Wait until a person approves the positions to write; skipped where there are none.
-
-    Always asked: writing progress fences a running copy. Rejected, or not answered in time, nothing is
-    written and nothing is fenced.
-    """
-
-    own_task = APPROVE_TASK
-    about = "progress to be written"
-
-    def ask(self, context: Context) -> Question:
-        """Return the question; skipped where there is nothing to write."""
-        if not context["params"]["apply"]:
-            raise AirflowSkipException("only a plan was asked for")
-        planned = read_plan(self.flow, context["params"])
-        if not planned.positions:
-            raise AirflowSkipException("nothing to approve")
-        return Question(planned.items, question(planned), planned.describe())
-
-
-def question(planned: SeedPlan) -> str:
-    """Return the plan as Markdown: what is repeated or skipped, and why each position is the right one."""
-    rows = [
-        (plain(c.what), code(c.object), plain(c.from_), plain(c.to), plain(_risk(c)), plain(c.reason))
-        for c in planned.changes
-    ]
-    lines = table(("change", "of", "from", "to", "offsets", "why"), rows)
-    lines += [f"**Refused** {code(r.object)}: {plain(r.message)}" for r in planned.refused[:MAX_LISTED]]
-    lines.append(
-        "A running copy of the flow is fenced and has to be started again. **Reject** changes nothing at all."
-    )
-    return "\n".join(lines)
 
 
 def _risk(change: Change) -> str:

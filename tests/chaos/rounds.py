@@ -11,7 +11,7 @@ from typing import Final
 
 from onceover.state import names
 from onceover.wire.offsetmap import decode_map_key, decode_map_value
-from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover.wiring.groups import GroupRequest
 from tests.chaos import nemeses
 from tests.chaos.checker import (
     Anomaly,
@@ -30,6 +30,7 @@ from tests.chaos.world import FLOW, World
 from tests.support.feeds import held
 from tests.support.flows import InlineFlow
 from tests.support.groups import commit
+from tests.support.operations import apply_groups
 
 ACTIONS: Final = (2, 4)
 _GROUPS: Final = 3
@@ -188,7 +189,7 @@ def carried(world: World, source: Mapping[Place, list[Entry]]) -> list[GroupAt]:
             anywhere = {n: _somewhere(world, source[Place(topic, n)]) for n in range(count)}
             commit(inside, _group(world, number), topic, anywhere)
     request = GroupRequest(patterns=[f"{_group(world, '.*')}"])
-    apply_groups(InlineFlow(world.path).watch.flow, request, lambda _: None, lambda _: False)
+    apply_groups(InlineFlow(world.path).watch.flow, request)
     found = []
     for number in range(_GROUPS):
         group = _group(world, number)

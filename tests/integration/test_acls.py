@@ -22,7 +22,7 @@ from onceover.lead.supervisor import Supervisor
 from onceover.state import names
 from onceover.state.log import StateLog
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover.wiring.groups import GroupRequest
 from onceover_lab.embed.security import Security
 from tests.support.authorizer import TOPIC_OPERATIONS, Question, allows
 from tests.support.clusters import ClusterFactory, SharedCluster
@@ -39,6 +39,7 @@ from tests.support.grants import (
 )
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
+from tests.support.operations import apply_groups
 from tests.support.rawacls import DENIED, DESCRIBE, TWO_PHASE_COMMIT, WRITE, RawAcl, create_raw
 from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, read_records
@@ -433,7 +434,7 @@ def test_groups_move_with_the_rights_of_their_page_and_are_unknown_without(
 
     def apply(**allowed: bool) -> AppliedGroups:
         request = GroupRequest(patterns=[name], allowed=Allowed(**allowed))
-        return apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False)
+        return apply_groups(replica.flow.watch.flow, request)
 
     unknown = [("UNKNOWN", 3)]
     assert [(r.code, apply().exit_code) for r in apply().plan.refused] == unknown

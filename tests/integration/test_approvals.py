@@ -15,8 +15,9 @@ from onceover.planning.approval import Approval
 from onceover.seeding import apply as seedapply
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import Choice
-from onceover.wiring.repairs import RepairRequest, apply_repair, plan_repair
-from onceover.wiring.seeding import apply_seed, plan_seed
+from onceover.wiring.repairs import RepairRequest
+from onceover.wiring.seeding import Seeding
+from tests.support.operations import apply_repair, apply_seed, plan_repair, plan_seed
 from tests.support.replica import Replica, delete_topics
 from tests.support.scene import Capture, Scene, generation
 
@@ -139,10 +140,10 @@ class Seedings:
         self.origin = origin
 
     def ask(self) -> Approval:
-        return Approval.of(plan_seed(self.flow, self.origin, Choice(replace=True)).items)
+        return Approval.of(plan_seed(self.flow, Seeding(self.origin, Choice(replace=True))).items)
 
     def apply(self, approval: Approval | None = None, announce: Callable[[object], None] = ignored) -> Seeded:
-        return apply_seed(self.flow, self.origin, Choice(replace=True), announce, approval=approval)
+        return apply_seed(self.flow, Seeding(self.origin, Choice(replace=True)), announce, approval)
 
 
 def test_a_seeding_is_done_once(replica: Replica) -> None:

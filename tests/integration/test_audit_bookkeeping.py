@@ -21,10 +21,11 @@ from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
 from onceover.wire.progress import ProgressMeta
 from onceover.wiring.audit import AuditRequest, audit_bookkeeping
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover.wiring.groups import GroupRequest
 from tests.support.contentaudit import audit
 from tests.support.feeds import PARTITIONS, feed
 from tests.support.groups import commit, committed, offset_of
+from tests.support.operations import apply_groups
 from tests.support.replica import Replica
 
 _GROUP = "billing"
@@ -49,9 +50,7 @@ def move_group(replica: Replica, topic: str) -> None:
     """Let a group read a part of every partition, and put it in place on the target."""
     offsets = {p: sorted(replica.source_records(topic, p))[p + 5] for p in range(PARTITIONS)}
     commit(replica.source_client, _GROUP, topic, offsets)
-    apply_groups(
-        replica.flow.watch.flow, GroupRequest(patterns=(_GROUP,)), lambda _plan: None, lambda _s: False
-    )
+    apply_groups(replica.flow.watch.flow, GroupRequest(patterns=(_GROUP,)))
     assert offset_of(replica.target_client, _GROUP, topic) is not None
 
 

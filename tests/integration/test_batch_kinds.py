@@ -12,9 +12,9 @@ from typing import NoReturn
 import pytest
 
 from onceover.model import TopicPartition
-from onceover.wiring import repairs
 from onceover.wiring.repairs import RepairRequest
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Traffic
+from tests.support.operations import apply_repair
 from tests.support.rawkafka import DELETE_HORIZON, LOG_APPEND_TIME, TRANSACTIONAL, BatchView, Codec, RawRecord
 from tests.support.replica import Replica, alter_config, topic_config
 from tests.support.wait import wait_until
@@ -51,7 +51,7 @@ def skip_to(replica: Replica, topic: str, offset: int) -> None:
     """Do what ``onceover partition skip-to`` does."""
     flow = replica.flow.watch.flow
     request = RepairRequest("skip-to", TopicPartition(topic, 0), offset)
-    assert not repairs.apply_repair(flow, request, lambda _: None).plan.refused
+    assert not apply_repair(flow, request).plan.refused
 
 
 @pytest.mark.usefixtures("passing_only")

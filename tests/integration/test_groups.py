@@ -20,7 +20,7 @@ from onceover.groups.decide import Allowed
 from onceover.groups.plan import GroupPlan
 from onceover.process.children import ChildProcess
 from onceover.state.steps import Step
-from onceover.wiring.groups import GroupRequest, apply_groups, follow_groups
+from onceover.wiring.groups import GroupRequest
 from tests.support import topics_process
 from tests.support.adversary import Traffic
 from tests.support.feeds import PARTITIONS, feed
@@ -35,6 +35,7 @@ from tests.support.groups import (
     offset_of,
     unread,
 )
+from tests.support.operations import apply_groups, follow_groups
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica, delete_topics
 from tests.support.wait import wait_until
@@ -188,7 +189,7 @@ def test_members_that_join_after_the_plan_are_not_overtaken(groups: Groups) -> N
         def join(_plan: GroupPlan) -> None:
             joined.enter_context(member(groups.target, name, topic, reset="earliest"))
 
-        applied = apply_groups(replica.flow.watch.flow, groups.request(), join, lambda _: False)
+        applied = apply_groups(replica.flow.watch.flow, groups.request(), join)
         assert [(r.code, r.blocks) for r in applied.refused] == [("HAS_MEMBERS", False)]
         assert applied.done == []
         assert offset_of(groups.target, name, topic) is None
@@ -215,12 +216,10 @@ def test_who_commits_with_assign_there_is_left_alone(groups: Groups) -> None:
         commit(groups.target, first, topic, {0: 2})
         return False
 
-    applied = apply_groups(replica.flow.watch.flow, groups.request(), lambda _: None, moves)
+    applied = apply_groups(replica.flow.watch.flow, groups.request(), pause=moves)
     assert [(r.object, r.code) for r in applied.refused] == [(f"{first} {topic}:0", "COMMITS_MOVE")]
     assert (offset_of(groups.target, name, topic), offset_of(groups.target, first, topic)) == (4, 2)
-    taken = apply_groups(
-        replica.flow.watch.flow, groups.request(take_over=True), lambda _: None, lambda _: False
-    )
+    taken = apply_groups(replica.flow.watch.flow, groups.request(take_over=True))
     assert taken.exit_code == DONE
     assert (offset_of(groups.target, name, topic), offset_of(groups.target, first, topic)) == (8, 8)
 
@@ -319,10 +318,10 @@ def test_prefixed_copies_are_met_under_their_own_name_and_kept_in_place_by_two_s
 
     def other(_plan: GroupPlan) -> None:
         commit(groups.source, name, topic, {0: 9})
-        apply_groups(flow, groups.request(), lambda _: None, lambda _: False)
+        apply_groups(flow, groups.request())
 
     commit(groups.source, name, topic, {0: 5})
-    first = apply_groups(flow, groups.request(), other, lambda _: False)
+    first = apply_groups(flow, groups.request(), other)
     assert [refusal.code for refusal in first.refused] == ["COMMITS_MOVE"]
     commit(groups.source, name, topic, {0: 12})
     groups.run("apply")

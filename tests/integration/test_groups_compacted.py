@@ -14,9 +14,10 @@ from typing import Final
 import pytest
 
 from onceover.groups.decide import Direction
-from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover.wiring.groups import GroupRequest
 from tests.support.adversary import COMPACT_AT_ONCE, EPOCH_MS, Adversary
 from tests.support.groups import commit_all, committed_all, first_read
+from tests.support.operations import apply_groups
 from tests.support.rawkafka import BatchView, Codec, RawRecord
 from tests.support.replica import Replica, alter_config, read_records
 
@@ -121,7 +122,7 @@ def check(replica: Replica, topic: str, direction: Direction, given: Log, there:
     groups = {f"{replica.name}-{direction}-{offset}": offset for offset in range(end + 1)}
     commit_all(here, topic, {name: {0: offset} for name, offset in groups.items()})
     request = GroupRequest(direction, patterns=[f"{replica.name}-{direction}-.*"])
-    assert apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False).exit_code == 0
+    assert apply_groups(replica.flow.watch.flow, request).exit_code == 0
     moved = {name: found[0][0] for name, found in committed_all(over, topic, groups).items()}
     for name, offset in groups.items():
         unread = {at for record, at in there.items() if given[record] >= offset}

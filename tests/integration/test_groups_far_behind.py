@@ -13,10 +13,11 @@ from typing import Final
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover.wiring.groups import GroupRequest
 from onceover_lab.embed.mirrormaker import MirrorMaker
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit_all, committed_all
+from tests.support.operations import apply_groups
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
 
@@ -95,7 +96,7 @@ def test_a_million_records_behind_nothing_is_read_again_or_skipped(replica: Repl
     groups = {f"{replica.name}-{place}": place for place in places}
     commit_all(replica.source_client, topic, {name: {0: place} for name, place in groups.items()})
     request = GroupRequest(patterns=[f"{replica.name}-.*"])
-    assert apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False).exit_code == 0
+    assert apply_groups(replica.flow.watch.flow, request).exit_code == 0
     again = read_again(replica.target_client, topic, groups, MILLION)
     assert again == dict.fromkeys(groups, 0)
 
@@ -130,7 +131,7 @@ def test_records_read_again_beside_mirrormaker(
     theirs = read_again(replica.target_client, mirrored, groups, MIRRORED)
     replica.copy()
     request = GroupRequest(patterns=[f"{replica.name}-.*"])
-    apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False)
+    apply_groups(replica.flow.watch.flow, request)
     ours = read_again(replica.target_client, topic, groups, MIRRORED)
     print("| lag | Onceover | MirrorMaker 2 |")  # noqa: T201 - what the test is run for
     for lag, name in zip(LAGS, groups, strict=True):

@@ -13,8 +13,9 @@ from onceover.kafka.calls import OffsetToCommit
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover.wiring.groups import GroupRequest
 from tests.support.groups import commit_all, offset_of
+from tests.support.operations import apply_groups
 from tests.support.replica import Replica
 
 DONE = 0
@@ -45,7 +46,7 @@ def test_what_is_remembered_of_thousands_of_partitions_holds_up_nobody(replica: 
         memory.close()
     commit_all(replica.source_client, topic, {large: {0: 4}, small: {0: 5}})
     request = GroupRequest(patterns=[f"{replica.name}-.*"])
-    assert apply_groups(flow, request, lambda _: None, lambda _: False).exit_code == DONE
+    assert apply_groups(flow, request).exit_code == DONE
     assert offset_of(replica.target_client, large, topic) == 4
     assert offset_of(replica.target_client, small, topic) == 5
     with source, target:

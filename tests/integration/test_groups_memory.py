@@ -13,8 +13,9 @@ from onceover.groups.apply import WATCH_S
 from onceover.groups.memory import GroupMemory
 from onceover.state import names
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.groups import GroupRequest, follow_groups
+from onceover.wiring.groups import GroupRequest
 from tests.support.groups import commit, offset_of
+from tests.support.operations import follow_groups
 from tests.support.replica import Replica, delete_topics
 
 _TIMEOUT_S = 60.0

@@ -13,8 +13,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
 from onceover.kafka.produce.producer import TransactionalProducer
-from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover.wiring.groups import GroupRequest
 from tests.support.groups import commit, offset_of
+from tests.support.operations import apply_groups
 from tests.support.replica import Replica
 from tests.support.wait import wait_until
 
@@ -54,7 +55,7 @@ def transaction(replica: Replica, group: str, *offsets: TopicPartition) -> Itera
 def apply(replica: Replica, group: str) -> tuple[int, dict[str, str]]:
     """Put one group in place; return the exit code, and the codes of what was left alone by object."""
     flow, request = replica.flow.watch.flow, GroupRequest(patterns=[group])
-    applied = apply_groups(flow, request, lambda _: None, lambda _: False)
+    applied = apply_groups(flow, request)
     return applied.exit_code, {r.object: r.code for r in [*applied.plan.refused, *applied.refused]}
 
 

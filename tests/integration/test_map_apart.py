@@ -18,9 +18,10 @@ from onceover.positions import index as mapindex
 from onceover.positions import reader as mapreader
 from onceover.state import names
 from onceover.wire.offsetmap import MapKey, encode_map_key
-from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover.wiring.groups import GroupRequest
 from tests.support.groups import commit, offset_of
 from tests.support.mapparts import hanging, mapped
+from tests.support.operations import apply_groups
 from tests.support.replica import Replica
 
 DONE, TEMPORARY = 0, 5
@@ -49,7 +50,7 @@ def copied(replica: Replica) -> str:
 def apply(replica: Replica, group: str, direction: Direction) -> tuple[int, Left]:
     """Put one group in place; return the exit code, and the codes of what was left alone by object."""
     request = GroupRequest(direction=direction, patterns=[group])
-    applied = apply_groups(replica.flow.watch.flow, request, lambda _: None, lambda _: False)
+    applied = apply_groups(replica.flow.watch.flow, request)
     return applied.exit_code, {r.object: r.code for r in [*applied.plan.refused, *applied.refused]}
 
 

@@ -17,7 +17,8 @@ from onceover.operate.repair import Repair
 from onceover.state.enrolment import Enrolment
 from onceover.state.read import read_flow_state
 from onceover.wiring.flows import identity, open_clusters
-from onceover.wiring.repairs import RepairRequest, apply_repair
+from onceover.wiring.repairs import RepairRequest
+from tests.support.operations import apply_repair
 from tests.support.replica import Replica, delete_topics
 from tests.support.scene import Capture, Scene
 from tests.support.wait import wait_until
@@ -55,7 +56,7 @@ def test_two_partitions_reseeded_at_once_both_stay_reseeded(replica: Replica, ca
     replica.copy()
     flow, (one, two) = replica.flow.watch.flow, old.sources()
     other = RepairRequest("reseed", two)
-    shown = Shown(lambda: apply_repair(flow, other, lambda _: None))
+    shown = Shown(lambda: apply_repair(flow, other))
     generation = apply_repair(flow, RepairRequest("reseed", one), shown).generation
     assert generation is not None
     new = enrolment_of(replica, scene.topic)
@@ -73,7 +74,7 @@ def test_a_skip_keeps_what_another_repair_has_enrolled(replica: Replica) -> None
     scene.feed(4)
     flow, before = replica.flow.watch.flow, enrolment_of(replica, scene.topic)
     one, two = before.sources()
-    shown = Shown(lambda: apply_repair(flow, RepairRequest("reseed", two), lambda _: None))
+    shown = Shown(lambda: apply_repair(flow, RepairRequest("reseed", two)))
     apply_repair(flow, RepairRequest("skip-to", one, 4), shown)
     after = enrolment_of(replica, scene.topic)
     assert after.source_id != before.source_id

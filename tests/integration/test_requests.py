@@ -22,13 +22,13 @@ from onceover.state.steps import Step
 from onceover.stops import requests
 from onceover.stops.record import Stop
 from onceover.stops.requests import request_resume, request_stop, stop_request
-from onceover.wiring import repairs
 from onceover.wiring.flows import open_clusters
 from onceover.wiring.repairs import RepairRequest
 from tests.support.adversary import Traffic
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import PARTITIONS, held
 from tests.support.flowcase import TIMEOUT_S, FlowCase, LaneThread, busy_lane, lane_threads, owned_by
+from tests.support.operations import apply_repair
 from tests.support.replica import alter_config
 from tests.support.wait import wait_until
 
@@ -226,7 +226,7 @@ def test_resume_request_makes_the_lane_look_at_a_stopped_partition_again(
 
 def resume(case: FlowCase, tp: TopicPartition) -> None:
     """Do what ``onceover partition resume --apply`` does."""
-    repairs.apply_repair(case.flow().watch.flow, RepairRequest("resume", tp), lambda _: None)
+    apply_repair(case.flow().watch.flow, RepairRequest("resume", tp))
 
 
 def stop_of(case: FlowCase, topic: str) -> dict[str, str] | None:

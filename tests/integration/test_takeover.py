@@ -28,7 +28,7 @@ from onceover.state.enrolment import Enrolment, read_enrolments
 from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
 from onceover.state.steps import Step
 from onceover.wiring.flows import identity, open_clusters
-from onceover.wiring.repairs import RepairRequest, apply_repair
+from onceover.wiring.repairs import RepairRequest
 from tests.support.clusters import SharedCluster
 from tests.support.feeds import held
 from tests.support.flowcase import (
@@ -40,6 +40,7 @@ from tests.support.flowcase import (
     lane_threads,
     owned_by,
 )
+from tests.support.operations import apply_repair
 from tests.support.wait import wait_until
 
 CONCURRENT_TRANSACTIONS = 51
@@ -334,7 +335,7 @@ def test_a_position_written_beside_a_live_run_stands(case: FlowCase, operation: 
         with source, target:
             end = source.list_offsets([tp], calls.LATEST)[tp]
         request = RepairRequest(operation, tp, end if operation == "skip-to" else None)
-        generation = apply_repair(flow.watch.flow, request, lambda _: None).generation
+        generation = apply_repair(flow.watch.flow, request).generation
         assert generation == layout.generation + 1
         assert isinstance(live.finish(), Fenced)
         assert live.reached[Step.COMMITTED] == 0

@@ -22,7 +22,7 @@ from onceover.state.steps import Step
 from onceover.topics.configs import OF_EVERY_COPY
 from onceover.topics.sync import SyncPlan
 from onceover.wiring.flows import open_clusters
-from onceover.wiring.topics import apply_topics
+from tests.support.operations import apply_topics
 from tests.support.rawkafka import Codec
 from tests.support.replica import Replica, alter_config, topic_config
 

@@ -14,9 +14,10 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from onceover.groups.decide import Allowed
-from onceover.wiring.groups import GroupRequest, apply_groups
+from onceover.wiring.groups import GroupRequest
 from tests.support.clusters import SharedCluster
 from tests.support.groups import commit, committed, offset_of, unread
+from tests.support.operations import apply_groups
 from tests.support.replica import Replica, alter_config, topic_config
 from tests.support.wait import wait_until
 
@@ -54,7 +55,7 @@ class Scenario:
 
     def sync_groups(self, **allowed: bool) -> None:
         request = GroupRequest(patterns=[f"{self.replica.name}-.*"], allowed=Allowed(**allowed))
-        apply_groups(self.replica.flow.watch.flow, request, lambda _: None, lambda _: False)
+        apply_groups(self.replica.flow.watch.flow, request)
 
     def assert_at_the_end(self, group: str, topic: str, each: int) -> None:
         """The group has read all ``each`` records of every partition: on the backup none comes again."""

@@ -30,33 +30,45 @@ _STEP_TIMEOUT_S = 200.0
 # As the DAGs of the project are wired, about a wish instead of clusters.
 DAG_FILE = f'''
 import json, os
-from airflow.sdk import DAG, Param, get_current_context
+from contextlib import nullcontext
+from airflow.sdk import DAG, Param
 from onceover.planning.approval import Item
 from onceover_airflow import forms
-from onceover_airflow.approval import FlowApprovalOperator, Question, approved
-from onceover_airflow.gated import gated
+from onceover_airflow.operation import OperationTasks, gated
 from onceover_airflow.retrying import retry_interrupted
 
-class Ask(FlowApprovalOperator):
-    own_task = "{ASK}"
-    about = "a wish"
-    def ask(self, context):
-        wish = context["params"]["wish"]
-        return Question([Item(wish)], wish, wish)
+class Wished:
+    exit_code, waiting, counts, changes, refused, title = 0, (), {{}}, (), (), "a wish"
+    def __init__(self, wish):
+        self.items = [Item(wish)]
+    def describe(self):
+        return self.items[0].what
 
-def plan(flow):
-    return {{"flow": flow}}
+class Wish:
+    def __init__(self, wish):
+        self.wish = wish
+    def plan(self):
+        return Wished(self.wish)
+    def apply(self, caller, approval):
+        caller.announce(self.plan())
+        if approval.items:
+            with open(os.environ["{DONE_VARIABLE}"], "a") as file:
+                print(json.dumps([sorted(approval.items), approval.consent.document()]), file=file)
+        return self.plan()
 
-def apply(flow):
-    approval = approved(get_current_context(), "{ASK}")
-    if approval.items:
-        with open(os.environ["{DONE_VARIABLE}"], "a") as file:
-            print(json.dumps([sorted(approval.items), approval.consent.document()]), file=file)
-    return {{"flow": flow}}
+class Tasks(OperationTasks):
+    plan_task, approve_task, apply_task, subject = "{PLAN}", "{ASK}", "{APPLY}", "a wish"
+    def opened(self, name, context):
+        return nullcontext(Wish(context["params"]["wish"]))
+    def wants_asking(self, context):
+        return True
+    def question(self, planned):
+        return planned.describe()
 
 params = {{"flow": Param("flights", type="string"), "wish": Param("", type="string")}}
+params["apply"] = forms.apply_param()
 with DAG("{DAG}", **forms.by_hand(), params=params):
-    gated(forms.value("flow"), plan, Ask, apply, retry_interrupted())
+    gated(Tasks(), forms.value("flow"), retry_interrupted())
 '''
 
 

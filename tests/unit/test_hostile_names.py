@@ -67,7 +67,7 @@ def of_plan(name: str) -> str:
 
 def of_topics(name: str) -> str:
     topics = TopicPlan(operation="topics", flow="f", changes=(change(name),), refused=(refusal(name),))
-    planned = SyncPlan(topics, AclPlan(refused=(refusal(name),)))
+    planned = SyncPlan.of(topics, AclPlan(refused=(refusal(name),)))
     return planned.describe() + AppliedSync(planned, planned, [refusal(name)], changes=1).describe()
 
 
@@ -91,7 +91,7 @@ def of_acls(name: str) -> str:
         for host in ("*", name)
     )
     plan = plan_acls(AclView({"t": "t"}, acls, frozenset(), frozenset(), None))
-    planned = SyncPlan(TopicPlan(operation="topics", flow="f"), plan)
+    planned = SyncPlan.of(TopicPlan(operation="topics", flow="f"), plan)
     return planned.describe() + AppliedSync(planned, planned).describe()
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from onceover.cli.output import CommandResult, plan_result
-from onceover.cli.seed import announcer, counter
+from onceover.cli.output import CommandResult
+from onceover.cli.planned import applied, planned
 from onceover.config.load import load_flow
-from onceover.wiring.seeding import Adoption, apply_adoption, plan_adoption
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.seeding import Adoption, adopter
 
 
 def _request(args: argparse.Namespace) -> Adoption:
@@ -26,13 +27,16 @@ def _request(args: argparse.Namespace) -> Adoption:
 
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
-    planned = plan_adoption(load_flow(args.flow), _request(args))
-    return plan_result(planned)
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with source, target:
+        return planned(adopter(flow, source, target, _request(args)))
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it."""
-    announce = announcer(as_json=args.json)
-    with counter(args) as counted:
-        adopted = apply_adoption(load_flow(args.flow), _request(args), announce, counted=counted)
-    return CommandResult(adopted.document(), adopted.describe(), adopted.exit_code)
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with source, target:
+        adoption = adopter(flow, source, target, _request(args))
+        return applied(adoption, as_json=args.json, counting="positions")

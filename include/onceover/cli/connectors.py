@@ -5,17 +5,22 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final
 
-from onceover.cli.output import CommandResult, say
+from onceover.cli.output import CommandResult
+from onceover.cli.planned import applied, planned
 from onceover.config.connectfile import ConnectFile, load_connect
 from onceover.connectors.acltable import table
-from onceover.connectors.model import MigrationPlan, Report
+from onceover.connectors.moving.migration import ConnectorOperation
 from onceover.connectors.record.commands import connector_words
-from onceover.connectors.settings import ConnectorRequest, DowngradeMode
-from onceover.shown import lined, visible
+from onceover.connectors.settings import ConnectorMove, ConnectorRequest
+from onceover.shown import lined
 from onceover.wiring import connectors as runs
+
+# By the value of ``--mode``.
+DOWNGRADES: Final = {"hard": ConnectorMove.DOWNGRADE, "soft": ConnectorMove.DOWNGRADE_SOFT}
 
 
 def list_(args: argparse.Namespace) -> CommandResult:
@@ -34,59 +39,52 @@ def acls(args: argparse.Namespace) -> CommandResult:
 
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
-    file = load_connect(args.connect)
-    return _planned(args, runs.plan_connectors(file, _request(args, file)), "apply")
+    return _planned(args, ConnectorMove.MIGRATE, "apply")
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it."""
-    file = load_connect(args.connect)
-    request = _request(args, file)
-    with _explained_interrupt():
-        return _done(runs.apply_connectors(file, request, _announce(args), _tell(args)))
+    return _applied(args, ConnectorMove.MIGRATE)
 
 
 def verify(args: argparse.Namespace) -> CommandResult:
     """Look whether migrated connectors are as they should be."""
     file = load_connect(args.connect)
-    return _done(runs.verify_connectors(file, _request(args, file, runs.All.MIGRATED)))
+    report = runs.verify_connectors(file, _request(args, file, runs.All.MIGRATED))
+    return CommandResult(report.document(), report.describe(), report.exit_code)
 
 
 def rollback(args: argparse.Namespace) -> CommandResult:
     """Say what undoing would do, or do it."""
-    file = load_connect(args.connect)
-    request = _request(args, file)
-    if not args.apply:
-        return _planned(args, runs.plan_rollback(file, request), "rollback", "--apply")
-    with _explained_interrupt():
-        return _done(runs.rollback_connectors(file, request, _announce(args), _tell(args)))
+    move = ConnectorMove.ROLLBACK
+    return _applied(args, move) if args.apply else _planned(args, move, "rollback", "--apply")
 
 
 def downgrade(args: argparse.Namespace) -> CommandResult:
     """Say what going back would do, or do it."""
-    file, mode = load_connect(args.connect), DowngradeMode(args.mode)
-    # Soft concerns what the shared topic holds, hard what is in topics of connectors' own.
-    meant = runs.All.RETURNING if mode is DowngradeMode.HARD else runs.All.SOURCES
-    request = _request(args, file, meant)
-    if not args.apply:
-        return _planned(args, runs.plan_downgrade(file, request, mode), "downgrade", f"--mode {mode} --apply")
-    with _explained_interrupt():
-        return _done(runs.downgrade_connectors(file, request, mode, _announce(args), _tell(args)))
+    move = DOWNGRADES[args.mode]
+    if args.apply:
+        return _applied(args, move)
+    return _planned(args, move, "downgrade", f"--mode {args.mode} --apply")
 
 
-def _planned(args: argparse.Namespace, planned: MigrationPlan, action: str, *flags: str) -> CommandResult:
-    text = planned.describe()
-    if planned.changes:
-        topic = getattr(args, "topic", None)
-        which = connector_words(args.connector) if args.connector else ["--all"]
-        words = [args.connect, *which, *(["--topic", topic] if topic else [])]
-        command = " ".join(["onceover connectors", action, shlex.join(words), *flags])
-        text += f"\nnothing was changed; `{command}` does it"
-    return CommandResult(planned.document(), text, planned.exit_code)
+def _planned(args: argparse.Namespace, move: ConnectorMove, action: str, *flags: str) -> CommandResult:
+    topic = getattr(args, "topic", None)
+    which = connector_words(args.connector) if args.connector else ["--all"]
+    words = [args.connect, *which, *(["--topic", topic] if topic else [])]
+    command = " ".join(["onceover connectors", action, shlex.join(words), *flags])
+    with _operation(args, move) as operation:
+        return planned(operation, f"`{command}` does it")
 
 
-def _done(report: Report) -> CommandResult:
-    return CommandResult(report.document(), report.describe(), report.exit_code)
+def _applied(args: argparse.Namespace, move: ConnectorMove) -> CommandResult:
+    with _explained_interrupt(), _operation(args, move) as operation:
+        return applied(operation, as_json=args.json)
+
+
+def _operation(args: argparse.Namespace, move: ConnectorMove) -> AbstractContextManager[ConnectorOperation]:
+    file = load_connect(args.connect)
+    return runs.connector_operation(file, move, _request(args, file, runs.MEANT[move]))
 
 
 @contextmanager
@@ -102,27 +100,7 @@ def _explained_interrupt() -> Iterator[None]:
         raise
 
 
-def _announce(args: argparse.Namespace) -> Callable[[MigrationPlan], None]:
-    def show(planned: MigrationPlan) -> None:
-        # With --json the one document comes at the end; people see the plan before anything is done.
-        say(planned.describe(), aside=args.json)
-
-    return show
-
-
-def _tell(args: argparse.Namespace) -> Callable[[str], None]:
-    # Minutes pass, in a job's log as well: what is read by programs stays on stdout by itself.
-    aside = args.json or not sys.stdout.isatty()
-
-    def tell(line: str) -> None:
-        say(f"  {visible(line)}", aside=aside)
-
-    return tell
-
-
-def _request(
-    args: argparse.Namespace, file: ConnectFile, meant: runs.All = runs.All.SOURCES
-) -> ConnectorRequest:
+def _request(args: argparse.Namespace, file: ConnectFile, meant: runs.All) -> ConnectorRequest:
     """Return what is asked for; ``meant``: by --all."""
     topic, watch_s = getattr(args, "topic", None), getattr(args, "watch", None)
     return ConnectorRequest(runs.pick_connectors(file, args.connector, meant), topic, watch_s)

@@ -4,42 +4,48 @@ from __future__ import annotations
 
 import argparse
 
-from onceover.cli.display import Counter
-from onceover.cli.output import CommandResult, plan_result, say
+from onceover.cli.output import CommandResult, say
+from onceover.cli.planned import applied, planned
 from onceover.cli.signals import asked_to_end
 from onceover.config.load import load_flow
 from onceover.groups.decide import Allowed, Direction
-from onceover.groups.plan import GroupPlan
+from onceover.groups.follow import follow as keep_in_place
 from onceover.shown import visible
-from onceover.wiring.groups import GroupRequest, apply_groups, follow_groups, plan_groups
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.groups import GroupRequest, group_sync
 
 
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
-    planned = plan_groups(load_flow(args.flow), _request(args))
-    return plan_result(planned)
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with source, target, group_sync(flow, source, target, _request(args)) as sync:
+        return planned(sync)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, write it."""
-
-    def show(planned: GroupPlan) -> None:
-        say(planned.describe(), aside=args.json)
-        if planned.watched:
-            say("looking twice at what somebody else has committed ...", aside=args.json)
-
-    with asked_to_end() as asked, Counter("groups", wanted=not args.json) as counted:
-        applied = apply_groups(load_flow(args.flow), _request(args), show, asked.wait, counted)
-    return CommandResult(applied.document(), applied.describe(), applied.exit_code)
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with (
+        asked_to_end() as asked,
+        source,
+        target,
+        group_sync(flow, source, target, _request(args)) as sync,
+    ):
+        return applied(sync, as_json=args.json, counting="groups", pause=asked.wait)
 
 
 def follow(args: argparse.Namespace) -> CommandResult:
     """Plan and write until a signal comes."""
     flow, request = load_flow(args.flow), _request(args)
-    with asked_to_end() as asked:
-        followed = follow_groups(
-            flow, request, args.interval, asked.wait, lambda line: say(visible(line), aside=args.json)
-        )
+    source, target = open_clusters(flow)
+
+    def tell(line: str) -> None:
+        say(visible(line), aside=args.json)
+
+    with asked_to_end() as asked, source, target, group_sync(flow, source, target, request) as sync:
+        followed = keep_in_place(sync, args.interval, asked.wait, tell)
     document = {"flow": flow.flow, "direction": str(request.direction), **followed.document()}
     return CommandResult(document, followed.describe(), followed.exit_code)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from onceover.cli.codes import CommandCode
 from onceover.cli.colours import painted
@@ -40,20 +40,6 @@ class CommandResult:
     exit_code: int = 0
 
 
-class Planned(Protocol):
-    """What every plan can do."""
-
-    @property
-    def exit_code(self) -> int:
-        """What the command line returns for it."""
-
-    def document(self) -> dict[str, Any]:
-        """Return the plan's JSON."""
-
-    def describe(self) -> str:
-        """Return the plan as text."""
-
-
 def say(text: str, *, aside: bool = False) -> None:
     """Show a text before the command is done, with nothing in it that commands a terminal.
 
@@ -67,11 +53,3 @@ def say(text: str, *, aside: bool = False) -> None:
 def overwritten(line: str, before: str) -> str:
     """Return what shows one line in the place of ``before``."""
     return f"\r{visible(line).ljust(len(visible(before)))}"
-
-
-def plan_result(planned: Planned) -> CommandResult:
-    """Return what ``plan`` prints: the plan, and how to have it done where there is something to do."""
-    document, text = planned.document(), planned.describe()
-    if document["changes"]:
-        text += "\nnothing was changed; the same command with `apply` instead of `plan` does it"
-    return CommandResult(document, text, planned.exit_code)

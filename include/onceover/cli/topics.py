@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import argparse
 
-from onceover.cli.output import CommandResult, plan_result, say
+from onceover.cli.output import CommandResult
+from onceover.cli.planned import applied, planned
 from onceover.config.load import load_flow
-from onceover.topics.sync import SyncPlan
-from onceover.wiring.topics import apply_topics, plan_topics
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.topics import topic_sync
 
 
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
-    planned = plan_topics(load_flow(args.flow))
-    return plan_result(planned)
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with source, target, topic_sync(flow, source, target) as sync:
+        return planned(sync)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it, look again."""
-
-    def show(planned: SyncPlan) -> None:
-        # With --json the one document comes at the end; people see the plan before anything is done.
-        say(planned.describe(), aside=args.json)
-
-    applied = apply_topics(load_flow(args.flow), show)
-    return CommandResult(applied.document(), applied.describe(), applied.exit_code)
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with source, target, topic_sync(flow, source, target) as sync:
+        return applied(sync, as_json=args.json)

@@ -305,6 +305,18 @@ class MigrationPlan(Plan):
         return items_of(self.changes)
 
     @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        return {
+            "connect": self.flow,
+            "operation": self.operation,
+            "connectors": [plan.name for plan in self.connectors],
+            "plan_id": self.plan_id,
+            "changes": len(self.changes),
+            "refused": [plan.name for plan in self.connectors if plan.blocked],
+        }
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """What deserves a look, each with what it is about."""
         own = (f"{plan.name}: {text}" for plan in self.connectors for text in plan.warnings)
@@ -336,7 +348,7 @@ class MigrationPlan(Plan):
         return lined([*super().describe().split("\n"), *notes, *warnings])
 
 
-class Outcome(Enum):
+class EndState(Enum):
     """How it ended for one connector, with its exit code."""
 
     DONE = ("done", 0)
@@ -371,7 +383,7 @@ class ConnectorOutcome:
     """
 
     name: str
-    outcome: Outcome
+    outcome: EndState
     message: str
     error: Mapping[str, str | None] | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
@@ -383,9 +395,18 @@ class ConnectorOutcome:
             how: for a person; ``state`` in the workers' word, None where it is not known.
             unfinished: it is not what it was: what looks like a refusal came too late to be one.
         """
-        outcome = Outcome.UNFINISHED if unfinished and self.outcome is Outcome.REFUSED else self.outcome
+        late = unfinished and self.outcome is EndState.REFUSED
+        outcome = EndState.UNFINISHED if late else self.outcome
         facts = {**self.facts, "state": state}
         return replace(self, outcome=outcome, message=f"{self.message}; {how}", facts=facts)
+
+    @property
+    def refusal(self) -> Refusal:
+        """It as something that is not done."""
+        error = self.error or {}
+        code, resolve = error.get("code"), error.get("resolve")
+        message = f"{self.outcome.label}: {self.message}"
+        return Refusal(self.name, code or self.outcome.name, message, resolve or "see the report")
 
     def document(self) -> dict[str, Any]:
         """Return it as it is printed."""
@@ -415,6 +436,20 @@ class Report:
         """The worst of the connectors'."""
         codes = {outcome.outcome.exit_code for outcome in self.outcomes}
         return next((code for code in _WORST if code in codes), 0)
+
+    @property
+    def waiting(self) -> tuple[Refusal, ...]:
+        """What is not done, or not shown to be, of each connector."""
+        return tuple(each.refusal for each in self.outcomes if each.outcome.exit_code)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        return {
+            "connect": self.connect,
+            "connectors": [each.name for each in self.outcomes],
+            "outcomes": [each.outcome.label for each in self.outcomes],
+        }
 
     def document(self) -> dict[str, Any]:
         """Return the report's JSON."""

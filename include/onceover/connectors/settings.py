@@ -100,12 +100,16 @@ class ConnectorRequest:
     settle_s: float | None = None
 
 
-class DowngradeMode(StrEnum):
-    """How a connector goes back.
+class ConnectorMove(StrEnum):
+    """What is done to connectors' offsets.
 
-    ``hard``: to the shared topic, its own topic being the truth. ``soft``: exactly-once is switched off for
-    the workers; values that were aborted are overwritten first, because the workers will read them.
+    ``migrate``: to topics of their own. ``rollback``: a run that did not get to its end is taken back.
+    ``downgrade``: to the shared topic, each connector's own topic being the truth. ``downgrade-soft``:
+    exactly-once is switched off for the workers; values that were aborted are overwritten first, because the
+    workers will read them.
     """
 
-    HARD = "hard"
-    SOFT = "soft"
+    MIGRATE = "migrate"
+    ROLLBACK = "rollback"
+    DOWNGRADE = "downgrade"
+    DOWNGRADE_SOFT = "downgrade-soft"

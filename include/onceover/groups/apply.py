@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -27,8 +27,10 @@ from onceover.kafka.each import Each
 from onceover.kafka.groups.admin import HasMembers
 from onceover.kafka.groups.offsets import GroupOffsets
 from onceover.model import TopicPartition
-from onceover.planning.counted import Counted, uncounted
-from onceover.planning.journal import Journal
+from onceover.planning.approval import Approval
+from onceover.planning.counted import Counted
+from onceover.planning.journal import Journal, OpenJournal
+from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Refusal
 from onceover.shown import lined
 from onceover.state.steps import Step, reached
@@ -43,10 +45,6 @@ _AT_ONCE: Final = 1000
 # What we have aborted is pending for milliseconds.
 _PENDING_S: Final = 5.0
 _NOTHING: Final = GroupOffsets({}, frozenset())
-
-Announce = Callable[[GroupPlan], None]
-# Waits so many seconds; True when it was asked to stop meanwhile.
-Pause = Callable[[float], bool]
 
 
 @dataclass
@@ -72,8 +70,23 @@ class AppliedGroups:
     @property
     def exit_code(self) -> int:
         """5 when running it again may help, 3 when somebody has to decide, else 0."""
-        everything = [*self.plan.refused, *self.refused]
-        return exit_code(everything, temporary=self.temporary or self.plan.temporary)
+        return exit_code(self.waiting, temporary=self.temporary or self.plan.temporary)
+
+    @property
+    def waiting(self) -> list[Refusal]:
+        """What is left alone, and why."""
+        return [*self.plan.refused, *self.refused]
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        made, positions = len(self.done), len(self.plan.rows)
+        return {
+            "flow": self.plan.flow,
+            "changes_made": made,
+            "positions": positions,
+            "left": len(self.waiting),
+        }
 
     def document(self) -> dict[str, Any]:
         """Return the plan, and what became of it."""
@@ -99,24 +112,21 @@ class GroupSync:
     Args:
         reader: looks at the clusters.
         allowed: what is allowed beyond moving forward.
-        journal: everything is written down there.
+        journal: opens what everything is written down in.
         replication_factor: of the topic that remembers what was written, should it have to be created.
-        approves: asked about each row that may skip, repeat or remove something; None approves all.
     """
 
     def __init__(
         self,
         reader: GroupReader,
         allowed: Allowed,
-        journal: Journal,
+        journal: OpenJournal,
         replication_factor: int,
-        approves: Approves | None = None,
     ) -> None:
         self._reader = reader
         self._allowed = allowed
         self._journal = journal
         self._replication_factor = replication_factor
-        self._approves = approves
         self._looks: dict[str, float] = {}
 
     def plan(self) -> GroupPlan:
@@ -125,25 +135,27 @@ class GroupSync:
         Raises:
             As ``GroupReader.read``.
         """
-        return plan_groups(self._reader.read(), self._allowed, self._approves)
+        return self._plan(None)
 
-    def apply(self, announce: Announce, pause: Pause, counted: Counted = uncounted) -> AppliedGroups:
-        """Plan, and write it.
+    def _plan(self, approves: Approves | None) -> GroupPlan:
+        return plan_groups(self._reader.read(), self._allowed, approves)
 
-        Args:
-            announce: shown the plan before anything is done.
-            pause: waits between the two looks at commits of somebody else, where there are any.
-            counted: told meanwhile how many groups of how many are done with.
+    def apply(self, caller: Caller, approval: Approval | None = None) -> AppliedGroups:
+        """Plan, and write it, as ``planning.operation`` has it; groups are counted.
 
-        Raises:
-            As ``plan``; running it again goes on from what was done.
+        Only rows that may skip, repeat or remove something need an approval: without one they are left alone,
+        and named. The caller's pause is between the two looks at commits of somebody else, where there are
+        any.
         """
-        plan = self.plan()
-        announce(plan)
+        plan = self._plan(None if approval is None else lambda row: approval.covers(row.item))
+        caller.announce(plan)
         applied = AppliedGroups(plan)
         self._release(plan)
-        if plan.steps and not (plan.watched and pause(WATCH_S)):
-            self._do(applied, counted)
+        if plan.watched:
+            caller.tell("looking twice at what somebody else has committed ...")
+        if plan.steps and not (plan.watched and caller.pause(WATCH_S)):
+            with self._journal(approval) as journal:
+                self._do(applied, journal, caller.counted)
         self._looks = {group.name: group.seen_s for group in plan.view.groups}
         return applied
 
@@ -160,20 +172,20 @@ class GroupSync:
         if pending:
             self._reader.settler.settle(pending)
 
-    def _do(self, applied: AppliedGroups, counted: Counted) -> None:
-        self._journal.planned(applied.plan)
+    def _do(self, applied: AppliedGroups, journal: Journal, counted: Counted) -> None:
+        journal.planned(applied.plan)
         try:
             self._reader.memory.prepare(self._replication_factor)
             every = applied.plan.steps
             for at in range(0, len(every), _AT_ONCE):
                 counted(at, len(every))
                 several = every[at : at + _AT_ONCE]
-                self._write(self._remembered(several, applied), applied)
+                self._write(self._remembered(several, applied), applied, journal)
             counted(len(every), len(every))
         except OnceoverError as error:
-            self._journal.failed(error)
+            journal.failed(error)
             raise
-        self._journal.refused(applied.refused)
+        journal.refused(applied.refused)
 
     def _remembered(self, several: Sequence[GroupSteps], applied: AppliedGroups) -> list[GroupSteps]:
         """Remember what is about to be written, together; return the steps of the groups that were."""
@@ -194,7 +206,7 @@ class GroupSync:
 
     # ---- several groups at once
 
-    def _write(self, several: Sequence[GroupSteps], applied: AppliedGroups) -> None:
+    def _write(self, several: Sequence[GroupSteps], applied: AppliedGroups, journal: Journal) -> None:
         """Write groups; what becomes of one takes nothing from the others."""
         wanted = {s.group: [row.facts.receiving for row in s.writes] for s in several if s.writes}
         failed = self._reader.settler.settle({group: tps[0] for group, tps in wanted.items()})
@@ -212,7 +224,7 @@ class GroupSync:
         for group, error in {**given.failed, **failed}.items():
             _failed(group, error, applied)
         written = [(s, writes[s.group]) for s in several if writes.get(s.group) and s.group not in failed]
-        self._done(written, applied)
+        self._done(written, applied, journal)
         self._look_behind({s.group: rows for s, rows in written}, applied)
 
     def _given(self, several: Sequence[GroupSteps]) -> Each[str, GroupOffsets]:
@@ -291,7 +303,9 @@ class GroupSync:
             failed.update(self._reader.memory.write(self._reader.direction, forgotten))
         return failed
 
-    def _done(self, written: Iterable[tuple[GroupSteps, Sequence[Row]]], applied: AppliedGroups) -> None:
+    def _done(
+        self, written: Iterable[tuple[GroupSteps, Sequence[Row]]], applied: AppliedGroups, journal: Journal
+    ) -> None:
         changes, now_s = [], time.monotonic()
         for steps, rows in written:
             changes += [row.change for row in rows]
@@ -299,7 +313,7 @@ class GroupSync:
             before_s = self._looks.get(steps.group)
             if before_s is not None:
                 applied.since_s = max(applied.since_s or 0.0, now_s - before_s)
-        self._journal.done(*changes)
+        journal.done(*changes)
         applied.done += changes
 
 

@@ -12,8 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from onceover.errors import Retriable
-from onceover.groups.apply import Announce, AppliedGroups, Pause
-from onceover.groups.plan import exit_code
+from onceover.groups.apply import AppliedGroups
+from onceover.groups.plan import GroupPlan, exit_code
+from onceover.planning.approval import Approval
+from onceover.planning.operation import Caller, Pause, Tell
 from onceover.planning.plan import Refusal
 
 # Enough for a day at the default interval.
@@ -25,7 +27,10 @@ Told = tuple[str, str]
 class Applies(Protocol):
     """What is needed of ``GroupSync``."""
 
-    def apply(self, announce: Announce, pause: Pause) -> AppliedGroups:
+    def plan(self) -> GroupPlan:
+        """Return what would be done now."""
+
+    def apply(self, caller: Caller, approval: Approval | None = None) -> AppliedGroups:
         """Plan, and write it."""
 
 
@@ -48,6 +53,16 @@ class Followed:
     refused: list[Refusal] = field(default_factory=list)
     temporary: bool = False
     waits_s: deque[float] = field(default_factory=lambda: deque(maxlen=_KEPT))
+
+    @property
+    def waiting(self) -> list[Refusal]:
+        """What is left alone at the last look."""
+        return self.refused
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Counts: what is kept where everybody may look."""
+        return {"changes_made": self.changes, "positions": self.positions, "left": len(self.refused)}
 
     @property
     def exit_code(self) -> int:
@@ -77,27 +92,52 @@ class Followed:
         return f"{text}; a commit waited at most {delay['p50']} ms (median), {delay['max']} ms (longest)"
 
 
+@dataclass(frozen=True)
+class GroupFollowing:
+    """Putting groups in place again and again, as one operation; what each look does is told, not announced.
+
+    Args:
+        sync: plans and applies once.
+        interval_s: from one look to the next.
+        pause: waits; True when it is time to stop.
+    """
+
+    sync: Applies
+    interval_s: float
+    pause: Pause
+
+    def plan(self) -> GroupPlan:
+        """Return what the first look would do."""
+        return self.sync.plan()
+
+    def apply(self, caller: Caller, approval: Approval | None = None) -> Followed:
+        """Follow until it is time to stop."""
+        return follow(self.sync, self.interval_s, self.pause, caller.tell, approval)
+
+
 def follow(
     sync: Applies,
     interval_s: float,
     pause: Pause,
-    tell: Callable[[str], None],
+    tell: Tell,
+    approval: Approval | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Followed:
     """Plan and apply every ``interval_s`` seconds until ``pause`` says that it is time to stop.
 
     Args:
         tell: told what is written, what is left alone and no longer, and what fails, a line each.
+        approval: which risky moves somebody has said yes to; None for all.
 
     Raises:
         UsageError, NeedsOperator: what waiting cannot mend.
     """
-    followed = Followed()
+    followed, caller = Followed(), Caller(lambda _: None, pause=pause)
     told: set[Told] = set()
     while True:
         begun_s = clock()
         try:
-            told = _look(sync, followed, pause, tell, told)
+            told = _look(sync, followed, caller, tell, approval, told)
         except Retriable as error:
             followed.failed += 1
             followed.temporary = True
@@ -108,9 +148,14 @@ def follow(
 
 
 def _look(
-    sync: Applies, followed: Followed, pause: Pause, tell: Callable[[str], None], told: set[Told]
+    sync: Applies,
+    followed: Followed,
+    caller: Caller,
+    tell: Tell,
+    approval: Approval | None,
+    told: set[Told],
 ) -> set[Told]:
-    applied = sync.apply(lambda _: None, pause)
+    applied = sync.apply(caller, approval)
     followed.refused = [*applied.plan.refused, *applied.refused]
     followed.temporary = applied.temporary or applied.plan.temporary
     followed.changes += len(applied.done)

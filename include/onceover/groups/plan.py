@@ -195,6 +195,16 @@ class GroupPlan(Plan):
         return [row for step in self.steps for row in step.writes if row.is_risky]
 
     @property
+    def items(self) -> tuple[Item, ...]:
+        """What a person approves: each risky move, from where its group stands now."""
+        return tuple(row.item for row in self.risky)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        return {**super().counts, "risky": len(self.risky)}
+
+    @property
     def exit_code(self) -> int:
         """5 when something could not be read, 3 when somebody has to decide, else 0."""
         return exit_code(self.refused, temporary=self.temporary)

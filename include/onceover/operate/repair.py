@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from onceover.clock import now_ms
@@ -88,6 +88,11 @@ class Repair(Plan):
     def exit_code(self) -> int:
         """3 while something is refused."""
         return 3 if self.refused else 0
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        return {**super().counts, "partitions": len(self.sources)}
 
     @property
     def items(self) -> tuple[Item, ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka.admin import Admin
@@ -22,9 +23,12 @@ from onceover.lead.enroller import wait_for_topics
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
 from onceover.operate.repair import Repair
+from onceover.planning import commands
 from onceover.planning.approval import Approval, fenced
 from onceover.planning.codes import PlanningCode
-from onceover.planning.journal import Journal
+from onceover.planning.journal import Journal, OpenJournal
+from onceover.planning.operation import Caller
+from onceover.planning.plan import Refusal
 from onceover.state import names
 from onceover.state.enrolment import Enrolment, PlacedProgress
 from onceover.state.layout import Layout
@@ -52,6 +56,46 @@ class Repaired:
     generation: int | None
     earlier: bool = False
 
+    @property
+    def exit_code(self) -> int:
+        """3 while something is refused."""
+        return self.plan.exit_code
+
+    @property
+    def waiting(self) -> tuple[Refusal, ...]:
+        """What is refused: nothing was done then."""
+        return self.plan.refused
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        partitions = len(self.plan.sources)
+        operation, flow = self.plan.operation, self.plan.flow
+        return {
+            "flow": flow,
+            "operation": operation,
+            "partitions": partitions,
+            "generation": self.generation,
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan, and what became of it."""
+        document = self.plan.document()
+        if self.plan.refused or not self.plan.changes:
+            return document
+        return {**document, "applied": True, "generation": self.generation}
+
+    def describe(self) -> str:
+        """Return it as text; the plan was shown before."""
+        if self.earlier:
+            return "done already, by an earlier try of what was approved; nothing was changed now"
+        if self.plan.refused or not self.plan.changes:
+            return "nothing was changed"
+        text = "done"
+        if self.plan.is_start:
+            text += f"; start the flow again: {commands.replicate(self.plan.flow)}"
+        return text
+
 
 @dataclass(frozen=True)
 class Repairer:
@@ -61,54 +105,46 @@ class Repairer:
         identity: name, lanes and hash of the flow file.
         source: source cluster; ``target`` likewise.
         plan: computes the plan from what is there now.
+        journal: opens what everything is written down in.
     """
 
     identity: FlowIdentity
     source: Cluster
     target: Cluster
     plan: Callable[[], Repair]
+    journal: OpenJournal
 
-    def apply(
-        self, journal: Journal, announce: Callable[[Repair], None], approval: Approval | None = None
-    ) -> Repaired:
-        """Do what a plan computed now says; may be run again. Nothing is done where something is refused.
+    def apply(self, caller: Caller, approval: Approval | None = None) -> Repaired:
+        """Do what a plan computed now says, as ``planning.operation`` has it.
 
-        Args:
-            journal: everything is written down there.
-            announce: shown the plan before anything is done, and again if it is another one by the time
-                that nobody copies any more; raises to leave the progress as it is.
-            approval: what somebody has said yes to; None for what ``announce`` is shown first.
-
-        Raises:
-            Fenced: another start was newer.
-            NeedsOperator: it would be something else than was approved, or becomes that by the time that
-                everybody is fenced; or the target does not take the topic.
-            Others as ``plan``.
+        Nothing is done where something is refused. The plan is announced again if it is another one by the
+        time that nobody copies any more.
         """
         first = self.plan()
-        announce(first)
+        caller.announce(first)
         if first.refused or not first.changes:
             return Repaired(first, None)
         approved = approval or Approval.of(first.items)
         if approved.is_spent(first.items):
             return Repaired(first, None, earlier=True)
         approved.check(first.items, first.title)
-        journal.planned(first)
-        try:
-            done = (
-                self._seize(first, approved, journal, announce) if first.is_start else Repaired(first, None)
-            )
-            for partition, stop in done.plan.again.items():
-                request_resume(self.target, done.plan.flow, partition, stop)
-        except OnceoverError as error:
-            journal.failed(error)
-            raise
-        journal.done(*done.plan.changes[len(done.plan.steps) :])
+        with self.journal(approval) as journal:
+            journal.planned(first)
+            try:
+                done = self._do(first, approved, journal, caller)
+            except OnceoverError as error:
+                journal.failed(error)
+                raise
+            journal.done(*done.plan.changes[len(done.plan.steps) :])
         return done
 
-    def _seize(
-        self, first: Repair, approved: Approval, journal: Journal, announce: Callable[[Repair], None]
-    ) -> Repaired:
+    def _do(self, first: Repair, approved: Approval, journal: Journal, caller: Caller) -> Repaired:
+        done = self._seize(first, approved, journal, caller) if first.is_start else Repaired(first, None)
+        for partition, stop in done.plan.again.items():
+            request_resume(self.target, done.plan.flow, partition, stop)
+        return done
+
+    def _seize(self, first: Repair, approved: Approval, journal: Journal, caller: Caller) -> Repaired:
         leader = Leader(self.identity, self.source, self.target)
         try:
             layout = leader.seize()
@@ -117,7 +153,7 @@ class Repairer:
             if plan.plan_id != first.plan_id or plan.refused:
                 _check_possible(plan)
                 approved.check(plan.items, plan.title, done=fenced(plan.flow))
-                announce(plan)
+                caller.announce(plan)
                 journal.planned(plan)
             self._write(leader, layout, plan, approved, journal)
             return Repaired(plan, layout.generation)

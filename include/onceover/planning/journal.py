@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -112,3 +112,7 @@ class Journal:
             if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
                 os.write(self._descriptor, b"\n")
         return self._descriptor
+
+
+# Opens the journal of an operation for what was approved.
+OpenJournal = Callable[[Approval | None], Journal]

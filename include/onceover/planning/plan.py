@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -111,6 +111,17 @@ class Plan:
         """First line of the text."""
         return f"{self.operation} of flow {self.flow}"
 
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts: what is kept of it where everybody may look."""
+        return {
+            "flow": self.flow,
+            "operation": self.operation,
+            "plan_id": self.plan_id,
+            "changes": len(self.changes),
+            "refused": len(self.refused),
+        }
+
     def document(self) -> dict[str, Any]:
         """Return the plan's JSON."""
         return {
@@ -130,18 +141,6 @@ class Plan:
         if not self.changes:
             lines.append("  nothing to do")
         return lined(lines)
-
-
-def merged(plans: Iterable[Plan]) -> Plan:
-    """Return one plan with the changes of several, in their order; operation and flow of the first."""
-    parts = list(plans)
-    return Plan(
-        operation=parts[0].operation,
-        flow=parts[0].flow,
-        changes=tuple(change for part in parts for change in part.changes),
-        refused=tuple(refusal for part in parts for refusal in part.refused),
-        computed_at_ms=max(part.computed_at_ms for part in parts),
-    )
 
 
 def _shown(value: str | int | None) -> str:

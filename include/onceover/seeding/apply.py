@@ -9,7 +9,7 @@ again: a position that is there already needs no change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -27,8 +27,9 @@ from onceover.model import TopicPartition
 from onceover.namematch import names_whole
 from onceover.operate.repair import standing_of, stops_of
 from onceover.planning.approval import Approval, ObjectState, fenced
-from onceover.planning.counted import Counted, uncounted
-from onceover.planning.journal import Journal
+from onceover.planning.counted import Counted
+from onceover.planning.journal import Journal, OpenJournal
+from onceover.planning.operation import Caller
 from onceover.planning.plan import Refusal
 from onceover.seeding.origins import FlowClusters, Origin
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeededPosition, SeedOffsets, SeedPlan, plan_seed
@@ -97,6 +98,16 @@ class Seeded:
         """3 when something is refused."""
         return self.plan.exit_code
 
+    @property
+    def waiting(self) -> list[Refusal]:
+        """What is not written until somebody decides."""
+        return [refusal for refusal in self.plan.refused if refusal.blocks]
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        return {"flow": self.plan.flow, "written": self.written, "generation": self.generation}
+
     def document(self) -> dict[str, Any]:
         """Return the plan and what became of it."""
         return {
@@ -124,6 +135,7 @@ class Seeder:
         request: what is to be seeded.
         origin: names the offsets.
         source: source cluster; ``target`` likewise.
+        journal: opens what everything is written down in.
     """
 
     identity: FlowIdentity
@@ -131,6 +143,7 @@ class Seeder:
     origin: Origin
     source: Cluster
     target: Cluster
+    journal: OpenJournal
     _place: FlowClusters = field(init=False)
 
     def __post_init__(self) -> None:
@@ -250,51 +263,28 @@ class Seeder:
 
     # ---- apply
 
-    def apply(
-        self,
-        journal: Journal,
-        announce: Callable[[SeedPlan], None],
-        approval: Approval | None = None,
-        counted: Counted = uncounted,
-    ) -> Seeded:
-        """Do what a plan computed now says.
+    def apply(self, caller: Caller, approval: Approval | None = None) -> Seeded:
+        """Do what a plan computed now says, as ``planning.operation`` has it; positions are counted.
 
-        Args:
-            journal: everything is written down there.
-            announce: shown the plan before anything is done, and again if it has changed by the time that
-                nobody copies any more; raises to leave the progress as it is.
-            approval: what somebody has said yes to; None for what ``announce`` is shown first.
-            counted: told meanwhile how many positions of how many are written.
-
-        Raises:
-            Fenced: another start was newer.
-            NeedsOperator: it would be something else than was approved, or becomes that by the time that
-                everybody is fenced.
-            Others as ``plan``; run it again, it goes on from there.
+        The plan is announced again if it has changed by the time that nobody copies any more.
         """
         first = self.plan()
-        announce(first)
+        caller.announce(first)
         if not first.positions:
             return Seeded(first)
         approved = approval or Approval.of(first.items)
         if approved.is_spent(first.items):
             return Seeded(first, earlier=True)
         approved.check(first.items, first.title)
-        journal.planned(first)
-        try:
-            return self._seize(first, approved, journal, announce, counted)
-        except OnceoverError as error:
-            journal.failed(error)
-            raise
+        with self.journal(approval) as journal:
+            journal.planned(first)
+            try:
+                return self._seize(first, approved, journal, caller)
+            except OnceoverError as error:
+                journal.failed(error)
+                raise
 
-    def _seize(
-        self,
-        first: SeedPlan,
-        approved: Approval,
-        journal: Journal,
-        announce: Callable[[SeedPlan], None],
-        counted: Counted,
-    ) -> Seeded:
+    def _seize(self, first: SeedPlan, approved: Approval, journal: Journal, caller: Caller) -> Seeded:
         create_flow_topics(Admin(self.target), self.target, self._place.flow, self.request.state)
         leader = Leader(self.identity, self.source, self.target)
         try:
@@ -304,10 +294,10 @@ class Seeder:
             plan = self.plan()
             if plan.plan_id != first.plan_id:
                 approved.check(plan.items, plan.title, done=fenced(plan.flow))
-                announce(plan)
+                caller.announce(plan)
                 journal.planned(plan)
             journal.done(*prepared)
-            self._write(leader, layout, plan, approved, journal, counted)
+            self._write(leader, layout, plan, approved, journal, caller.counted)
             return Seeded(plan, layout.generation, len(plan.positions))
         finally:
             leader.close()

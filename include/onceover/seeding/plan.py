@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.cluster import TopicInfo
@@ -168,6 +168,11 @@ class SeedPlan(Plan):
         if codes - {SeedingCode.UNREADABLE}:
             return NeedsOperator.exit_code
         return Retriable.exit_code if codes else 0
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        return {**super().counts, "positions": len(self.positions)}
 
     def document(self) -> dict[str, object]:
         """Return the plan's JSON."""

@@ -7,9 +7,9 @@ Applying may be interrupted anywhere and run again; the end is the same (G8).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
 
 from onceover.acls.kept import AclPlan, plan_acls
 from onceover.acls.sync import apply_acls, not_followed, own_principal, read_view, unavailable
@@ -21,8 +21,9 @@ from onceover.kafka.cluster import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval, Item, ObjectState, items_of
-from onceover.planning.journal import Journal
-from onceover.planning.plan import Change, Plan, Refusal, merged
+from onceover.planning.journal import Journal, OpenJournal
+from onceover.planning.operation import Caller
+from onceover.planning.plan import Change, Plan, Refusal
 from onceover.shown import lined
 from onceover.state import names
 from onceover.state.enrolment import read_enrolments
@@ -58,26 +59,29 @@ class TopicSyncRequest:
     state: StateSettings
 
 
-@dataclass(frozen=True)
-class SyncPlan:
-    """A plan and its two parts, which are applied by different code; ``unread`` records of what it looks
-    after are left out."""
+@dataclass(frozen=True, kw_only=True)
+class SyncPlan(Plan):
+    """A plan of two parts, which are applied by different code."""
 
     topics: TopicPlan
     acls: AclPlan
-    acls_unavailable: tuple[Refusal, ...] = ()
-    unread: tuple[Refusal, ...] = ()
 
-    @property
-    def plan(self) -> Plan:
-        """All of it, in the order in which it is done."""
-        acls = Plan(
-            operation=self.topics.operation,
-            flow=self.topics.flow,
-            changes=tuple(self.acls.changes()),
-            refused=self.acls.refused + self.acls_unavailable + self.unread,
+    @classmethod
+    def of(cls, topics: TopicPlan, acls: AclPlan, unread: Collection[Refusal] = ()) -> Self:
+        """Return the plan that does both, topics first.
+
+        Args:
+            unread: what is left out beside them, since it cannot be read.
+        """
+        return cls(
+            operation=topics.operation,
+            flow=topics.flow,
+            changes=(*topics.changes, *acls.changes()),
+            refused=(*topics.refused, *acls.refused, *unread),
+            computed_at_ms=topics.computed_at_ms,
+            topics=topics,
+            acls=acls,
         )
-        return merged([self.topics, acls])
 
     @property
     def is_empty(self) -> bool:
@@ -85,31 +89,35 @@ class SyncPlan:
         return not (self.topics.steps or self.topics.forget or self.acls.changes() or self.acls.forget)
 
     @property
-    def risky(self) -> Plan:
+    def risky(self) -> list[Change]:
         """Those changes alone that may cost records."""
-        plan = self.plan
-        return replace(plan, changes=tuple(change for change in plan.changes if change.risk != "none"))
+        return [change for change in self.changes if change.risk != "none"]
 
     @property
     def items(self) -> tuple[Item, ...]:
         """What a person approves: the changes that may cost records, from which value to which."""
-        changes = self.risky.changes
+        changes = self.risky
         return items_of(changes, {c.object: ObjectState(f"from {c.from_}") for c in changes}, exact=True)
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        return {**super().counts, "risky": len(self.risky)}
 
     @property
     def exit_code(self) -> int:
         """3 when a topic is not copied, or an ACL not followed, until somebody decides; else 0."""
         blocked = any(refusal.blocks for refusal in self.topics.refused)
-        told = self.acls.refused or self.acls_unavailable or self.unread
+        told = len(self.refused) > len(self.topics.refused)
         return NeedsOperator.exit_code if blocked or told else 0
 
     def document(self) -> dict[str, Any]:
         """Return the plan's JSON; ``enrol`` lists the source topics that the flow itself takes in."""
-        return {**self.plan.document(), "enrol": list(self.topics.enrol)}
+        return {**super().document(), "enrol": list(self.topics.enrol)}
 
     def describe(self) -> str:
         """Return it as text."""
-        lines = self.plan.describe().split("\n")
+        lines = super().describe().split("\n")
         if self.topics.enrol:
             lines.append(f"  taken in when the flow runs: {', '.join(self.topics.enrol)}")
         return lined(lines)
@@ -138,9 +146,19 @@ class AppliedSync:
             return NeedsOperator.exit_code
         return 0 if self.left.is_empty else Retriable.exit_code
 
+    @property
+    def waiting(self) -> list[Refusal]:
+        """What is refused until somebody decides."""
+        return [*self.refused, *(refusal for refusal in self.left.refused if refusal not in self.refused)]
+
+    @property
+    def counts(self) -> dict[str, Any]:
+        """Names, ids and counts."""
+        return {"flow": self.first.flow, "plan_id": self.first.plan_id, "changes_made": self.changes}
+
     def document(self) -> dict[str, Any]:
         """Return the plan it began with, how many changes were made, and what is left."""
-        left = self.left.plan.document()
+        left = self.left.document()
         refused = [refusal.document() for refusal in self.refused]
         return {
             **self.first.document(),
@@ -154,7 +172,7 @@ class AppliedSync:
         """Return the end as text; the plan was shown before."""
         lines = [f"changed: {self.changes}" if self.changes else "nothing was changed"]
         lines += [f"  not done: {r.object}: {r.message}; {r.resolve}" for r in self.refused]
-        left = self.left.plan.changes
+        left = self.left.changes
         if left:
             lines += ["left to do:", *(line for change in left for line in change.describe())]
         else:
@@ -169,9 +187,12 @@ class TopicSync:
         flow: name of the flow.
         request: what its file asks for.
         source: source cluster; ``target`` likewise.
+        journal: opens what everything is written down in.
     """
 
-    def __init__(self, flow: str, request: TopicSyncRequest, source: Cluster, target: Cluster) -> None:
+    def __init__(
+        self, flow: str, request: TopicSyncRequest, source: Cluster, target: Cluster, journal: OpenJournal
+    ) -> None:
         self._flow = flow
         self._request = request
         self._source = source
@@ -179,6 +200,7 @@ class TopicSync:
         self._reader = TopicReader(flow, source, target)
         self._acls = AclAdmin(source), AclAdmin(target)
         self._admin = Admin(target)
+        self._journal = journal
 
     def __enter__(self) -> TopicSync:
         return self
@@ -214,12 +236,12 @@ class TopicSync:
         topics = plan_topics(view)
         unread = tuple(unread_owned(names.owned_topic(self._flow), state.owned))
         if not self._request.sync_acls:
-            return SyncPlan(topics, AclPlan(), unread=unread)
+            return SyncPlan.of(topics, AclPlan(), unread)
         try:
-            return SyncPlan(topics, self._plan_acls(view, topics, state), unread=unread)
+            return SyncPlan.of(topics, self._plan_acls(view, topics, state), unread)
         except (UsageError, NeedsOperator) as error:
             # The rest of the plan is as good without them.
-            return SyncPlan(topics, AclPlan(), tuple(not_followed(error, state.owned)), unread)
+            return SyncPlan.of(topics, AclPlan(), (*not_followed(error, state.owned), *unread))
 
     def _plan_acls(self, view: View, topics: TopicPlan, state: FlowState) -> AclPlan:
         principal = own_principal(self._target.config.properties)
@@ -231,35 +253,25 @@ class TopicSync:
 
     # ---- apply
 
-    def apply(
-        self, journal: Journal, announce: Callable[[SyncPlan], None], approval: Approval | None = None
-    ) -> AppliedSync:
-        """Do what a plan computed now says, then plan again to verify.
+    def apply(self, caller: Caller, approval: Approval | None = None) -> AppliedSync:
+        """Do what a plan computed now says, then plan again to verify; as ``planning.operation`` has it.
 
-        Args:
-            journal: everything is written down there.
-            announce: shown each plan before anything of it is done; raises to leave it undone. There is more
-                than one plan when something else changed the topics meanwhile.
-            approval: the changes that may cost records which somebody has said yes to; None for those that
-                ``announce`` is shown first.
-
-        Raises:
-            NeedsOperator: PLAN_CHANGED, others would cost records by now.
-            As ``plan``; what was done until then is in the journal, and running again goes on from there.
+        Only changes that may cost records need an approval.
         """
         first = self.plan()
         applied = AppliedSync(first, first)
-        announce(first)
+        caller.announce(first)
         approved = approval or Approval.of(first.items)
-        for number in range(_ROUNDS):
-            if applied.left.is_empty or applied.refused:
-                break
-            if number:
-                announce(applied.left)
-            so_far = "what was shown first is done" if number else ""
-            approved.check(applied.left.items, applied.left.plan.title, done=so_far)
-            done = self._do(applied, journal)
-            applied.left = self._settled(applied.left, done)
+        with self._journal(approval) as journal:
+            for number in range(_ROUNDS):
+                if applied.left.is_empty or applied.refused:
+                    break
+                if number:
+                    caller.announce(applied.left)
+                so_far = "what was shown first is done" if number else ""
+                approved.check(applied.left.items, applied.left.title, done=so_far)
+                done = self._do(applied, journal)
+                applied.left = self._settled(applied.left, done)
         return applied
 
     def _settled(self, before: SyncPlan, done: Collection[Change]) -> SyncPlan:
@@ -275,7 +287,7 @@ class TopicSync:
     def _do(self, applied: AppliedSync, journal: Journal) -> list[Change]:
         """Return the changes that were made."""
         plan = applied.left
-        journal.planned(plan.plan)
+        journal.planned(plan)
         try:
             create_flow_topics(self._admin, self._target, self._flow, self._request.state)
             notes = self._notes()
@@ -325,7 +337,7 @@ def not_shown_yet(before: SyncPlan, done: Collection[Change], after: SyncPlan) -
     Args:
         before: the plan that was applied, ``done`` what of it was made, ``after`` the next plan.
     """
-    repeated = set(done) & set(after.plan.changes)
+    repeated = set(done) & set(after.changes)
     touched = {step.source for step in before.topics.steps}
     leaderless = {
         r.object for r in after.topics.refused if r.code == TopicCode.NO_LEADER and r.object in touched

@@ -5,10 +5,10 @@ The only place that turns a Connect file into REST clients and clusters; they ar
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import Enum
 from typing import Final
 
 from onceover.config.connectclients import (
@@ -23,15 +23,15 @@ from onceover.config.connectfile import ConnectFile, connect_home
 from onceover.config.workerfile import client_of, principal_of, role_properties
 from onceover.connectors.acltable import WORKERS_CLUSTER, AclTableRequest, Grant, OwnTopic, Role, grants
 from onceover.connectors.codes import ConnectorCode
-from onceover.connectors.model import ConnectorState, MigrationPlan, Report
-from onceover.connectors.moving.context import HARD, OPERATIONS, Tell
-from onceover.connectors.moving.migration import Announce, Migration
+from onceover.connectors.model import ConnectorState, Report
+from onceover.connectors.moving.context import HARD, OPERATIONS
+from onceover.connectors.moving.migration import ConnectorOperation, Migration
 from onceover.connectors.planning.plan import default_topic
 from onceover.connectors.record.runrecords import run_ids, runs_topic
 from onceover.connectors.settings import (
+    ConnectorMove,
     ConnectorRequest,
     ConnectSettings,
-    DowngradeMode,
     RestSettings,
     RoleClient,
 )
@@ -39,7 +39,6 @@ from onceover.connectors.workers.listing import ConnectorListing
 from onceover.connectors.workers.rest import ConnectRest
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.cluster import ClientSettings
-from onceover.planning.approval import Approval
 
 _CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: ADMIN}
 
@@ -174,28 +173,13 @@ def _all(file: ConnectFile, listing: ConnectorListing, meant: All) -> list[str]:
     return [name for name in listing.sources if name in own or name in owing]
 
 
-def plan_connectors(file: ConnectFile, request: ConnectorRequest) -> MigrationPlan:
-    """Return what ``connectors apply`` would do. Changes nothing."""
+@contextmanager
+def connector_operation(
+    file: ConnectFile, move: ConnectorMove, request: ConnectorRequest
+) -> Iterator[ConnectorOperation]:
+    """Yield what does it; clients are closed at the end."""
     with Migration(connect_settings(file)) as migration:
-        return migration.plan(request)
-
-
-def apply_connectors(
-    file: ConnectFile,
-    request: ConnectorRequest,
-    announce: Announce,
-    tell: Tell,
-    approval: Approval | None = None,
-) -> Report:
-    """Move the connectors' offsets to topics of their own, one connector after the other.
-
-    Args:
-        announce: shown the plan before anything is done.
-        tell: hears of progress, a line at a time.
-        approval: what somebody has said yes to; None for what ``announce`` is shown.
-    """
-    with Migration(connect_settings(file)) as migration:
-        return migration.apply(request, announce, tell, approval)
+        yield migration.operation(move, request)
 
 
 def verify_connectors(file: ConnectFile, request: ConnectorRequest) -> Report:
@@ -204,92 +188,14 @@ def verify_connectors(file: ConnectFile, request: ConnectorRequest) -> Report:
         return migration.verify(request)
 
 
-def plan_rollback(file: ConnectFile, request: ConnectorRequest) -> MigrationPlan:
-    """Return what ``connectors rollback`` would do. Changes nothing."""
-    with Migration(connect_settings(file)) as migration:
-        return migration.plan_rollback(request)
-
-
-def rollback_connectors(
-    file: ConnectFile,
-    request: ConnectorRequest,
-    announce: Announce,
-    tell: Tell,
-    approval: Approval | None = None,
-) -> Report:
-    """Undo runs that did not get to their end; arguments as of :func:`apply_connectors`."""
-    with Migration(connect_settings(file)) as migration:
-        return migration.rollback(request, announce, tell, approval)
-
-
-def plan_downgrade(file: ConnectFile, request: ConnectorRequest, mode: DowngradeMode) -> MigrationPlan:
-    """Return what ``connectors downgrade`` would do. Changes nothing."""
-    with Migration(connect_settings(file)) as migration:
-        return migration.plan_downgrade(request, mode)
-
-
-def downgrade_connectors(
-    file: ConnectFile,
-    request: ConnectorRequest,
-    mode: DowngradeMode,
-    announce: Announce,
-    tell: Tell,
-    approval: Approval | None = None,
-) -> Report:
-    """Move offsets back to the shared topic, or make them ready for workers without exactly-once.
-
-    Args:
-        mode: hard or soft; the others as of :func:`apply_connectors`.
-    """
-    with Migration(connect_settings(file)) as migration:
-        return migration.downgrade(request, mode, announce, tell, approval)
-
-
-class Operation(StrEnum):
-    """What is done to connectors, in the words of a form."""
-
-    MIGRATE = "migrate"
-    ROLLBACK = "rollback"
-    DOWNGRADE = "downgrade"
-    DOWNGRADE_SOFT = "downgrade-soft"
-
-    @property
-    def meant(self) -> All:
-        """Which connectors it can be done to."""
-        return _MEANT.get(self, All.SOURCES)
-
-    @property
-    def mode(self) -> DowngradeMode:
-        """How it goes back."""
-        return DowngradeMode.SOFT if self is Operation.DOWNGRADE_SOFT else DowngradeMode.HARD
-
-
-_MEANT: Final = {Operation.DOWNGRADE: All.RETURNING, Operation.ROLLBACK: All.INTERRUPTED}
-
-
-def plan_operation(file: ConnectFile, request: ConnectorRequest, operation: Operation) -> MigrationPlan:
-    """Return what an operation would do. Changes nothing."""
-    if operation is Operation.MIGRATE:
-        return plan_connectors(file, request)
-    if operation is Operation.ROLLBACK:
-        return plan_rollback(file, request)
-    return plan_downgrade(file, request, operation.mode)
-
-
-def apply_operation(
-    file: ConnectFile,
-    request: ConnectorRequest,
-    operation: Operation,
-    announce: Announce,
-    tell: Tell,
-    approval: Approval,
-) -> Report:
-    """Do what was approved of an operation; arguments as of :func:`apply_connectors`."""
-    if operation is Operation.MIGRATE:
-        return apply_connectors(file, request, announce, tell, approval)
-    if operation is Operation.ROLLBACK:
-        return rollback_connectors(file, request, announce, tell, approval)
-    return downgrade_connectors(file, request, operation.mode, announce, tell, approval)
+# Which connectors something can be done to; soft concerns what the shared topic holds, hard what is in topics
+# of connectors' own.
+MEANT: Final = {
+    ConnectorMove.MIGRATE: All.SOURCES,
+    ConnectorMove.ROLLBACK: All.INTERRUPTED,
+    ConnectorMove.DOWNGRADE: All.RETURNING,
+    ConnectorMove.DOWNGRADE_SOFT: All.SOURCES,
+}
 
 
 def acl_table(file: ConnectFile, names: Sequence[str], topic: str | None = None) -> list[Grant]:

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from onceover.acls.sync import AclSync
@@ -24,6 +25,7 @@ from onceover.lead.leader import FlowIdentity
 from onceover.lead.supervisor import Scope, Supervisor
 from onceover.mirrormaker.output import MirrorOutput, Round, open_rounds
 from onceover.mirrormaker.records import MirrorSettings
+from onceover.planning.journal import Journal, OpenJournal
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.own import StateSettings
 from onceover.topics.scope import Rules
@@ -91,6 +93,11 @@ def open_clusters(flow: Flow, environ: Mapping[str, str] | None = None) -> tuple
     """
     source, target = resolve_clients(flow, environ)
     return Cluster(source), Cluster(target)
+
+
+def journal_of(flow: Flow, operation: str) -> OpenJournal:
+    """Return what opens the flow's journal of an operation."""
+    return partial(Journal, run_dir(flow) / "journal" / f"{operation}.jsonl")
 
 
 def identity(flow: Flow) -> FlowIdentity:

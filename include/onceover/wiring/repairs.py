@@ -1,23 +1,21 @@
-"""Repairs of a flow's partitions: what ``onceover partition`` and the DAG ``repair_partition`` call."""
+"""Repairs of a flow's partitions, for ``onceover partition`` and the DAG ``repair_partition``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from onceover.config.flowfile import Flow
-from onceover.config.load import run_dir
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.operate.repair import RESEED, RESUME, SKIP, Repair, plan_resume, plan_skip
-from onceover.operate.repairapply import Repaired, Repairer
+from onceover.operate.repairapply import Repairer
 from onceover.operate.reseed import Making, plan_reseed
-from onceover.planning.approval import Approval
-from onceover.planning.journal import Journal
 from onceover.wiring.apart import partitions_apart
-from onceover.wiring.flows import identity, open_clusters, rules
+from onceover.wiring.flows import identity, journal_of, rules
 
 
 @dataclass(frozen=True)
@@ -53,40 +51,15 @@ def check_request(request: RepairRequest) -> None:
         raise UsageError("skip-to needs an offset", expected="the next source offset to copy", seen=seen)
 
 
-def plan_repair(flow: Flow, request: RepairRequest) -> Repair:
-    """Return what would be done. Changes nothing; clusters are opened and closed here.
+def repairer(flow: Flow, source: Cluster, target: Cluster, request: RepairRequest) -> Repairer:
+    """Return what repairs the flow's partitions.
 
     Raises:
-        UsageError: the request makes no sense, the flow was never started, or does not copy the partition.
-        Retriable: a cluster is away.
+        UsageError: the request makes no sense.
     """
     check_request(request)
-    source, target = open_clusters(flow)
-    with source, target:
-        return _plan(flow, source, target, request)
-
-
-def apply_repair(
-    flow: Flow, request: RepairRequest, announce: Callable[[Repair], None], approval: Approval | None = None
-) -> Repaired:
-    """Plan and do it; nothing is done where something is refused.
-
-    Args:
-        announce: shown the plan before anything is done, and again if it is another one by the time that
-            nobody copies any more; raises to leave the progress as it is.
-        approval: what somebody has said yes to; None for what ``announce`` is shown first.
-
-    Raises:
-        Fenced: another start was newer.
-        NeedsOperator: it would be another repair than was approved.
-        Others as ``plan_repair``.
-    """
-    check_request(request)
-    source, target = open_clusters(flow)
-    journal = Journal(run_dir(flow) / "journal" / "partition.jsonl", approval)
-    with source, target, journal:
-        repairer = Repairer(identity(flow), source, target, lambda: _plan(flow, source, target, request))
-        return repairer.apply(journal, announce, approval)
+    plan = partial(_plan, flow, source, target, request)
+    return Repairer(identity(flow), source, target, plan, journal_of(flow, "partition"))
 
 
 @contextmanager

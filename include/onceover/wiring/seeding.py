@@ -1,22 +1,20 @@
-"""Seeding and adoption for a flow file: what the command line and the DAG ``seed_progress`` call."""
+"""Seeding and adoption of a flow as operations, for the command line and the DAG ``seed_progress``."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
 from onceover.config.flowfile import Flow
-from onceover.config.load import load_flow, run_dir
+from onceover.config.load import load_flow
 from onceover.config.patterns import check_typed
 from onceover.errors import UsageError
-from onceover.planning.approval import Approval
-from onceover.planning.counted import Counted, uncounted
-from onceover.planning.journal import Journal
+from onceover.kafka.cluster import Cluster
 from onceover.seeding import spec as seedspec
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
-from onceover.seeding.apply import Seeded, Seeder, SeedingRequest
+from onceover.seeding.apply import Seeder, SeedingRequest
 from onceover.seeding.frommap import LagOrigin, MapOrigin
 from onceover.seeding.origins import (
     FileOrigin,
@@ -25,15 +23,14 @@ from onceover.seeding.origins import (
     LogOrigin,
     Origin,
 )
-from onceover.seeding.plan import Choice, SeedPlan
+from onceover.seeding.plan import Choice
 from onceover.seeding.seamsearch import DEFAULT_LIMIT
 from onceover.topics.own import StateSettings
-from onceover.wiring.flows import identity, open_clusters, rules
+from onceover.wiring.flows import identity, journal_of, open_clusters, rules
 from onceover.wiring.offsetfiles import ReadFile, read_file
 
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
-Announce = Callable[[SeedPlan], None]
 
 
 @dataclass(frozen=True)
@@ -61,73 +58,45 @@ class Adoption:
     topics: str | None = None
 
 
-def plan_seed(
-    flow: Flow, origin: str, choice: Choice, topics: str | None = None, *, read: ReadFile = read_file
-) -> SeedPlan:
-    """Return what seeding from ``origin`` (the value of ``--from``) would do. Changes nothing.
-
-    ``read`` returns the text of the file that it may name.
-    """
-    with _seeder(flow, origin, choice, topics, read) as seeder:
-        return seeder.plan()
-
-
-def apply_seed(
-    flow: Flow,
-    origin: str,
-    choice: Choice,
-    announce: Announce,
-    topics: str | None = None,
-    approval: Approval | None = None,
-    *,
-    read: ReadFile = read_file,
-    counted: Counted = uncounted,
-) -> Seeded:
-    """Seed the flow's progress.
+@dataclass(frozen=True)
+class Seeding:
+    """What is asked for.
 
     Args:
         origin: the value of ``--from``.
-        announce: shown the plan before anything is done.
+        choice: the operator's answers.
         topics: regular expression over source topics, None for all in scope.
-        approval: what somebody has said yes to; None for what ``announce`` is shown first.
-        read: returns the text of the file that the origin may name.
-        counted: told meanwhile how many positions of how many are written.
     """
-    with _seeder(flow, origin, choice, topics, read) as seeder, _journal(flow, SEED, approval) as journal:
-        return seeder.apply(journal, announce, approval, counted)
+
+    origin: str
+    choice: Choice
+    topics: str | None = None
 
 
-def plan_adoption(flow: Flow, request: Adoption, *, read: ReadFile = read_file) -> SeedPlan:
-    """Return what taking over a MirrorMaker 2 flow would do. Changes nothing.
+@contextmanager
+def seeder(
+    flow: Flow, source: Cluster, target: Cluster, request: Seeding, *, read: ReadFile = read_file
+) -> Iterator[Seeder]:
+    """Yield what seeds the flow's progress; ``read`` returns the text of the file that the origin may name.
 
-    ``read`` returns the text of the file of decided offsets.
+    Raises:
+        UsageError: the origin is none, or the topics are no regular expression.
     """
-    with _adopter(flow, request, read) as seeder:
-        return seeder.plan()
+    spec = seedspec.parse_origin(request.origin)
+    with ExitStack() as stack:
+        origin = _origin(flow, spec, stack, read)
+        yield _seeder(flow, source, target, SEED, origin, request.choice, request.topics)
 
 
-def apply_adoption(
-    flow: Flow,
-    request: Adoption,
-    announce: Announce,
-    approval: Approval | None = None,
-    *,
-    read: ReadFile = read_file,
-    counted: Counted = uncounted,
-) -> Seeded:
-    """Take over a MirrorMaker 2 flow that was stopped.
+def adopter(
+    flow: Flow, source: Cluster, target: Cluster, request: Adoption, *, read: ReadFile = read_file
+) -> Seeder:
+    """Return what takes over a MirrorMaker 2 flow that was stopped; ``read`` returns the text of the file of
+    decided offsets.
 
-    Args:
-        announce: shown the plan before anything is done.
-        approval: what somebody has said yes to; None for what ``announce`` is shown first.
-        read: returns the text of the file of decided offsets.
-        counted: told meanwhile how many positions of how many are written.
+    Raises:
+        UsageError: that file is not in order, or the topics are no regular expression.
     """
-    with _adopter(flow, request, read) as seeder, _journal(flow, ADOPT, approval) as journal:
-        return seeder.apply(journal, announce, approval, counted)
-
-
-def _adopter(flow: Flow, request: Adoption, read: ReadFile) -> AbstractContextManager[Seeder]:
     mirror = MirrorMakerNames.dedicated(
         request.source or flow.source.alias, request.target or flow.target.alias
     )
@@ -141,37 +110,23 @@ def _adopter(flow: Flow, request: Adoption, read: ReadFile) -> AbstractContextMa
     )
     decided = seedspec.parse_offsets(read(request.decided), request.decided) if request.decided else {}
     origin = MirrorMakerOrigin(mirror, decided, request.window)
-    return open_seeder(flow, ADOPT, origin, Choice(), request.topics)
+    return _seeder(flow, source, target, ADOPT, origin, Choice(), request.topics)
 
 
-def _journal(flow: Flow, operation: str, approval: Approval | None) -> Journal:
-    return Journal(run_dir(flow) / "journal" / f"{operation}.jsonl", approval)
-
-
-@contextmanager
-def _seeder(flow: Flow, origin: str, choice: Choice, topics: str | None, read: ReadFile) -> Iterator[Seeder]:
-    spec = seedspec.parse_origin(origin)
-    with ExitStack() as stack:
-        named = _origin(flow, spec, stack, read)
-        yield stack.enter_context(open_seeder(flow, SEED, named, choice, topics))
-
-
-@contextmanager
-def open_seeder(
-    flow: Flow, operation: str, origin: Origin, choice: Choice, topics: str | None
-) -> Iterator[Seeder]:
-    """Yield what plans and applies, with both clusters open.
-
-    Raises:
-        UsageError: ``topics`` is no regular expression.
-    """
+def _seeder(
+    flow: Flow,
+    source: Cluster,
+    target: Cluster,
+    operation: str,
+    origin: Origin,
+    choice: Choice,
+    topics: str | None,
+) -> Seeder:
     if topics is not None:
         check_typed("--topic", topics)
     state = StateSettings(flow.state.replication_factor, flow.state.map_retention_ms)
     request = SeedingRequest(operation, rules(flow), flow.topics.sync_configs, state, choice, topics)
-    source, target = open_clusters(flow)
-    with source, target:
-        yield Seeder(identity(flow), request, origin, source, target)
+    return Seeder(identity(flow), request, origin, source, target, journal_of(flow, operation))
 
 
 def _origin(flow: Flow, spec: seedspec.OriginSpec, stack: ExitStack, read: ReadFile) -> Origin:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,3 +112,9 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     # Whether a master listens is asked over the network.
     monkeypatch.setattr("onceover.spark.master.reach", lambda _master: None)
     return FakeSpark(tmp_path, job)
+
+
+@pytest.fixture
+def unopened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No flow has clusters: who stands in for an operation asks none."""
+    monkeypatch.setattr("onceover.wiring.flows.open_clusters", lambda _: (nullcontext(), nullcontext()))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,20 +19,22 @@ from onceover.connectors.model import (
     ConnectorOutcome,
     ConnectorPlan,
     ConnectorState,
+    EndState,
     MigrationPlan,
-    Outcome,
     Report,
     WorkerFacts,
 )
-from onceover.connectors.settings import ConnectorRequest
+from onceover.connectors.settings import ConnectorMove, ConnectorRequest
 from onceover.connectors.workers.listing import ConnectorListing
 from onceover.errors import Retriable, UsageError
 from onceover.planning.approval import Approval
+from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Refusal
 from onceover.wiring import connectors as runs
-from onceover_airflow import connections, connectors
+from onceover_airflow import connections, connectors, operation
+from onceover_airflow.connectors import MIGRATION
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.flowcontext import errors_of_ours
+from onceover_airflow.operation import ApproveOperator
 from tests.support.hostilenames import HOSTILE
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import RETURNED, Exchange
@@ -75,7 +77,7 @@ class Live:
 
     def __init__(self) -> None:
         self.plans: list[MigrationPlan] = [plan_of(planned("a"))]
-        self.outcome = Outcome.DONE
+        self.outcome = EndState.DONE
         self.problem: Exception | None = None
         self.asked: list[ConnectorRequest] = []
         self.applied = 0
@@ -86,44 +88,35 @@ class Live:
             raise self.problem
         return LISTING
 
-    def plan_connectors(self, _: object, request: ConnectorRequest) -> MigrationPlan:
-        self.asked.append(request)
-        return self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
-
-    def apply_connectors(
-        self,
-        file: object,
-        request: ConnectorRequest,
-        announce: Callable[[MigrationPlan], None],
-        _tell: object,
-        approval: Approval,
-    ) -> Report:
-        now = self.plan_connectors(file, request)
-        announce(now)
-        with errors_of_ours():
-            approval.check(now.items, CONNECT)
-        self.applied += 1
-        return self.verify_connectors(file, request)
-
-    def plan_rollback(self, file: object, request: ConnectorRequest) -> MigrationPlan:
-        self.called.append("plan rollback")
-        return self.plan_connectors(file, request)
-
-    def rollback_connectors(self, *args: Any) -> Report:
-        self.called.append("rollback")
-        return self.apply_connectors(*args)
-
-    def plan_downgrade(self, file: object, request: ConnectorRequest, mode: str) -> MigrationPlan:
-        self.called.append(f"plan {mode}")
-        return self.plan_connectors(file, request)
-
-    def downgrade_connectors(self, file: object, request: ConnectorRequest, mode: str, *args: Any) -> Report:
-        self.called.append(str(mode))
-        return self.apply_connectors(file, request, *args)
+    @contextmanager
+    def connector_operation(
+        self, _: object, move: ConnectorMove, request: ConnectorRequest
+    ) -> Iterator[FakeMove]:
+        self.called.append(str(move))
+        yield FakeMove(self, request)
 
     def verify_connectors(self, _: object, request: ConnectorRequest) -> Report:
         outcomes = tuple(ConnectorOutcome(n, self.outcome, "seen") for n in request.connectors)
         return Report("migrate", CONNECT, outcomes)
+
+
+class FakeMove:
+    """What is done to the connectors of ``Live``."""
+
+    def __init__(self, live: Live, request: ConnectorRequest) -> None:
+        self._live, self._request = live, request
+
+    def plan(self) -> MigrationPlan:
+        live = self._live
+        live.asked.append(self._request)
+        return live.plans.pop(0) if len(live.plans) > 1 else live.plans[0]
+
+    def apply(self, caller: Caller, approval: Approval) -> Report:
+        now = self.plan()
+        caller.announce(now)
+        approval.check(now.items, CONNECT)
+        self._live.applied += 1
+        return self._live.verify_connectors(None, self._request)
 
 
 class Context:
@@ -149,8 +142,8 @@ class Context:
         """Run tasks, one after the other, and keep what they return."""
         ids: dict[Callable[[str], Any], str] = {
             connectors.list_connectors: connectors.LIST_TASK,
-            connectors.plan_migration: PLAN_TASK,
-            connectors.apply_migration: connectors.APPLY_TASK,
+            MIGRATION.plan: PLAN_TASK,
+            MIGRATION.apply: MIGRATION.apply_task,
         }
         for task in tasks:
             self.exchange.kept[ids[task], RETURNED] = task(CONNECT)
@@ -197,39 +190,39 @@ def begin(live: Live, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Context]
 
     def begin(**params: Any) -> Context:
         context = Context(**params)
-        monkeypatch.setattr(connectors, "get_current_context", lambda: context.values)
+        for module in (operation, connectors):
+            monkeypatch.setattr(module, "get_current_context", lambda: context.values)
         return context
 
     return begin
 
 
 Begin = Callable[..., Context]
-LIST, PLAN, APPLY = connectors.list_connectors, connectors.plan_migration, connectors.apply_migration
+LIST, PLAN, APPLY = connectors.list_connectors, MIGRATION.plan, MIGRATION.apply
 
 
 def test_connectors_that_the_form_names_are_migrated(begin: Begin, live: Live) -> None:
     """In the form's order; names and verdicts go into the XComs, and each is announced."""
+    live.plans = [plan_of(planned("b"), planned("a"))]
     context = begin(connectors=["b", "a"], topic="mine").after(LIST, PLAN).approved().after(APPLY)
     assert live.asked[-1] == ConnectorRequest(connectors=("b", "a"), topic="mine")
     assert context.returned(PLAN_TASK)["connectors"] == ["b", "a"]
-    assert connectors.verify_migration(CONNECT)["outcomes"] == ["done", "done"]
+    assert MIGRATION.verify(CONNECT)["outcomes"] == ["done", "done"]
     assert [uri for uri, _ in context.assets] == ["kafka://flights/b.offsets", "kafka://flights/a.offsets"]
 
 
-@pytest.mark.parametrize(
-    ("operation", "word"), [("rollback", "rollback"), ("downgrade", "hard"), ("downgrade-soft", "soft")]
-)
-def test_the_way_back_is_shown_and_approved_too(begin: Begin, live: Live, operation: str, word: str) -> None:
+@pytest.mark.parametrize("operation", ["rollback", "downgrade", "downgrade-soft"])
+def test_the_way_back_is_shown_and_approved_too(begin: Begin, live: Live, operation: str) -> None:
     """By the plan of that way, and nothing else is done; a topic of the form is no topic to go back to."""
     context = begin(connectors=["a"], operation=operation, topic="mine").after(LIST, PLAN)
     with pytest.raises(AirflowSkipException, match="nothing was approved"):
-        connectors.apply_migration(CONNECT)
+        MIGRATION.apply(CONNECT)
     assert live.applied == 0
     context.approved().after(APPLY)
-    assert live.called == [f"plan {word}", f"plan {word}", word]
+    assert live.called == [operation] * 3
     assert (live.applied, live.asked[-1]) == (1, ConnectorRequest(connectors=("a",)))
     with pytest.raises(AirflowSkipException, match="has judged them"):
-        connectors.verify_migration(CONNECT)
+        MIGRATION.verify(CONNECT)
     assert context.assets == []
 
 
@@ -238,7 +231,7 @@ def test_the_way_back_makes_only_what_was_approved(begin: Begin, live: Live) -> 
     live.plans = [plan_of(planned("a")), plan_of(planned("a")), plan_of(planned("a", OTHER))]
     begin(connectors=["a"], operation="downgrade").after(LIST, PLAN).approved()
     with pytest.raises(AirflowFailException, match="remove stale offsets connect-offsets-a"):
-        connectors.apply_migration(CONNECT)
+        MIGRATION.apply(CONNECT)
     assert live.applied == 0
 
 
@@ -260,7 +253,7 @@ def test_who_has_a_topic_of_its_own_is_offered_to_go_back(
 def test_the_form_offers_every_operation() -> None:
     """And begins with the one that the DAG is called after."""
     param = connectors.connect_params()["operation"]
-    assert param.schema["enum"] == [str(operation) for operation in runs.Operation]
+    assert param.schema["enum"] == [str(move) for move in ConnectorMove]
     assert param.value == "migrate"
 
 
@@ -348,10 +341,10 @@ def test_a_plan_alone_changes_nothing(begin: Begin, live: Live) -> None:
     with pytest.raises(AirflowSkipException):
         ask(context)
     with pytest.raises(AirflowSkipException):
-        connectors.apply_migration(CONNECT)
+        MIGRATION.apply(CONNECT)
     assert live.applied == 0
     with pytest.raises(AirflowSkipException):
-        connectors.verify_migration(CONNECT)
+        MIGRATION.verify(CONNECT)
 
 
 def test_the_question_shows_the_plan(begin: Begin, live: Live) -> None:
@@ -373,10 +366,10 @@ def test_nothing_to_do_asks_nobody(begin: Begin, live: Live) -> None:
     done = ConnectorPlan(name="a", from_topic="connect-offsets", topic="mine")
     live.plans = [plan_of(done)]
     context = begin(connectors=["a"]).after(LIST, PLAN)
-    with pytest.raises(AirflowSkipException, match="nothing to do"):
+    with pytest.raises(AirflowSkipException, match="nothing of the plan needs an approval"):
         ask(context)
     with pytest.raises(AirflowSkipException, match="nothing was approved"):
-        connectors.apply_migration(CONNECT)
+        MIGRATION.apply(CONNECT)
 
 
 def test_when_nothing_can_be_done_the_plan_fails_with_the_way_out(begin: Begin, live: Live) -> None:
@@ -386,7 +379,7 @@ def test_when_nothing_can_be_done_the_plan_fails_with_the_way_out(begin: Begin, 
     with pytest.raises(
         AirflowFailException, match=r"a: its cleanup\.policy is delete; to resolve: name another"
     ):
-        connectors.plan_migration(CONNECT)
+        MIGRATION.plan(CONNECT)
 
 
 OTHER = Change("remove stale offsets", "connect-offsets-a", 3, 0, "not in the shared topic", "destructive", 3)
@@ -397,7 +390,7 @@ def test_other_changes_than_the_approved_ones_are_not_made(begin: Begin, live: L
     live.plans = [plan_of(planned("a")), plan_of(planned("a")), plan_of(planned("a", OTHER))]
     begin(connectors=["a"]).after(LIST, PLAN).approved()
     with pytest.raises(AirflowFailException, match="remove stale offsets connect-offsets-a"):
-        connectors.apply_migration(CONNECT)
+        MIGRATION.apply(CONNECT)
     assert live.applied == 0
 
 
@@ -411,20 +404,20 @@ def test_a_try_after_an_interruption_finds_less_to_do(begin: Begin, live: Live) 
 @pytest.mark.parametrize(
     ("outcome", "error"),
     [
-        (Outcome.FAILED, AirflowFailException),
-        (Outcome.REFUSED, AirflowFailException),
-        (Outcome.UNVERIFIABLE, AirflowFailException),
-        (Outcome.RETRIABLE, JobInterrupted),
+        (EndState.FAILED, AirflowFailException),
+        (EndState.REFUSED, AirflowFailException),
+        (EndState.UNVERIFIABLE, AirflowFailException),
+        (EndState.RETRIABLE, JobInterrupted),
     ],
 )
 def test_what_did_not_end_well_fails_the_task(
-    begin: Begin, live: Live, outcome: Outcome, error: type[Exception]
+    begin: Begin, live: Live, outcome: EndState, error: type[Exception]
 ) -> None:
     """With every connector's verdict; only what is temporary is tried again."""
     live.outcome = outcome
     begin(connectors=["a"]).after(LIST, PLAN).approved()
     with pytest.raises(error, match=f"a: {outcome.label}: seen"):
-        connectors.apply_migration(CONNECT)
+        MIGRATION.apply(CONNECT)
 
 
 def test_no_secret_of_the_connect_file_is_shown(
@@ -447,9 +440,9 @@ def test_no_secret_of_the_connect_file_is_shown(
     assert {SECRET, "jaas-secret"} <= set(masked)
 
 
-def ask(context: Context) -> connectors.ApproveMigrationOperator:
+def ask(context: Context) -> ApproveOperator:
     """Put the plan before a person, who says yes; return the operator as it asked."""
-    operator = connectors.ApproveMigrationOperator(task_id=connectors.APPROVE_TASK, connect=CONNECT)
+    operator = ApproveOperator(task_id=MIGRATION.approve_task, tasks=MIGRATION, name=CONNECT)
     asking.ask(operator, context.values)
     return operator
 

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from onceover.config.flowfile import Flow
 from onceover.errors import Retriable, UsageError
 from onceover.groups.apply import GroupSync
-from onceover.groups.follow import follow
 from onceover.wiring import groups as group_runs
 from onceover.wiring.groups import GroupRequest
-from onceover_airflow import groups
+from onceover_airflow import groups, operation
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.groups import GROUPS
+from onceover_airflow.operation import ApproveOperator
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
 from tests.unit.groups.groupworld import SHIFT, Lines, World
 
+pytestmark = pytest.mark.usefixtures("unopened")
 FLOW = "flights"
 FOREIGN = "foreign east.orders:0"
 
@@ -55,19 +57,14 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Groups of two clusters, one of them committed by somebody else on the receiving side."""
     world = World(here={"new": 4, "foreign": 7}, there={"foreign": 101})
 
-    def sync(request: GroupRequest) -> GroupSync:
-        return GroupSync(cast(Any, world), request.allowed, cast(Any, Lines()), 1, request.approves)
+    def sync(*args: Any) -> AbstractContextManager[GroupSync]:
+        request: GroupRequest = args[-1]
+        return nullcontext(GroupSync(cast(Any, world), request.allowed, cast(Any, Lines().opened), 1))
 
-    def followed(_: Flow, request: GroupRequest, interval_s: float, pause: Any, tell: Any) -> Any:
-        return follow(sync(request), interval_s, pause, tell)
-
-    monkeypatch.setattr(group_runs, "plan_groups", lambda _, request: sync(request).plan())
-    monkeypatch.setattr(
-        group_runs, "apply_groups", lambda _, request, tell, pause: sync(request).apply(tell, pause)
-    )
-    monkeypatch.setattr(group_runs, "follow_groups", followed)
+    monkeypatch.setattr(group_runs, "group_sync", sync)
     monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
     monkeypatch.setattr("onceover_airflow.groups.time.sleep", lambda _: None)
+    monkeypatch.setattr("onceover.planning.operation.time.sleep", lambda _: None)
     return world
 
 
@@ -77,7 +74,7 @@ def within(monkeypatch: pytest.MonkeyPatch) -> Within:
 
     def enter(**params: Any) -> Context:
         context = Context(**params)
-        monkeypatch.setattr(groups, "get_current_context", lambda: context.values)
+        monkeypatch.setattr(operation, "get_current_context", lambda: context.values)
         return context
 
     return enter
@@ -97,13 +94,13 @@ def approved(within: Within) -> Within:
 
 def asked(context: Context) -> str:
     """Put the question and say yes; return its body."""
-    operator = groups.ApproveMovesOperator(task_id=groups.APPROVE_TASK, flow=FLOW)
+    operator = ApproveOperator(task_id=GROUPS.approve_task, tasks=GROUPS, name=FLOW)
     return str(asking.ask(operator, context.values).body)
 
 
 def test_the_plan_counts_what_is_risky_and_changes_nothing(world: World, within: Within) -> None:
     within()
-    planned = groups.plan_groups(FLOW)
+    planned = GROUPS.plan(FLOW)
     assert (planned["changes"], planned["risky"]) == (2, 1)
     assert world.log == []
 
@@ -125,13 +122,13 @@ def test_nobody_is_asked_when_that_is_not_wanted(
 def test_a_risk_that_nobody_was_asked_about_is_not_taken(world: World, within: Within) -> None:
     """It was gone when the question would have been put, which was skipped, and has come back."""
     context = within()
-    assert groups.plan_groups(FLOW)["risky"] == 1
+    assert GROUPS.plan(FLOW)["risky"] == 1
     world.there["foreign"] = 7 + SHIFT
     with pytest.raises(AirflowSkipException):
         asked(context)
     world.there["foreign"] = 101
     with pytest.raises(AirflowFailException, match="nobody has approved"):
-        groups.apply_groups(FLOW)
+        GROUPS.apply(FLOW)
     assert world.there["foreign"] == 101
 
 
@@ -142,7 +139,7 @@ def test_another_move_than_the_one_that_was_shown_is_left_alone(world: World, ap
         approved()
         world.there["foreign"] = there
         with pytest.raises(AirflowFailException, match="nobody has approved"):
-            groups.apply_groups(FLOW)
+            GROUPS.apply(FLOW)
         assert world.there["foreign"] == there
 
 
@@ -150,17 +147,17 @@ def test_what_was_approved_is_done_once(world: World, approved: Within) -> None:
     """Somebody clears the task after the group has gone on: it is not moved back again."""
     world.there["foreign"] = 200
     approved(allow_rewind=True)
-    groups.apply_groups(FLOW)
+    GROUPS.apply(FLOW)
     assert world.there["foreign"] == 7 + SHIFT
     world.there["foreign"] = 300
     with pytest.raises(AirflowFailException, match="nobody has approved"):
-        groups.apply_groups(FLOW)
+        GROUPS.apply(FLOW)
     assert world.there["foreign"] == 300
 
 
 def test_what_was_approved_is_written_and_announced(world: World, approved: Within) -> None:
     context = approved()
-    counts = groups.apply_groups(FLOW)
+    counts = GROUPS.apply(FLOW)
     assert world.there == {"new": 4 + SHIFT, "foreign": 7 + SHIFT}
     assert context.assets == [("kafka://west/flights.groups", counts)]
 
@@ -170,7 +167,7 @@ def test_flow_without_groups_is_skipped_and_announces_nothing(world: World, with
     world.here.clear()
     context = within()
     with pytest.raises(AirflowSkipException, match="no consumer group has offsets"):
-        groups.apply_groups(FLOW)
+        GROUPS.apply(FLOW)
     assert context.assets == []
 
 
@@ -179,20 +176,20 @@ def test_misspelt_group_fails(world: World, within: Within) -> None:
     world.here.clear()
     context = within(group="bilingl-.*")
     with pytest.raises(AirflowFailException, match=r"no group that bilingl-\.\* matches .*groups plan"):
-        groups.apply_groups(FLOW)
+        GROUPS.apply(FLOW)
     assert context.assets == []
 
 
 def test_some_groups_do_not_stand_for_all(world: World, approved: Within) -> None:
     """The asset is the flow's."""
     context = approved(group="new|foreign")
-    assert groups.apply_groups(FLOW)["positions"] == 2
+    assert GROUPS.apply(FLOW)["positions"] == 2
     assert context.assets == []
 
 
 def test_the_asset_of_a_failback_is_the_sources(world: World, approved: Within) -> None:
     context = approved(direction="failback")
-    groups.apply_groups(FLOW)
+    GROUPS.apply(FLOW)
     assert context.assets[0][0] == "kafka://east/flights.groups"
 
 
@@ -203,7 +200,7 @@ def test_what_nobody_approved_is_left_alone_and_told(
     """No answer yet, or a scheduled run; the others are put in place all the same."""
     context = within(**params)
     with pytest.raises(AirflowFailException, match="nobody has approved"):
-        groups.apply_groups(FLOW)
+        GROUPS.apply(FLOW)
     assert world.there == {"new": 4 + SHIFT, "foreign": 101}
     assert context.assets == []
 
@@ -211,13 +208,13 @@ def test_what_nobody_approved_is_left_alone_and_told(
 def test_only_a_plan_writes_nothing(world: World, within: Within) -> None:
     within(apply=False)
     with pytest.raises(AirflowSkipException):
-        groups.apply_groups(FLOW)
+        GROUPS.apply(FLOW)
     assert world.log == []
 
 
 def test_following_ends_after_its_time(world: World, approved: Within) -> None:
     context = approved(until="500ms")
-    assert groups.apply_groups(FLOW)["changes_made"] == 2
+    assert GROUPS.apply(FLOW)["changes_made"] == 2
     assert context.assets[0][0] == "kafka://west/flights.groups"
 
 
@@ -225,7 +222,7 @@ def test_what_may_be_over_soon_is_tried_again(world: World, within: Within) -> N
     world.broken["new"] = Retriable("its coordinator is away")
     within()
     with pytest.raises(JobInterrupted):
-        groups.apply_groups(FLOW)
+        GROUPS.apply(FLOW)
 
 
 def test_faults_of_the_flow_fail_at_once(within: Within, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,4 +232,4 @@ def test_faults_of_the_flow_fail_at_once(within: Within, monkeypatch: pytest.Mon
     monkeypatch.setattr("onceover_airflow.connections.connection_environment", fail)
     within()
     with pytest.raises(AirflowFailException, match="no such login"):
-        groups.apply_groups(FLOW)
+        GROUPS.apply(FLOW)

@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 import onceover_airflow
+from onceover.acls.kept import AclPlan
 from onceover.connectors.model import ConnectorPlan, MigrationPlan, WorkerFacts
 from onceover.errors import NeedsOperator
 from onceover.operate.repair import Repair
@@ -24,12 +25,18 @@ from onceover.planning.plan import Change, Refusal
 from onceover.seeding.plan import SeedPlan
 from onceover.spark.submit import SparkJob
 from onceover.state.enrolment import Enrolment
-from onceover_airflow import connectors, groups, repair, seeding, topics
+from onceover.topics.plan import TopicPlan
+from onceover.topics.sync import SyncPlan
+from onceover_airflow.connectors import MIGRATION
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.flowcontext import errors_of_ours, log_text
+from onceover_airflow.groups import GROUPS
 from onceover_airflow.hooks import SparkJobHook
 from onceover_airflow.markdown import code, plain
+from onceover_airflow.repair import REPAIR
+from onceover_airflow.seeding import PROGRESS
 from onceover_airflow.tasklog import show_records
+from onceover_airflow.topics import TOPICS
 from tests.support.hostilenames import HOSTILE
 
 # What the pages themselves are made of.
@@ -45,23 +52,24 @@ def refusal(name: str) -> Refusal:
 
 
 def of_topics(name: str) -> str:
-    plan = SeedPlan(operation="topics", flow="f", changes=(change(name),))
-    return topics.question(cast(Any, type("Planned", (), {"plan": plan, "risky": plan})))
+    plan = TopicPlan(operation="topics", flow="f", changes=(change(name),))
+    return TOPICS.question(SyncPlan.of(plan, AclPlan()))
 
 
 def of_groups(name: str) -> str:
-    return groups.question([cast(Any, type("Row", (), {"change": change(name)}))])
+    row = type("Row", (), {"change": change(name)})
+    return GROUPS.question(cast(Any, type("Planned", (), {"risky": [row]})))
 
 
 def of_seeding(name: str) -> str:
-    return seeding.question(
+    return PROGRESS.question(
         SeedPlan(operation="seed", flow="f", changes=(change(name),), refused=(refusal(name),))
     )
 
 
 def of_repair(name: str) -> str:
     enrolment = Enrolment("orders", "orders", UUID(int=1), UUID(int=2), {3: 0}, 0)
-    return repair.question(
+    return REPAIR.question(
         Repair(operation="skip-to", flow="f", sources=(), changes=(change(name),), enrolment=enrolment)
     )
 
@@ -76,7 +84,7 @@ def of_connectors(name: str) -> str:
         refusals=(refusal(name),),
         warnings=(f"look at {name}, please",),
     )
-    return connectors.question(MigrationPlan.of("migrate", "flights", facts, (plan,)))
+    return MIGRATION.question(MigrationPlan.of("migrate", "flights", facts, (plan,)))
 
 
 QUESTIONS = [of_topics, of_groups, of_seeding, of_repair, of_connectors]

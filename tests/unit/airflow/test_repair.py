@@ -19,19 +19,22 @@ from onceover.model import TopicPartition
 from onceover.operate.repair import Repair
 from onceover.operate.repairapply import Repaired
 from onceover.planning.approval import Approval, ObjectState
+from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Refusal
 from onceover.state.enrolment import Enrolment
 from onceover.wiring import repairs
 from onceover.wiring.repairs import RepairRequest
-from onceover_airflow import repair
+from onceover_airflow import operation, repair
 from onceover_airflow.approval import SHOWN_KEY
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.flowcontext import errors_of_ours
+from onceover_airflow.operation import ApproveOperator
+from onceover_airflow.repair import REPAIR
 from onceover_airflow.seal import opened
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
 
+pytestmark = pytest.mark.usefixtures("unopened")
 FLOW = "flights"
 TP = TopicPartition("orders", 3)
 PARAMS = {name: param.value for name, param in repair.repair_params().items()}
@@ -62,21 +65,21 @@ class Clusters:
         self.applied = 0
         self.problem: Exception | None = None
 
-    def plan_repair(self, _: object, request: RepairRequest) -> Repair:
+    def repairer(self, *args: Any) -> Clusters:
+        self.asked.append(args[-1])
+        return self
+
+    def plan(self) -> Repair:
         if self.problem is not None:
             raise self.problem
-        self.asked.append(request)
         return self.plans.pop(0) if len(self.plans) > 1 else self.plans[0]
 
-    def apply_repair(
-        self, flow: object, request: RepairRequest, announce: Callable[[Repair], None], approval: Approval
-    ) -> Repaired:
-        planned = self.plan_repair(flow, request)
-        announce(planned)
+    def apply(self, caller: Caller, approval: Approval) -> Repaired:
+        planned = self.plan()
+        caller.announce(planned)
         if approval.is_spent(planned.items):
             return Repaired(planned, None, earlier=True)
-        with errors_of_ours():
-            approval.check(planned.items, planned.title)
+        approval.check(planned.items, planned.title)
         self.applied += 1
         return Repaired(planned, 4)
 
@@ -96,11 +99,10 @@ def live(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Live:
     def begin(*plans: Repair, problem: Exception | None = None, **params: Any) -> tuple[Context, Clusters]:
         context, clusters = Context(**params), Clusters(*plans)
         clusters.problem = problem
-        for name in ("plan_repair", "apply_repair"):
-            monkeypatch.setattr(repairs, name, getattr(clusters, name))
-        monkeypatch.setattr(repair, "get_current_context", lambda: context.values)
+        monkeypatch.setattr(repairs, "repairer", clusters.repairer)
+        monkeypatch.setattr(operation, "get_current_context", lambda: context.values)
         monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
-        repair.plan_repair(FLOW)
+        REPAIR.plan(FLOW)
         return context, clusters
 
     return begin
@@ -108,7 +110,7 @@ def live(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Live:
 
 def ask(context: Context, answer: str | None = "Approve") -> str:
     """Put the question and answer it; return what a person is shown."""
-    operator = repair.ApproveRepairOperator(task_id=repair.APPROVE_TASK, flow=FLOW)
+    operator = ApproveOperator(task_id=REPAIR.approve_task, tasks=REPAIR, name=FLOW)
     return str(asking.ask(operator, context.values, answer).body)
 
 
@@ -123,7 +125,7 @@ def test_what_was_approved_is_done(live: Live, caplog: pytest.LogCaptureFixture)
     assert "fenced" in body
     assert "position orders:3: 5 -> 8" in caplog.text
     expected = {"flow": FLOW, "operation": "skip-to", "partitions": 1, "generation": 4}
-    assert repair.apply_repair(FLOW) == expected
+    assert REPAIR.apply(FLOW) == expected
 
 
 def standing(plan: Repair, state: str = "RECORD_REFUSED", changed: str = "") -> Repair:
@@ -165,10 +167,10 @@ def test_what_was_shown_is_approved_and_nothing_else(
     context, clusters = live(before, before, after, **SKIP)
     ask(context)
     if same:
-        repair.apply_repair(FLOW)
+        REPAIR.apply(FLOW)
     else:
         with pytest.raises(AirflowFailException, match="something else by now"):
-            repair.apply_repair(FLOW)
+            REPAIR.apply(FLOW)
     assert clusters.applied == (1 if same else 0)
 
 
@@ -176,10 +178,10 @@ def test_an_approval_is_good_for_one_time(live: Live) -> None:
     """Somebody clears the task that does it, days after it did it: nothing is copied twice."""
     context, clusters = live(RESEED, RESEED, RESEED, **SKIP)
     ask(context)
-    repair.apply_repair(FLOW)
-    given = opened(context.values["ti"].xcom_pull(task_ids=repair.APPROVE_TASK, key=SHOWN_KEY))["id"]
+    REPAIR.apply(FLOW)
+    given = opened(context.values["ti"].xcom_pull(task_ids=REPAIR.approve_task, key=SHOWN_KEY))["id"]
     clusters.plans = [standing(plan_of(0, "repeat", 1_000_000, "reseed"), "not stopped", given)]
-    assert repair.apply_repair(FLOW)["generation"] is None
+    assert REPAIR.apply(FLOW)["generation"] is None
     assert clusters.applied == 1
 
 
@@ -189,7 +191,7 @@ def test_what_nobody_said_yes_to_is_not_done(live: Live, answer: str | None) -> 
     context, clusters = live(plan_of(), **SKIP)
     ask(context, answer)
     with pytest.raises(AirflowSkipException, match="nothing was approved"):
-        repair.apply_repair(FLOW)
+        REPAIR.apply(FLOW)
     assert clusters.applied == 0
 
 
@@ -200,7 +202,7 @@ def test_what_was_shown_too_long_ago_is_asked_again(live: Live, monkeypatch: pyt
     later_s = time.time() + timedelta(days=4, minutes=1).total_seconds()
     monkeypatch.setattr("onceover_airflow.approval.time.time", lambda: later_s)
     with pytest.raises(AirflowFailException, match=r"shown 4 days ago.*start the DAG again"):
-        repair.apply_repair(FLOW)
+        REPAIR.apply(FLOW)
     assert clusters.applied == 0
 
 
@@ -211,7 +213,7 @@ def test_nothing_stopped_asks_nobody_and_is_no_failure(live: Live) -> None:
     with pytest.raises(AirflowSkipException):
         ask(context)
     with pytest.raises(AirflowSkipException):
-        repair.apply_repair(FLOW)
+        REPAIR.apply(FLOW)
     assert clusters.applied == 0
 
 
@@ -221,7 +223,7 @@ def test_only_a_plan_is_only_a_plan(live: Live) -> None:
     with pytest.raises(AirflowSkipException):
         ask(context)
     with pytest.raises(AirflowSkipException):
-        repair.apply_repair(FLOW)
+        REPAIR.apply(FLOW)
     assert clusters.applied == 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,21 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from onceover.errors import Fenced, Retriable, UsageError
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval, ObjectState
+from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Refusal
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import Choice, Seat, SeededPosition, SeedPlan
 from onceover.wiring import seeding as seed_runs
 from onceover.wiring.offsetfiles import ReadFile, offset_files
-from onceover_airflow import seeding
+from onceover_airflow import operation, seeding
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.flowcontext import errors_of_ours
+from onceover_airflow.operation import ApproveOperator
+from onceover_airflow.seeding import PROGRESS
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
 
+pytestmark = pytest.mark.usefixtures("unopened")
 FLOW = "flights"
 _TP = TopicPartition("orders", 0)
 _SEAT = Seat(source=_TP, target=_TP, start=0, lso=9, end=9)
@@ -55,35 +59,24 @@ class Clusters:
             raise self.problem
         return self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]
 
-    def plan_seed(
-        self, _: object, origin: str, choice: Choice, topics: str | None, *, read: ReadFile
-    ) -> SeedPlan:
-        self.asked.append((origin, choice, topics))
+    def seeder(self, *args: Any, read: ReadFile) -> Any:
+        self.asked.append(args[-1])
         self.read = read
+        return nullcontext(self)
+
+    def adopter(self, *args: Any, read: ReadFile) -> Any:
+        self.asked.append(args[-1])
+        self.read = read
+        return self
+
+    def plan(self) -> SeedPlan:
         return self.next()
 
-    def apply_seed(
-        self,
-        _: object,
-        origin: str,
-        choice: Choice,
-        announce: Callable[[SeedPlan], None],
-        topics: str | None,
-        approval: Approval,
-        *,
-        read: ReadFile,
-    ) -> Seeded:
-        self.read = read
+    def apply(self, caller: Caller, approval: Approval) -> Seeded:
         planned = self.next()
-        announce(planned)
-        with errors_of_ours():
-            approval.check(planned.items, planned.title)
+        caller.announce(planned)
+        approval.check(planned.items, planned.title)
         return Seeded(planned, 3, len(planned.positions))
-
-    def plan_adoption(self, _: object, request: seed_runs.Adoption, *, read: ReadFile) -> SeedPlan:
-        self.asked.append(request)
-        self.read = read
-        return self.next()
 
 
 class Context:
@@ -100,9 +93,9 @@ Live = Callable[..., Clusters]
 def live(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Live:
     def begin(context: Context, *plans: SeedPlan) -> Clusters:
         clusters = Clusters(*plans)
-        for name in ("plan_seed", "apply_seed", "plan_adoption"):
+        for name in ("seeder", "adopter"):
             monkeypatch.setattr(seed_runs, name, getattr(clusters, name))
-        monkeypatch.setattr(seeding, "get_current_context", lambda: context.values)
+        monkeypatch.setattr(operation, "get_current_context", lambda: context.values)
         monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
         return clusters
 
@@ -113,12 +106,12 @@ def planned_by(live: Live, *plans: SeedPlan, **params: Any) -> tuple[Context, Cl
     """Run the plan's task; return the context of those after it, and what it has returned."""
     context = Context(**params)
     clusters = live(context, *plans)
-    return context, clusters, seeding.plan_progress(FLOW)
+    return context, clusters, PROGRESS.plan(FLOW)
 
 
 def ask(context: Context) -> str:
     """Put the question and say yes; return what a person is shown."""
-    operator = seeding.ApprovePositionsOperator(task_id=seeding.APPROVE_TASK, flow=FLOW)
+    operator = ApproveOperator(task_id=PROGRESS.approve_task, tasks=PROGRESS, name=FLOW)
     return str(asking.ask(operator, context.values).body)
 
 
@@ -126,9 +119,9 @@ def test_what_was_approved_is_written(live: Live) -> None:
     """Ids and counts go into the plan's XCom, nothing else."""
     context, clusters, planned = planned_by(live, plan_of())
     assert (planned["positions"], planned["refused"]) == (1, 0)
-    assert clusters.asked == [("group:g", Choice(), None)]
+    assert clusters.asked == [seed_runs.Seeding("group:g", Choice())]
     ask(context)
-    assert seeding.apply_progress(FLOW) == {"flow": FLOW, "written": 1, "generation": 3}
+    assert PROGRESS.apply(FLOW) == {"flow": FLOW, "written": 1, "generation": 3}
 
 
 def standing(state: str = "PROGRESS_MISSING", changed: str = "") -> SeedPlan:
@@ -159,10 +152,10 @@ def test_what_was_shown_is_approved_and_nothing_else(
     context, _, _ = planned_by(live, shown, shown, now)
     ask(context)
     if same:
-        assert seeding.apply_progress(FLOW)["written"] == 1
+        assert PROGRESS.apply(FLOW)["written"] == 1
     else:
         with pytest.raises(AirflowFailException, match="something else by now"):
-            seeding.apply_progress(FLOW)
+            PROGRESS.apply(FLOW)
 
 
 def test_a_refused_partition_fails_the_run_and_says_what_resolves_it(live: Live) -> None:
@@ -171,17 +164,15 @@ def test_a_refused_partition_fails_the_run_and_says_what_resolves_it(live: Live)
         live, plan_of(refused=(Refusal("orders:1", "GAP", "two are missing", "decide"),))
     )
     ask(context)
-    with pytest.raises(
-        AirflowFailException, match=r"1 positions written, 1 refused.*two are missing.*decide"
-    ):
-        seeding.apply_progress(FLOW)
+    with pytest.raises(AirflowFailException, match=r"orders:1: two are missing; to resolve: decide"):
+        PROGRESS.apply(FLOW)
 
 
 def test_only_a_plan_is_only_a_plan(live: Live) -> None:
     """Neither asked nor applied."""
     context, _, _ = planned_by(live, plan_of(), apply=False)
     with pytest.raises(AirflowSkipException):
-        seeding.apply_progress(FLOW)
+        PROGRESS.apply(FLOW)
     with pytest.raises(AirflowSkipException):
         ask(context)
 
@@ -197,7 +188,7 @@ def test_only_a_temporary_failure_is_tried_again(
     context = Context()
     live(context, EMPTY).problem = problem
     with pytest.raises(expected):
-        seeding.plan_progress(FLOW)
+        PROGRESS.plan(FLOW)
 
 
 def test_a_person_sees_every_position_with_its_risk(live: Live) -> None:
@@ -260,7 +251,7 @@ def test_a_form_names_files_of_one_folder_only(
     if params.get("kind") != "adopt":
         clusters.read = None
         ask(context)
-        seeding.apply_progress(FLOW)
+        PROGRESS.apply(FLOW)
         only_there(clusters, tmp_path / "flights.yaml")
 
 
@@ -277,8 +268,8 @@ def test_no_form_names_a_flow_by_its_path(live: Live, ref: str) -> None:
     """A file of somebody's own would have the worker connect anywhere with what its environment holds."""
     live(Context(), plan_of())
     with pytest.raises(AirflowFailException, match="names only"):
-        seeding.plan_progress(ref)
+        PROGRESS.plan(ref)
     context = Context(origin=f"flow:{ref}")
     live(context, plan_of())
     with pytest.raises(AirflowFailException, match="names only"):
-        seeding.plan_progress(FLOW)
+        PROGRESS.plan(FLOW)

@@ -11,8 +11,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.wiring import status as wiring
-from onceover_airflow import repair, standing
+from onceover_airflow import standing
 from onceover_airflow.errors import JobInterrupted
+from onceover_airflow.repair import REPAIR
 
 PARTITION = {
     "topic": "t",
@@ -58,7 +59,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_a_repair_is_reported_with_its_notes(reads: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
     """Counts come back, the log has the rest."""
     with caplog.at_level(logging.INFO):
-        assert repair.report_repair("f") == {"flow": "f", "state": "copying", "partitions_stopped": 0}
+        assert REPAIR.report("f") == {"flow": "f", "state": "copying", "partitions_stopped": 0}
     assert "t: differs; apply" in caplog.text
 
 
@@ -70,4 +71,4 @@ def test_a_cluster_that_does_not_answer_is_no_flow_without_stops(
     """Temporary is tried again, everything else fails at once."""
     reads[side] = {**SIDE, "error": {"message": "no broker answers", "exit": code}}
     with pytest.raises(error, match="east: no broker answers"):
-        repair.report_repair("f")
+        REPAIR.report("f")

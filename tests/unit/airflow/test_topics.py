@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from typing import Any
 
@@ -14,31 +15,33 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 from onceover.acls.kept import AclPlan
 from onceover.errors import Retriable, UsageError
 from onceover.planning.approval import Approval
+from onceover.planning.operation import Caller
 from onceover.planning.plan import Change, Refusal
 from onceover.topics.codes import TopicCode
 from onceover.topics.plan import TopicPlan
 from onceover.topics.steps import ConfigDiff, SetConfig
 from onceover.topics.sync import AppliedSync, SyncPlan
 from onceover.wiring import topics as topic_runs
-from onceover_airflow import approval, topics
+from onceover_airflow import approval, operation, topics
 from onceover_airflow.approval import SHOWN_KEY
 from onceover_airflow.asked import origin_of, question_id
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.flowcontext import errors_of_ours
+from onceover_airflow.operation import ApproveOperator
 from onceover_airflow.seal import sealed
+from onceover_airflow.topics import TOPICS
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
 
+pytestmark = pytest.mark.usefixtures("unopened")
 FLOW = "flights"
 
 
 def plan_of(*diffs: ConfigDiff, refused: tuple[Refusal, ...] = ()) -> SyncPlan:
     steps = tuple(SetConfig("orders", "orders", one) for one in diffs)
     changes = tuple(step.change for step in steps)
-    return SyncPlan(
-        TopicPlan(operation="topics", flow=FLOW, changes=changes, steps=steps, refused=refused), AclPlan()
-    )
+    topics = TopicPlan(operation="topics", flow=FLOW, changes=changes, steps=steps, refused=refused)
+    return SyncPlan.of(topics, AclPlan())
 
 
 HARMLESS = ConfigDiff("segment.ms", None, "1000")
@@ -55,18 +58,17 @@ class Clusters:
         self.applied: list[Change] = []
         self.problem: Exception | None = None
 
-    def plan(self, _: object) -> SyncPlan:
+    def plan(self) -> SyncPlan:
         if self.problem is not None:
             raise self.problem
         return self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]
 
-    def apply(self, flow: object, announce: Callable[[SyncPlan], None], approval: Approval) -> AppliedSync:
-        first = self.plan(flow)
-        announce(first)
-        with errors_of_ours():
-            approval.check(first.items, FLOW)
-        self.applied += first.plan.changes
-        return AppliedSync(first, EMPTY, [], len(first.plan.changes))
+    def apply(self, caller: Caller, approval: Approval) -> AppliedSync:
+        first = self.plan()
+        caller.announce(first)
+        approval.check(first.items, FLOW)
+        self.applied += first.changes
+        return AppliedSync(first, EMPTY, [], len(first.changes))
 
 
 class Context:
@@ -102,8 +104,7 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Live:
 
     def set_up(*plans: SyncPlan) -> Clusters:
         clusters = Clusters(*plans)
-        monkeypatch.setattr(topic_runs, "plan_topics", clusters.plan)
-        monkeypatch.setattr(topic_runs, "apply_topics", clusters.apply)
+        monkeypatch.setattr(topic_runs, "topic_sync", lambda *_: nullcontext(clusters))
         monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
         return clusters
 
@@ -111,19 +112,24 @@ def live(monkeypatch: pytest.MonkeyPatch) -> Live:
 
 
 def within(monkeypatch: pytest.MonkeyPatch, context: Context) -> Context:
-    monkeypatch.setattr(topics, "get_current_context", lambda: context.values)
+    for module in (operation, topics):
+        monkeypatch.setattr(module, "get_current_context", lambda: context.values)
     return context
 
 
-def test_plan_returns_ids_and_counts_and_shows_the_plan(live: Live, caplog: pytest.LogCaptureFixture) -> None:
+def test_plan_returns_ids_and_counts_and_shows_the_plan(
+    live: Live, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A person reads it in the log; the XCom holds no topic and no value."""
     planned = plan_of(HARMLESS, SHORTER)
     live(planned)
+    within(monkeypatch, Context())
     with caplog.at_level(logging.INFO):
-        counts = topics.plan_topics(FLOW)
+        counts = TOPICS.plan(FLOW)
     assert counts == {
         "flow": FLOW,
-        "plan_id": planned.plan.plan_id,
+        "operation": "topics",
+        "plan_id": planned.plan_id,
         "changes": 2,
         "risky": 1,
         "refused": 0,
@@ -136,19 +142,20 @@ def test_plan_returns_ids_and_counts_and_shows_the_plan(live: Live, caplog: pyte
     [(Retriable("west is away"), JobInterrupted), (UsageError("no right"), AirflowFailException)],
 )
 def test_only_a_cluster_that_is_away_is_tried_again(
-    live: Live, problem: Exception, seen: type[Exception]
+    live: Live, monkeypatch: pytest.MonkeyPatch, problem: Exception, seen: type[Exception]
 ) -> None:
     """Everything else needs a person."""
     live(EMPTY).problem = problem
+    within(monkeypatch, Context())
     with pytest.raises(seen, match=str(problem)):
-        topics.plan_topics(FLOW)
+        TOPICS.plan(FLOW)
 
 
 def test_approved_changes_are_made(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """And those that cost nothing, whether they were in the plan or came later."""
     clusters = live(plan_of(SHORTER), plan_of(HARMLESS, SHORTER))
     asked(within(monkeypatch, Context()))
-    assert topics.apply_topics(FLOW)["changes_made"] == 2
+    assert TOPICS.apply(FLOW)["changes_made"] == 2
     assert len(clusters.applied) == 2
 
 
@@ -162,7 +169,7 @@ def test_a_risk_that_nobody_approved_is_not_taken(
     clusters = live(plan_of(SHORTER), plan_of(SHORTER, now))
     asked(within(monkeypatch, Context()))
     with pytest.raises(AirflowFailException, match="something else by now"):
-        topics.apply_topics(FLOW)
+        TOPICS.apply(FLOW)
     assert clusters.applied == []
 
 
@@ -171,7 +178,7 @@ def test_a_try_after_an_interruption_finds_less_to_do(live: Live, monkeypatch: p
     smaller = ConfigDiff("retention.bytes", "9000", "1000")
     clusters = live(plan_of(SHORTER, smaller), plan_of(smaller))
     asked(within(monkeypatch, Context()))
-    topics.apply_topics(FLOW)
+    TOPICS.apply(FLOW)
     assert len(clusters.applied) == 1
 
 
@@ -181,10 +188,10 @@ def test_not_asked_only_what_costs_nothing_is_done(live: Live, monkeypatch: pyte
     context = within(monkeypatch, Context())
     with pytest.raises(AirflowSkipException):
         asked(context)
-    assert topics.apply_topics(FLOW)["changes_made"] == 1
+    assert TOPICS.apply(FLOW)["changes_made"] == 1
     live(plan_of(HARMLESS, SHORTER))
     with pytest.raises(AirflowFailException, match="something else by now"):
-        topics.apply_topics(FLOW)
+        TOPICS.apply(FLOW)
     assert len(clusters.applied) == 1
 
 
@@ -195,7 +202,7 @@ def test_with_apply_off_nothing_is_asked_and_nothing_done(
     clusters = live(plan_of(SHORTER))
     context = within(monkeypatch, Context(apply=False))
     with pytest.raises(AirflowSkipException):
-        topics.apply_topics(FLOW)
+        TOPICS.apply(FLOW)
     with pytest.raises(AirflowSkipException):
         asked(context)
     assert clusters.applied == []
@@ -205,7 +212,7 @@ def test_report_announces_the_asset_when_nothing_is_left(live: Live, monkeypatch
     """Not the asset of a flow that caught up."""
     live(EMPTY)
     context = within(monkeypatch, Context())
-    counts = topics.report_topics(FLOW)
+    counts = TOPICS.report(FLOW)
     assert context.assets == [("kafka://west/flights.topics", counts)]
 
 
@@ -217,7 +224,7 @@ def test_flow_without_topics_fails_and_announces_nothing(live: Live, monkeypatch
     live(plan_of(refused=(nothing,)))
     context = within(monkeypatch, Context())
     with pytest.raises(AirflowFailException, match="no topic is in scope; correct it"):
-        topics.report_topics(FLOW)
+        TOPICS.report(FLOW)
     assert context.assets == []
 
 
@@ -225,7 +232,7 @@ def test_report_after_a_rejection_announces_nothing(live: Live, monkeypatch: pyt
     """The change is still there, and that is what the person wanted."""
     live(plan_of(SHORTER))
     context = within(monkeypatch, Context())
-    assert topics.report_topics(FLOW)["changes"] == 1
+    assert TOPICS.report(FLOW)["changes"] == 1
     assert context.assets == []
 
 
@@ -235,18 +242,18 @@ def test_report_fails_when_somebody_has_to_decide(live: Live, monkeypatch: pytes
     live(plan_of(refused=(blocked,)))
     context = within(monkeypatch, Context())
     with pytest.raises(AirflowFailException, match="orders: it holds records; to resolve: delete it"):
-        topics.report_topics(FLOW)
+        TOPICS.report(FLOW)
     live(plan_of(refused=(Refusal("orders", "KEY_UNKNOWN", "no such key", "nothing", blocks=False),)))
-    topics.report_topics(FLOW)
+    TOPICS.report(FLOW)
     assert len(context.assets) == 1
 
 
 # ---- the approval
 
 
-def asked(context: Context) -> topics.ApproveChangesOperator:
+def asked(context: Context) -> ApproveOperator:
     """Put the question and say yes; return the operator as it asked."""
-    operator = topics.ApproveChangesOperator(task_id=topics.APPROVE_TASK, flow=FLOW)
+    operator = ApproveOperator(task_id=TOPICS.approve_task, tasks=TOPICS, name=FLOW)
     asking.ask(operator, context.values)
     return operator
 
@@ -265,14 +272,14 @@ def test_only_changes_that_may_cost_records_are_asked_about(live: Live) -> None:
 def test_a_harmless_plan_is_not_asked_about(live: Live) -> None:
     """Nobody is woken for a new topic."""
     live(plan_of(HARMLESS))
-    with pytest.raises(AirflowSkipException, match="no change of the plan can cost records"):
+    with pytest.raises(AirflowSkipException, match="nothing of the plan needs an approval"):
         asked(Context())
 
 
 def test_a_long_list_is_cut_and_says_where_the_rest_is() -> None:
     """A person decides by the first page, and knows that there is more."""
     diffs = [ConfigDiff("retention.ms", str(9000 + n), "1") for n in range(40)]
-    body = topics.question(plan_of(*diffs))
+    body = TOPICS.question(plan_of(*diffs))
     assert body.count("destructive") == approval.MAX_LISTED
     assert "and 10 more: see the log of this task" in body
 
@@ -287,7 +294,7 @@ def test_the_answer_decides_about_the_task_downstream(
     skips: list[str] = []
     monkeypatch.setattr(ApprovalOperator, "skip", lambda _, ti, tasks: skips.extend(t.task_id for t in tasks))
     with DAG("d"):
-        operator = topics.ApproveChangesOperator(task_id="approve_changes", flow=FLOW)
+        operator = ApproveOperator(task_id="approve_changes", tasks=TOPICS, name=FLOW)
         operator >> task(task_id="apply_topics", trigger_rule="none_failed")(lambda: None)()
     event = {
         "chosen_options": [answer],

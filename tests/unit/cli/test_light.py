@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from onceover.cli.connectors import DOWNGRADES
 from onceover.cli.parser import COMMANDS
 from onceover.cli.parsers import adopt, connectors, groups, partition, seed, status
 from onceover.cli.parsing import build_parser
-from onceover.connectors.settings import DowngradeMode
 from onceover.groups.decide import Direction
 from onceover.operate import repair
 from onceover.seeding import plan as seeding
@@ -135,7 +135,7 @@ def test_every_parser_names_work_that_is_there() -> None:
 def test_what_is_offered_is_what_the_work_knows() -> None:
     """The parsers have their own list of it, because the work's takes libraries along."""
     assert list(groups.DIRECTIONS) == [str(direction) for direction in Direction]
-    assert list(connectors.MODES) == [str(mode) for mode in DowngradeMode]
+    assert list(connectors.MODES) == list(DOWNGRADES)
     assert seed.MISSING == (seeding.REFUSE, seeding.EARLIEST, seeding.LATEST)
     assert (partition.RESUME, partition.SKIP, partition.RESEED) == (repair.RESUME, repair.SKIP, repair.RESEED)
     assert (status.PATIENCE_S, adopt.WINDOW) == (PATIENCE_S, seamsearch.DEFAULT_LIMIT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -224,6 +225,9 @@ class Lines:
 
     def __init__(self) -> None:
         self.outcomes: list[str] = []
+
+    def opened(self, _approval: object) -> AbstractContextManager[Lines]:
+        return nullcontext(self)
 
     def planned(self, plan: Any) -> None:
         self.outcomes += ["planned"] * len(plan.changes)

@@ -10,7 +10,9 @@ from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.groups import apply
 from onceover.groups.apply import WATCH_S, AppliedGroups, GroupSync
 from onceover.groups.decide import Allowed
-from onceover.groups.plan import Approves
+from onceover.groups.plan import GroupPlan
+from onceover.planning.approval import NOTHING, Approval
+from onceover.planning.operation import Caller
 from tests.unit.groups.groupworld import SHIFT, Lines, World
 
 DONE, OPERATOR, TEMPORARY = 0, 3, 5
@@ -20,13 +22,17 @@ class Sync:
     """The code under test around a world."""
 
     def __init__(
-        self, world: World, allowed: Allowed | None = None, approves: Approves | None = None
+        self, world: World, allowed: Allowed | None = None, approval: Approval | None = None
     ) -> None:
         self.journal = Lines()
         self.waited: list[float] = []
         self.counted: list[tuple[int, int]] = []
         self.during_wait: Any = lambda: None
-        self._sync = GroupSync(cast(Any, world), allowed or Allowed(), cast(Any, self.journal), 3, approves)
+        self._sync = GroupSync(cast(Any, world), allowed or Allowed(), cast(Any, self.journal.opened), 3)
+        self._approval = approval
+
+    def plan(self) -> GroupPlan:
+        return self._sync.plan()
 
     def apply(self, *, stop: bool = False) -> AppliedGroups:
         def pause(seconds: float) -> bool:
@@ -34,7 +40,10 @@ class Sync:
             self.during_wait()
             return stop
 
-        return self._sync.apply(lambda _: None, pause, lambda done, total: self.counted.append((done, total)))
+        def counted(done: int, total: int) -> None:
+            self.counted.append((done, total))
+
+        return self._sync.apply(Caller(lambda _: None, counted=counted, pause=pause), self._approval)
 
 
 def codes(applied: AppliedGroups) -> dict[str, str]:
@@ -245,13 +254,14 @@ def test_a_deletion_that_is_followed_is_forgotten() -> None:
 def test_risky_moves_that_nobody_approved_are_left_alone_and_not_remembered() -> None:
     """Remembered, their commits would count as ours the next time."""
     world = World(here={"new": 4, "foreign": 7}, there={"foreign": 101})
-    sync = Sync(world, approves=lambda row: False)
+    shown = Sync(world).plan().items
+    sync = Sync(world, approval=NOTHING)
     applied = sync.apply()
     assert world.there == {"new": 4 + SHIFT, "foreign": 101}
     assert codes(applied) == {"foreign": "NOT_APPROVED"}
     assert set(world.remembered) == {"new"}
     assert (applied.exit_code, sync.waited) == (OPERATOR, [])
-    approved = Sync(world, approves=lambda row: row.object == "foreign east.orders:0").apply()
+    approved = Sync(world, approval=Approval.of(shown)).apply()
     assert (approved.exit_code, world.there["foreign"]) == (DONE, 7 + SHIFT)
 
 

@@ -88,10 +88,9 @@ def test_what_may_not_be_confirmed_on_the_giving_side_holds_up_nothing_else() ->
             return {"a": UsageError("not authorized", code="NOT_AUTHORIZED")}
 
     reader = SimpleNamespace(receiving=Side(), settler=Side(), giving=Side(), giving_settler=Barred())
-    sync = GroupSync(
-        cast(Any, reader), Allowed(follow_deletions=True), cast(Any, SimpleNamespace(done=lambda *_: None)), 1
-    )
-    sync._write([GroupSteps("a", (forward, gone), (), 0.0)], AppliedGroups(cast(Any, None)))
+    sync = GroupSync(cast(Any, reader), Allowed(follow_deletions=True), cast(Any, None), 1)
+    journal = cast(Any, SimpleNamespace(done=lambda *_: None))
+    sync._write([GroupSteps("a", (forward, gone), (), 0.0)], AppliedGroups(cast(Any, None)), journal)
     assert written == ["a"]
 
 

@@ -28,7 +28,7 @@ class Run:
             self._between(len(self.pauses))
             return len(self.pauses) >= self._looks
 
-        real = GroupSync(cast(Any, self._world), Allowed(), cast(Any, Lines()), 1)
+        real = GroupSync(cast(Any, self._world), Allowed(), cast(Any, Lines().opened), 1)
         return follow(sync or real, 10.0, pause, self.told.append, clock=lambda: 0.0)
 
 

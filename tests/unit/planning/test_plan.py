@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from onceover.planning.plan import Change, Plan, Refusal, merged
+from onceover.planning.plan import Change, Plan, Refusal
 
 CREATE = Change("create topic", "orders", None, "3 partitions", "new on the source")
 SKIP = Change("position", "orders:0", 5, 9, "asked for", "skip", 4)
@@ -50,10 +50,3 @@ def test_text_names_object_reason_and_risk() -> None:
     assert "skips 4 offsets" in text
     assert "refused logs: it holds records; delete it" in text
     assert "nothing to do" in plan().describe()
-
-
-def test_merged_plans_keep_their_order() -> None:
-    """Topics before the ACLs on them."""
-    both = merged([plan(CREATE), plan(SKIP, refused=(REFUSAL,))])
-    assert both.changes == (CREATE, SKIP)
-    assert both.refused == (REFUSAL,)

@@ -37,7 +37,7 @@ def plan(
 ) -> SyncPlan:
     changes = tuple(step.change for step in steps)
     topics = TopicPlan(operation="topics", flow="f", steps=steps, changes=changes, refused=refused)
-    return SyncPlan(topics, acls or AclPlan(), unavailable)
+    return SyncPlan.of(topics, acls or AclPlan(), unavailable)
 
 
 def test_topics_and_acls_are_one_plan_in_the_order_in_which_they_are_done() -> None:
@@ -47,8 +47,8 @@ def test_topics_and_acls_are_one_plan_in_the_order_in_which_they_are_done() -> N
     assert [change["what"] for change in document["changes"]] == ["create topic", "create acl"]
     assert [refusal["code"] for refusal in document["refused"]] == ["KEY_UNKNOWN", "NO_AUTHORIZER"]
     assert set(document) >= {"operation", "flow", "computed_at_ms", "plan_id", "changes", "refused"}
-    assert both.plan.plan_id == plan(CREATE, acls=AclPlan(create=(READ,))).plan.plan_id
-    assert both.plan.plan_id != plan(CREATE).plan.plan_id
+    assert both.plan_id == plan(CREATE, acls=AclPlan(create=(READ,))).plan_id
+    assert both.plan_id != plan(CREATE).plan_id
 
 
 def test_what_may_cost_records_is_approved_from_value_to_value() -> None:
@@ -108,7 +108,7 @@ def test_apply_ends_with_0_only_when_nothing_is_left(
     assert applied.exit_code == code
     document = applied.document()
     assert (document["applied"], document["changes_made"]) == (True, 1)
-    assert len(document["left"]) == len(left.plan.changes)
+    assert len(document["left"]) == len(left.changes)
 
 
 def test_what_is_refused_in_the_plan_and_by_the_cluster_is_told_once() -> None:

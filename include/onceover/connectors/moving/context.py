@@ -13,10 +13,10 @@ from onceover.connectors.planning.view import Observer
 from onceover.connectors.record.manifest import Manifest, ManifestStore, file_name
 from onceover.connectors.settings import ConnectorRequest
 from onceover.connectors.workers.lifecycle import Lifecycle
+from onceover.planning.operation import Tell
 
-Tell = Callable[[str], None]
 # Told the kinds of the plan's changes that were made.
-Done = Callable[..., None]
+MarkDone = Callable[..., None]
 MIGRATE: Final = "migrate"
 HARD: Final = "downgrade-hard"
 SOFT: Final = "downgrade-soft"

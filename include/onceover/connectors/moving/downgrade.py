@@ -6,7 +6,7 @@ before the transaction ends, or behind: it is overwritten either way, before the
 
 from __future__ import annotations
 
-from onceover.connectors.model import ConnectorOutcome, Isolation, Outcome
+from onceover.connectors.model import ConnectorOutcome, EndState, Isolation
 from onceover.connectors.moving.context import HARD
 from onceover.connectors.moving.resuming import ResumingRun
 from onceover.connectors.offsets.scan import Scan
@@ -90,7 +90,7 @@ class SoftDowngrade(ResumingRun):
         self._settle(self.settled_scan(self.context.access.base_site(self.view.state.config)))
         return ConnectorOutcome(
             self.name,
-            Outcome.DONE,
+            EndState.DONE,
             "stopped, and ready for workers without exactly-once: set exactly.once.source.support=disabled "
             "on every worker and in the Connect file, restart them all, then run this again",
             facts={"offsets": len(self.manifest.values)},

@@ -21,7 +21,7 @@ from onceover.connectors.model import (
     UNASSIGNED,
     ConnectorOutcome,
     ConnectorState,
-    Outcome,
+    EndState,
 )
 from onceover.connectors.moving.context import HARD, SOFT, Context
 from onceover.connectors.offsets.configtopic import STARTED
@@ -61,13 +61,13 @@ def outcome_of(name: str, error: Exception) -> ConnectorOutcome:
     """Return what an error means for one connector of several."""
     ours = own_error(error)
     if isinstance(ours, Retriable | MustReset):
-        outcome = Outcome.RETRIABLE
+        outcome = EndState.RETRIABLE
     elif isinstance(ours, Fenced):
-        outcome = Outcome.FENCED
+        outcome = EndState.FENCED
     elif isinstance(ours, NeedsOperator | UsageError):
-        outcome = Outcome.REFUSED
+        outcome = EndState.REFUSED
     else:
-        outcome = Outcome.FAILED
+        outcome = EndState.FAILED
     return ConnectorOutcome(name, outcome, str(ours), ours.as_dict(name))
 
 
@@ -89,7 +89,7 @@ def ended(context: Context, operation: str, view: ConnectorView, error: Exceptio
     text = f"it is {described(now)}"
     if not _agrees(now, asked):
         text += f", and {asked} is asked of it"
-    if told.outcome is Outcome.FENCED:
+    if told.outcome is EndState.FENCED:
         return told.left(f"another run has it now; {text}", now.state)
     stopped = STOPPED in (now.state, asked) and view.initial_state != STOPPED
     moved = now.offsets_topic != view.state.offsets_topic

@@ -16,7 +16,7 @@ from typing import Any, Final
 from onceover.backoff import Deadline
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import PAUSED, RUNNING, STOPPED
-from onceover.connectors.moving.context import OPERATIONS, Context, Done
+from onceover.connectors.moving.context import OPERATIONS, Context, MarkDone
 from onceover.connectors.offsets.configtopic import CONFIG, STARTED, TARGET, Order
 from onceover.connectors.planning.view import ConnectorView
 from onceover.connectors.record.commands import asking_command
@@ -47,7 +47,7 @@ class HeldRun:
         done: told each change that was made.
     """
 
-    def __init__(self, context: Context, view: ConnectorView, manifest: Manifest, done: Done) -> None:
+    def __init__(self, context: Context, view: ConnectorView, manifest: Manifest, done: MarkDone) -> None:
         self.context = context
         self.view = view
         self.lifecycle = context.lifecycle()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onceover.connectors.codes import ConnectorCode
-from onceover.connectors.model import ConnectorOutcome, Outcome
+from onceover.connectors.model import ConnectorOutcome, EndState
 from onceover.connectors.moving.run import ConnectorRun
 from onceover.connectors.moving.watching import OffsetProgress
 from onceover.connectors.offsets.keys import named
@@ -50,7 +50,7 @@ def restore(run: ConnectorRun, seen: OffsetProgress) -> ConnectorOutcome:
     run.configure(run.manifest.former)
     lowered = len(seen.back)
     return run.finish(
-        Outcome.FAILED,
+        EndState.FAILED,
         f"{lowered} of its offsets went back after it was resumed ({named(seen.back)}): it is stopped, its "
         "offsets and its configuration are as before; records it wrote meanwhile are repeated",
         seen,

@@ -14,7 +14,7 @@ from onceover.connectors.model import (
     STOPPED,
     ConnectorOutcome,
     ConnectorState,
-    Outcome,
+    EndState,
 )
 from onceover.connectors.moving.restore import restore
 from onceover.connectors.moving.run import ConnectorRun
@@ -177,7 +177,7 @@ class ResumingRun(ConnectorRun):
         if progress is None:
             why = f" ({self.view.standing})" if self.view.standing else ""
             return self._settled(
-                Outcome.UNVERIFIABLE,
+                EndState.UNVERIFIABLE,
                 f"{where}; it is {self.manifest.initial_state}, as before{why}, so nothing shows that it "
                 "goes on from them: resume it, then verify",
             )
@@ -190,7 +190,7 @@ class ResumingRun(ConnectorRun):
             stands = "" if _run(states) else self._stands()
             now = "" if _run(states) else f"; {_standing(states)}{f': {stands}' if stands else ''}"
             # It went on; that it still does, nobody can say.
-            outcome = Outcome.UNVERIFIABLE if stands else Outcome.DONE
+            outcome = EndState.UNVERIFIABLE if stands else EndState.DONE
             return self._settled(outcome, f"{where}, and it goes on from them{told}{now}", progress)
         if not {state.state for state in states} <= _LASTING:
             raise Retriable(
@@ -203,12 +203,12 @@ class ResumingRun(ConnectorRun):
             )
         if progress.changed:
             return self._settled(
-                Outcome.UNVERIFIABLE,
+                EndState.UNVERIFIABLE,
                 f"{where}; {_standing(states)}, and {unordered(progress.changed)}",
                 progress,
             )
         return self._settled(
-            Outcome.UNVERIFIABLE,
+            EndState.UNVERIFIABLE,
             f"{where}; {_standing(states)} and has written none within {self.context.watch_s:g} s, so "
             f"nothing shows that it goes on from them: verify later{self._quiet()}",
             progress,
@@ -219,7 +219,7 @@ class ResumingRun(ConnectorRun):
         return standing(self.context.observer.config_records(), self.manifest, self.context.facts.workers[0])
 
     def _settled(
-        self, outcome: Outcome, message: str, progress: OffsetProgress | None = None
+        self, outcome: EndState, message: str, progress: OffsetProgress | None = None
     ) -> ConnectorOutcome:
         return self.finish(outcome, message, progress, step=SETTLED)
 

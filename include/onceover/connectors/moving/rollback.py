@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onceover.connectors.model import ConnectorOutcome, Outcome
+from onceover.connectors.model import ConnectorOutcome, EndState
 from onceover.connectors.moving.context import MIGRATE
 from onceover.connectors.moving.run import ConnectorRun
 from onceover.connectors.planning.access import ConnectAccess, Site
@@ -38,7 +38,7 @@ class RollbackRun(ConnectorRun):
         # Also where it seems to run: it may have failed meanwhile, or be about to obey the stop.
         self.resume()
         now = described(rest.state(self.name))
-        return self.finish(Outcome.DONE, f"as before the run, with its former configuration: {now}")
+        return self.finish(EndState.DONE, f"as before the run, with its former configuration: {now}")
 
     def _written(self, access: ConnectAccess) -> list[Site]:
         """Return where the run may have left a transaction open, at which the tasks' start would stumble."""

@@ -13,8 +13,8 @@ from onceover.connectors.model import (
     STOPPED,
     ConnectorOutcome,
     ConnectorState,
+    EndState,
     Isolation,
-    Outcome,
 )
 from onceover.connectors.moving.holding import HeldRun
 from onceover.connectors.moving.watching import Course, OffsetProgress, watch
@@ -235,7 +235,12 @@ class ConnectorRun(HeldRun):
         return states
 
     def finish(
-        self, outcome: Outcome, message: str, progress: OffsetProgress | None = None, *, step: str = "finish"
+        self,
+        outcome: EndState,
+        message: str,
+        progress: OffsetProgress | None = None,
+        *,
+        step: str = "finish",
     ) -> ConnectorOutcome:
         """Write down that nothing is left to do, as ``step``."""
         reached(StepName.FINISH)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from onceover.connectors.model import OFFSETS_TOPIC_KEY, RUNNING, ConnectorOutcome, Outcome
+from onceover.connectors.model import OFFSETS_TOPIC_KEY, RUNNING, ConnectorOutcome, EndState
 from onceover.connectors.moving.watching import OffsetProgress, unordered
 from onceover.connectors.offsets.keys import holds_null, is_place, named
 from onceover.connectors.planning.foresight import quiet_hint
@@ -22,28 +22,28 @@ def judge(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcome:
     """
     if view.problems:
         first = view.problems[0]
-        return ConnectorOutcome(view.name, Outcome.REFUSED, f"{first.message}; {first.resolve}")
+        return ConnectorOutcome(view.name, EndState.REFUSED, f"{first.message}; {first.resolve}")
     if view.configured is None and manifest is not None and manifest.is_settled:
         return ConnectorOutcome(
             view.name,
-            Outcome.FAILED,
+            EndState.FAILED,
             f"it was migrated, and since then {OFFSETS_TOPIC_KEY}={manifest.to_topic} was taken out of its "
             f"configuration: it goes on from {view.facts.offsets_topic}, which may be behind or ahead; put "
             "that line in where its configuration is managed, and `apply` again to carry the offsets along"
             + "".join(f"; {failure}" for failure in _failures(view)),
         )
     if view.configured is None and view.state.has_failed:
-        return ConnectorOutcome(view.name, Outcome.FAILED, "; ".join(_failures(view)))
+        return ConnectorOutcome(view.name, EndState.FAILED, "; ".join(_failures(view)))
     if view.configured is None:
         return ConnectorOutcome(
             view.name,
-            Outcome.UNVERIFIABLE,
+            EndState.UNVERIFIABLE,
             f"its offsets are in {view.facts.offsets_topic}, with all others'"
             + (f"; {view.owed}" if view.owed else ""),
         )
     wrong = [*_failures(view), *_violations(view)]
     if wrong:
-        return ConnectorOutcome(view.name, Outcome.FAILED, "; ".join(wrong))
+        return ConnectorOutcome(view.name, EndState.FAILED, "; ".join(wrong))
     return _progress(view, manifest)
 
 
@@ -74,27 +74,33 @@ def _progress(view: ConnectorView, manifest: Manifest | None) -> ConnectorOutcom
     if own is None or manifest is None or manifest.offsets is None or manifest.to_topic != view.configured:
         return ConnectorOutcome(
             view.name,
-            Outcome.UNVERIFIABLE,
+            EndState.UNVERIFIABLE,
             f"{view.configured} is in order, but there is no manifest to compare its offsets with",
         )
     progress = OffsetProgress.between(manifest.values, own, again=_again(view, manifest))
     if progress.back:
-        outcome, message = Outcome.FAILED, f"{named(progress.back)}: lower than what was copied, or gone"
+        outcome, message = (
+            EndState.FAILED,
+            f"{named(progress.back)}: lower than what was copied, or gone",
+        )
     elif progress.went_on:
         went = progress.describe()
         told = f": {went}" if went else ""
-        outcome, message = Outcome.DONE, f"went on from what was copied to {view.configured}{told}"
+        outcome, message = EndState.DONE, f"went on from what was copied to {view.configured}{told}"
     elif progress.changed:
-        outcome, message = Outcome.UNVERIFIABLE, unordered(progress.changed)
+        outcome, message = EndState.UNVERIFIABLE, unordered(progress.changed)
     else:
         hint = quiet_hint(view.state.config)
-        outcome, message = Outcome.UNVERIFIABLE, "byte-equal to what was copied: it has not gone on yet"
+        outcome, message = (
+            EndState.UNVERIFIABLE,
+            "byte-equal to what was copied: it has not gone on yet",
+        )
         message += f"; {hint}" if hint else ""
     if view.state.state != RUNNING:
         message += f"; it is {view.state.state} now"
     if view.standing:
         # It went on once; that it still does, nobody can say.
-        outcome = Outcome.UNVERIFIABLE if outcome is Outcome.DONE else outcome
+        outcome = EndState.UNVERIFIABLE if outcome is EndState.DONE else outcome
         message += f": {view.standing}"
     return ConnectorOutcome(view.name, outcome, message, facts=progress.facts())
 

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from onceover.connectors.model import ConnectorOutcome, ConnectorState, Outcome, TaskState
+from onceover.connectors.model import ConnectorOutcome, ConnectorState, EndState, TaskState
 from onceover.connectors.moving import ending
 from onceover.connectors.moving.context import HARD, MIGRATE, SOFT, Context
 from onceover.connectors.moving.ending import MIGRATION, ROLLBACK, ended, outcome_of
@@ -112,7 +112,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_second_in_which_a_status_flips_is_waited_through(flips: list[ConnectorState]) -> None:
     """A connector that the run has stopped is never told to do what it did."""
     found = Clusters("STOPPED", *flips, state("STOPPED")).end()
-    assert (found.outcome, found.facts["state"]) == (Outcome.UNFINISHED, "STOPPED")
+    assert (found.outcome, found.facts["state"]) == (EndState.UNFINISHED, "STOPPED")
     assert "it is STOPPED, tasks: none" in found.message
     assert APPLY in found.message and BACK in found.message
 
@@ -146,14 +146,14 @@ def test_where_nobody_can_tell_what_the_next_run_makes_of_it_both_are_named(*, a
 def test_connector_that_does_what_it_did_is_left_as_refused() -> None:
     """Nothing has to be undone, so nothing is named."""
     found = Clusters("STARTED", state("RUNNING"), state("RUNNING", "RUNNING")).end()
-    assert (found.outcome, found.facts["state"]) == (Outcome.REFUSED, "RUNNING")
+    assert (found.outcome, found.facts["state"]) == (EndState.REFUSED, "RUNNING")
     assert "rollback" not in found.message
 
 
 def test_stop_that_is_still_asked_of_it_is_told_after_the_time() -> None:
     """Its task ends in its own time."""
     found = Clusters("STOPPED", state("RUNNING", "RUNNING")).end()
-    assert (found.outcome, found.facts["state"]) == (Outcome.UNFINISHED, "RUNNING")
+    assert (found.outcome, found.facts["state"]) == (EndState.UNFINISHED, "RUNNING")
     assert "it is RUNNING, tasks: 0 RUNNING, and STOPPED is asked of it" in found.message
     assert BACK in found.message
 
@@ -161,14 +161,14 @@ def test_stop_that_is_still_asked_of_it_is_told_after_the_time() -> None:
 def test_connector_that_was_stopped_before_is_left_as_it_was() -> None:
     """Nobody owes it anything."""
     found = Clusters("STOPPED", state("STOPPED")).end(initial="STOPPED")
-    assert found.outcome is Outcome.REFUSED
+    assert found.outcome is EndState.REFUSED
 
 
 def test_without_the_workers_records_a_state_that_lasts_is_enough() -> None:
     """Their Kafka cluster is away; it is asked once."""
     clusters = Clusters(Retriable("away"), state("UNASSIGNED"), state("STOPPED"))
     found = clusters.end(Retriable("away"))
-    assert (found.outcome, found.facts["state"], clusters.asked_for) == (Outcome.RETRIABLE, "STOPPED", 1)
+    assert (found.outcome, found.facts["state"], clusters.asked_for) == (EndState.RETRIABLE, "STOPPED", 1)
     assert APPLY in found.message
 
 
@@ -186,7 +186,7 @@ def test_without_the_workers_records_a_state_that_lasts_is_enough() -> None:
 def test_connector_that_goes_on_with_another_topic_has_its_ways(operation: str, on: str, back: str) -> None:
     """Created anew by a person, say: its offsets are carried along either way."""
     found = Clusters("STARTED", state("RUNNING", "RUNNING", topic="x")).end(operation=operation)
-    assert (found.outcome, found.facts["state"]) == (Outcome.UNFINISHED, "RUNNING")
+    assert (found.outcome, found.facts["state"]) == (EndState.UNFINISHED, "RUNNING")
     assert found.message.index(on) < found.message.index(back)
 
 
@@ -213,7 +213,7 @@ def test_topic_that_was_asked_for_is_part_of_the_way_on() -> None:
 def test_what_nobody_can_look_at_may_be_stopped(silent: Exception) -> None:
     """What ended the run is told all the same, whatever the look meets."""
     found = Clusters("STOPPED", silent).end()
-    assert (found.outcome, found.facts["state"]) == (Outcome.UNFINISHED, None)
+    assert (found.outcome, found.facts["state"]) == (EndState.UNFINISHED, None)
     assert "its configuration changed" in found.message and "its state is not known now" in found.message
     assert APPLY in found.message and BACK in found.message
 
@@ -222,12 +222,12 @@ def test_connector_that_was_deleted_is_told_so() -> None:
     """There is nothing to go on with."""
     gone = UsageError("there is no such connector", code="NO_CONNECTOR")
     found = Clusters(None, gone).end()
-    assert (found.outcome, found.message.endswith("somebody has deleted it")) == (Outcome.UNFINISHED, True)
+    assert (found.outcome, found.message.endswith("somebody has deleted it")) == (EndState.UNFINISHED, True)
 
 
 def test_run_that_was_fenced_leaves_its_ways_to_the_other() -> None:
     found = Clusters("STOPPED", state("STOPPED")).end(Fenced("fenced"))
-    assert (found.outcome, found.facts["state"]) == (Outcome.FENCED, "STOPPED")
+    assert (found.outcome, found.facts["state"]) == (EndState.FENCED, "STOPPED")
     assert "another run has it now; it is STOPPED" in found.message and "rollback" not in found.message
 
 

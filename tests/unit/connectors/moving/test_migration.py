@@ -8,15 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from onceover.connectors.model import ConnectorOutcome, ConnectorPlan, MigrationPlan, Outcome
-from onceover.connectors.moving import migration
-from onceover.connectors.moving.migration import Migration
+from onceover.connectors.model import ConnectorOutcome, ConnectorPlan, EndState, MigrationPlan
+from onceover.connectors.moving import migration, moves
+from onceover.connectors.moving.migration import ConnectorOperation, Migration
 from onceover.connectors.offsets.configtopic import ConfigRecords
 from onceover.connectors.planning.view import Observer
-from onceover.connectors.settings import ConnectorRequest
+from onceover.connectors.settings import ConnectorMove, ConnectorRequest
 from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.journal import Journal
+from onceover.planning.operation import Caller, Planned
 from onceover.planning.plan import Change
 from tests.unit.connectors.views import connector, facts
 
@@ -50,21 +51,25 @@ def tool(monkeypatch: pytest.MonkeyPatch, workers: Workers) -> Migration:
 
         def go(self) -> ConnectorOutcome:
             workers.done.append(self._name)
-            return ConnectorOutcome(self._name, Outcome.DONE, "done")
+            return ConnectorOutcome(self._name, EndState.DONE, "done")
 
     view: Any = SimpleNamespace(configured="global", topic="own")
     monkeypatch.setattr(migration, "ConnectAccess", lambda *_: workers)
-    monkeypatch.setattr(migration, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
-    monkeypatch.setattr(migration, "plan_migration", lambda view, _: workers.plan(view.name))
-    monkeypatch.setattr(migration, "foreseen", lambda plan, *_, **__: plan)
-    monkeypatch.setattr(migration, "migration_manifest", lambda *_: None)
-    monkeypatch.setattr(migration, "MigrationRun", Run)
+    monkeypatch.setattr(moves, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
+    monkeypatch.setattr(moves, "plan_migration", lambda view, _: workers.plan(view.name))
+    monkeypatch.setattr(moves, "foreseen", lambda plan, *_, **__: plan)
+    monkeypatch.setattr(moves, "migration_manifest", lambda *_: None)
+    monkeypatch.setattr(moves, "MigrationRun", Run)
     return Migration(cast(Any, workers.settings))
 
 
-def applied(migrating: Migration, approval: Approval | None = None) -> list[tuple[str, Outcome]]:
-    shown: list[MigrationPlan] = []
-    report = migrating.apply(ConnectorRequest(connectors=("a", "b")), shown.append, lambda _: None, approval)
+def both(migrating: Migration) -> ConnectorOperation:
+    return migrating.operation(ConnectorMove.MIGRATE, ConnectorRequest(connectors=("a", "b")))
+
+
+def applied(migrating: Migration, approval: Approval | None = None) -> list[tuple[str, EndState]]:
+    shown: list[Planned] = []
+    report = both(migrating).apply(Caller(shown.append), approval)
     assert len(shown) == 1
     return [(outcome.name, outcome.outcome) for outcome in report.outcomes]
 
@@ -74,14 +79,14 @@ def test_what_has_come_since_the_plan_was_shown_is_not_done(
 ) -> None:
     """On the command line, too, minutes later: that connector waits for somebody, the others are done."""
     workers = Workers(tmp_path, (COPY,), (COPY,), (COPY, STALE), (COPY,))
-    assert applied(tool(monkeypatch, workers)) == [("a", Outcome.REFUSED), ("b", Outcome.DONE)]
+    assert applied(tool(monkeypatch, workers)) == [("a", EndState.REFUSED), ("b", EndState.DONE)]
     assert workers.done == ["b"]
 
 
 def test_less_than_was_shown_is_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An earlier try has done the rest."""
     workers = Workers(tmp_path, (COPY, STALE), (COPY, STALE), (COPY,))
-    assert applied(tool(monkeypatch, workers)) == [("a", Outcome.DONE), ("b", Outcome.DONE)]
+    assert applied(tool(monkeypatch, workers)) == [("a", EndState.DONE), ("b", EndState.DONE)]
 
 
 def test_what_nobody_approved_stops_the_run_before_it_begins(
@@ -118,8 +123,8 @@ def test_topic_that_a_connector_has_is_right_unless_another_is_named(
         looked.append(topic)
         return SimpleNamespace(configured="global", topic="own", name=name)
 
-    monkeypatch.setattr(migration, "_look", look)
-    migrating.plan(ConnectorRequest(connectors=("a",), topic=asked))
+    monkeypatch.setattr(moves, "_look", look)
+    migrating.operation(ConnectorMove.MIGRATE, ConnectorRequest(connectors=("a",), topic=asked)).plan()
     assert looked == [expected]
 
 
@@ -138,20 +143,21 @@ def test_cluster_of_one_connector_that_is_away_leaves_the_others_alone(
     """Its overrides name one of its own: the plan says so of it, and the run that it may be run again."""
     workers = Away(tmp_path, (COPY,))
     migrating = tool(monkeypatch, workers)
-    planned = migrating.plan(ConnectorRequest(connectors=("a", "b")))
+    planned = both(migrating).plan()
     assert [(plan.name, [r.code for r in plan.refusals]) for plan in planned.connectors] == [
         ("a", ["BROKER_AWAY"]),
         ("b", []),
     ]
-    assert applied(migrating) == [("a", Outcome.RETRIABLE), ("b", Outcome.DONE)]
+    assert applied(migrating) == [("a", EndState.RETRIABLE), ("b", EndState.DONE)]
 
 
 def test_cluster_that_is_away_for_all_is_an_error_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """There is nothing to decide: run again."""
+    migrating = tool(monkeypatch, Away(tmp_path, (COPY,)))
     with pytest.raises(Retriable, match="does not answer"):
-        tool(monkeypatch, Away(tmp_path, (COPY,))).plan(ConnectorRequest(connectors=("a",)))
+        migrating.operation(ConnectorMove.MIGRATE, ConnectorRequest(connectors=("a",))).plan()
 
 
 def test_connector_that_is_another_than_was_approved_leaves_the_others_alone(
@@ -160,7 +166,7 @@ def test_connector_that_is_another_than_was_approved_leaves_the_others_alone(
     """Hours after somebody said yes to all of them."""
     approval = Approval.of(MigrationPlan.of("m", "c", facts(), (plan_of(COPY),)).items)
     workers = Workers(tmp_path, (COPY, STALE), (COPY,), (COPY, STALE), (COPY,))
-    assert applied(tool(monkeypatch, workers), approval) == [("a", Outcome.REFUSED), ("b", Outcome.DONE)]
+    assert applied(tool(monkeypatch, workers), approval) == [("a", EndState.REFUSED), ("b", EndState.DONE)]
     assert workers.done == ["b"]
 
 
@@ -188,15 +194,15 @@ def test_full_disk_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             if workers.done == ["a"]:
                 raise UsageError("the manifest cannot be written", code="MANIFEST")
             workers.done.append(self.view.name)
-            return ConnectorOutcome(self.view.name, Outcome.DONE, "done")
+            return ConnectorOutcome(self.view.name, EndState.DONE, "done")
 
     view = SimpleNamespace(configured="global", topic="own", initial_state="RUNNING", state=connector())
-    monkeypatch.setattr(migration, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
-    monkeypatch.setattr(migration, "MigrationRun", Run)
+    monkeypatch.setattr(moves, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
+    monkeypatch.setattr(moves, "MigrationRun", Run)
     monkeypatch.setattr(Observer, "config_records", lambda _: ConfigRecords())
     monkeypatch.setattr(Journal, words, write)
-    report = migrating.apply(ConnectorRequest(connectors=("a", "b")), lambda _: None, lambda _: None)
-    assert [each.outcome for each in report.outcomes] == [Outcome.DONE, Outcome.UNFINISHED]
+    report = both(migrating).apply(Caller(lambda _: None))
+    assert [each.outcome for each in report.outcomes] == [EndState.DONE, EndState.UNFINISHED]
     assert "it is STOPPED" in report.outcomes[1].message
     assert report.exit_code == 3
 
@@ -225,18 +231,18 @@ def test_what_nobody_foresaw_about_one_connector_keeps_the_report_of_the_others(
         def go(self) -> ConnectorOutcome:
             if self.view.name == "a":
                 raise SystemError("returned a result with an exception set")
-            return ConnectorOutcome(self.view.name, Outcome.DONE, "done")
+            return ConnectorOutcome(self.view.name, EndState.DONE, "done")
 
     workers = Broken(tmp_path, (COPY,))
     migrating = tool(monkeypatch, workers)
     view = SimpleNamespace(configured="global", topic="own", initial_state="RUNNING", state=connector())
-    monkeypatch.setattr(migration, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
-    monkeypatch.setattr(migration, "MigrationRun", Run)
+    monkeypatch.setattr(moves, "_look", lambda _, name, __: SimpleNamespace(**vars(view), name=name))
+    monkeypatch.setattr(moves, "MigrationRun", Run)
     monkeypatch.setattr(Observer, "config_records", lambda _: ConfigRecords())
-    monkeypatch.setattr(Migration, "_meant_topic", lambda *_: "own")
+    monkeypatch.setattr(moves, "_meant_topic", lambda *_: "own")
     workers.rest.state = state
-    report = migrating.apply(ConnectorRequest(connectors=("a", "b")), lambda _: None, lambda _: None)
-    assert [each.outcome for each in report.outcomes] == [Outcome.FAILED, Outcome.DONE]
+    report = both(migrating).apply(Caller(lambda _: None))
+    assert [each.outcome for each in report.outcomes] == [EndState.FAILED, EndState.DONE]
     first = report.outcomes[0]
     assert (first.error or {})["code"] == "UNEXPECTED" and report.exit_code == 1
     assert "returned a result with an exception set" in first.message
@@ -253,7 +259,7 @@ def test_what_nobody_foresaw_about_all_of_them_is_an_error_of_the_run(
             raise SystemError(name)
 
     with pytest.raises(SystemError, match="a"):
-        tool(monkeypatch, Broken(tmp_path, (COPY,))).plan(ConnectorRequest(connectors=("a", "b")))
+        both(tool(monkeypatch, Broken(tmp_path, (COPY,)))).plan()
 
 
 def test_verdict_that_nobody_foresaw_is_one_connectors(
@@ -267,8 +273,8 @@ def test_verdict_that_nobody_foresaw_is_one_connectors(
             raise KeyError("trace")
 
     monkeypatch.setattr(Observer, "look", look)
-    monkeypatch.setattr(migration, "_with_standing", lambda _, view: view)
+    monkeypatch.setattr(migration, "with_standing", lambda _, view: view)
     monkeypatch.setattr(migration, "_standing_migration", lambda *_: None)
-    monkeypatch.setattr(migration, "judge", lambda *_: ConnectorOutcome("b", Outcome.DONE, "on"))
+    monkeypatch.setattr(migration, "judge", lambda *_: ConnectorOutcome("b", EndState.DONE, "on"))
     report = migrating.verify(ConnectorRequest(connectors=("a", "b")))
-    assert [each.outcome for each in report.outcomes] == [Outcome.FAILED, Outcome.DONE]
+    assert [each.outcome for each in report.outcomes] == [EndState.FAILED, EndState.DONE]

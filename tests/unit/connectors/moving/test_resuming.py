@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from onceover.config.clients import ClientConfig
-from onceover.connectors.model import STOPPED, ConnectorState, Isolation, Outcome
+from onceover.connectors.model import STOPPED, ConnectorState, EndState, Isolation
 from onceover.connectors.moving import run as runs
 from onceover.connectors.moving.context import MIGRATE, Context
 from onceover.connectors.moving.resuming import ResumingRun
@@ -137,7 +137,7 @@ def test_readers_of_uncommitted_records_wait_for_nothing(
 
 def verdict(
     monkeypatch: pytest.MonkeyPatch, access: mock.Mock, after: bytes, state: ConnectorState
-) -> tuple[Outcome, str]:
+) -> tuple[EndState, str]:
     """Return how it ends for a connector that ran, with ``after`` as its last offset, and is in ``state``."""
     run, note = run_of(access, "RUNNING"), mock.Mock()
     said = "somebody has asked for it" if state.state in (STOPPED, "PAUSED") else ""
@@ -154,13 +154,13 @@ def verdict(
 @pytest.mark.parametrize(
     ("after", "state", "outcome", "words"),
     [
-        (HIGHER, connector(OWN), Outcome.DONE, "goes on from them"),
-        (HIGHER, connector(OWN, "PAUSED"), Outcome.UNVERIFIABLE, "it is PAUSED now: somebody has"),
-        (HIGHER, connector(OWN, "UNASSIGNED"), Outcome.DONE, "it is UNASSIGNED now"),
-        (HIGH, connector(OWN), Outcome.UNVERIFIABLE, "it runs and has written none"),
-        (HIGH, connector(OWN, tasks=()), Outcome.UNVERIFIABLE, "it runs, without a task,"),
-        (HIGH, connector(OWN, "PAUSED"), Outcome.UNVERIFIABLE, "it is PAUSED now"),
-        (HIGH, connector(OWN, STOPPED), Outcome.UNVERIFIABLE, "it is STOPPED now"),
+        (HIGHER, connector(OWN), EndState.DONE, "goes on from them"),
+        (HIGHER, connector(OWN, "PAUSED"), EndState.UNVERIFIABLE, "it is PAUSED now: somebody has"),
+        (HIGHER, connector(OWN, "UNASSIGNED"), EndState.DONE, "it is UNASSIGNED now"),
+        (HIGH, connector(OWN), EndState.UNVERIFIABLE, "it runs and has written none"),
+        (HIGH, connector(OWN, tasks=()), EndState.UNVERIFIABLE, "it runs, without a task,"),
+        (HIGH, connector(OWN, "PAUSED"), EndState.UNVERIFIABLE, "it is PAUSED now"),
+        (HIGH, connector(OWN, STOPPED), EndState.UNVERIFIABLE, "it is STOPPED now"),
     ],
 )
 def test_verdict_says_what_the_connector_does_now(
@@ -168,7 +168,7 @@ def test_verdict_says_what_the_connector_does_now(
     access: mock.Mock,
     after: bytes,
     state: ConnectorState,
-    outcome: Outcome,
+    outcome: EndState,
     words: str,
 ) -> None:
     """Asked of the workers: somebody may have paused it since."""

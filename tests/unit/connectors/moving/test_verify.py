@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from onceover.connectors.model import ConnectorOutcome, Outcome, Report, TaskState
+from onceover.connectors.model import ConnectorOutcome, EndState, Report, TaskState
 from onceover.connectors.moving.context import HARD
 from onceover.connectors.moving.migration import _standing_migration
 from onceover.connectors.moving.verify import judge
@@ -37,30 +37,30 @@ def manifest(to_topic: str = OWN) -> Manifest:
 @pytest.mark.parametrize(
     ("seen", "found", "expected"),
     [
-        (migrated({KEY: b'{"position":6}', OTHER: b'{"position":5}'}), manifest(), Outcome.DONE),
-        (migrated({**VALUES}), manifest(), Outcome.UNVERIFIABLE),
-        (migrated({KEY: b'{"position":6}', OTHER: b'{"position":4}'}), manifest(), Outcome.FAILED),
-        (migrated({KEY: b'{"position":6}'}), manifest(), Outcome.FAILED),
-        (migrated({**VALUES}), None, Outcome.UNVERIFIABLE),
-        (migrated({**VALUES}), manifest("another"), Outcome.UNVERIFIABLE),
-        (migrated({}), manifest(), Outcome.FAILED),
-        (migrated({sentinel_key("c"): b"{}"}), None, Outcome.UNVERIFIABLE),
-        (migrated({KEY: b"null"}), None, Outcome.FAILED),
-        (migrated({**VALUES}, policy="delete"), manifest(), Outcome.FAILED),
-        (view([], [(WRONG, KEY, b"{}")], state=connector(OWN)), None, Outcome.FAILED),
-        (view([], None, state=connector(OWN)), manifest(), Outcome.FAILED),
-        (view(placed({**VALUES})), manifest(), Outcome.UNVERIFIABLE),
-        (view(placed({**VALUES})), manifest().with_step(SETTLED), Outcome.UNVERIFIABLE),
-        (view(placed({**VALUES})), manifest().with_step(SETTLED, finished=True), Outcome.FAILED),
+        (migrated({KEY: b'{"position":6}', OTHER: b'{"position":5}'}), manifest(), EndState.DONE),
+        (migrated({**VALUES}), manifest(), EndState.UNVERIFIABLE),
+        (migrated({KEY: b'{"position":6}', OTHER: b'{"position":4}'}), manifest(), EndState.FAILED),
+        (migrated({KEY: b'{"position":6}'}), manifest(), EndState.FAILED),
+        (migrated({**VALUES}), None, EndState.UNVERIFIABLE),
+        (migrated({**VALUES}), manifest("another"), EndState.UNVERIFIABLE),
+        (migrated({}), manifest(), EndState.FAILED),
+        (migrated({sentinel_key("c"): b"{}"}), None, EndState.UNVERIFIABLE),
+        (migrated({KEY: b"null"}), None, EndState.FAILED),
+        (migrated({**VALUES}, policy="delete"), manifest(), EndState.FAILED),
+        (view([], [(WRONG, KEY, b"{}")], state=connector(OWN)), None, EndState.FAILED),
+        (view([], None, state=connector(OWN)), manifest(), EndState.FAILED),
+        (view(placed({**VALUES})), manifest(), EndState.UNVERIFIABLE),
+        (view(placed({**VALUES})), manifest().with_step(SETTLED), EndState.UNVERIFIABLE),
+        (view(placed({**VALUES})), manifest().with_step(SETTLED, finished=True), EndState.FAILED),
         (
             view(placed({**VALUES})),
             manifest().with_step(SETTLED, finished=True).with_step("as before", finished=True),
-            Outcome.UNVERIFIABLE,
+            EndState.UNVERIFIABLE,
         ),
-        (migrated({}, problems=(Refusal("c", "NOT_AUTHORIZED", "no", "do"),)), None, Outcome.REFUSED),
+        (migrated({}, problems=(Refusal("c", "NOT_AUTHORIZED", "no", "do"),)), None, EndState.REFUSED),
     ],
 )
-def test_verdict_says_what_is_known(seen: ConnectorView, found: Manifest | None, expected: Outcome) -> None:
+def test_verdict_says_what_is_known(seen: ConnectorView, found: Manifest | None, expected: EndState) -> None:
     """A step back or a broken topic fails; what nothing shows is never called done."""
     assert judge(seen, found).outcome is expected
 
@@ -81,7 +81,7 @@ def test_failure_is_told_also_without_a_topic_of_its_own(run: Manifest | None) -
     task = TaskState(0, "FAILED", "w1:8083", "org.X: no\n\tat y\nCaused by: org.Denied: topic")
     state = replace(connector(), tasks=(task,))
     found = judge(view(placed({**VALUES}), state=state), run)
-    assert found.outcome is Outcome.FAILED
+    assert found.outcome is EndState.FAILED
     assert "Denied: topic" in found.message
 
 
@@ -91,7 +91,7 @@ def test_connector_that_has_failed_is_never_called_good(failed: str) -> None:
     task = TaskState(0, "FAILED", "w1:8083", "org.X: no\n\tat y\nCaused by: org.Denied: topic")
     state = replace(connector(OWN, failed), tasks=(task,))
     found = judge(migrated({KEY: b'{"position":6}', OTHER: b'{"position":6}'}, state=state), manifest())
-    assert found.outcome is Outcome.FAILED
+    assert found.outcome is EndState.FAILED
     assert "Denied: topic" in found.message
 
 
@@ -100,7 +100,7 @@ def test_connector_that_somebody_has_stopped_since_is_not_called_done() -> None:
     own: dict[bytes, bytes | None] = {KEY: b'{"position":6}', OTHER: b'{"position":6}'}
     seen = migrated(own, state=connector(OWN, "STOPPED"), standing="somebody has stopped it: `do this`")
     found = judge(seen, manifest())
-    assert found.outcome is Outcome.UNVERIFIABLE
+    assert found.outcome is EndState.UNVERIFIABLE
     assert found.message.endswith("it is STOPPED now: somebody has stopped it: `do this`")
 
 
@@ -110,19 +110,19 @@ def test_state_in_which_nothing_is_written_is_named() -> None:
         migrated({KEY: b'{"position":6}', OTHER: b'{"position":6}'}, state=connector(OWN, "STOPPED")),
         manifest(),
     )
-    assert (found.outcome, "it is STOPPED now" in found.message) == (Outcome.DONE, True)
+    assert (found.outcome, "it is STOPPED now" in found.message) == (EndState.DONE, True)
 
 
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        ({"lsn": 1000, "txId": 7}, Outcome.FAILED),
-        ({"lsn": 1904121600, "txId": 7}, Outcome.DONE),
-        ({"page": "b", "cursor": "x"}, Outcome.UNVERIFIABLE),
+        ({"lsn": 1000, "txId": 7}, EndState.FAILED),
+        ({"lsn": 1904121600, "txId": 7}, EndState.DONE),
+        ({"page": "b", "cursor": "x"}, EndState.UNVERIFIABLE),
     ],
 )
 def test_offset_of_several_fields_counts_where_its_order_is_known(
-    now: dict[str, Any], expected: Outcome
+    now: dict[str, Any], expected: EndState
 ) -> None:
     """Far back by somebody's hand is a step back; what changed in another shape shows nothing."""
     before = b'{"lsn":1904121544,"txId":5}' if "lsn" in now else b'{"page":"a","cursor":"y"}'
@@ -134,13 +134,13 @@ def test_offset_of_several_fields_counts_where_its_order_is_known(
     ("outcomes", "expected"),
     [
         ([], 0),
-        ([Outcome.DONE, Outcome.UNVERIFIABLE], 3),
-        ([Outcome.REFUSED, Outcome.FAILED, Outcome.RETRIABLE], 1),
-        ([Outcome.RETRIABLE, Outcome.DONE], 5),
-        ([Outcome.REFUSED, Outcome.RETRIABLE], 3),
+        ([EndState.DONE, EndState.UNVERIFIABLE], 3),
+        ([EndState.REFUSED, EndState.FAILED, EndState.RETRIABLE], 1),
+        ([EndState.RETRIABLE, EndState.DONE], 5),
+        ([EndState.REFUSED, EndState.RETRIABLE], 3),
     ],
 )
-def test_report_has_the_worst_exit_code(outcomes: list[Outcome], expected: int) -> None:
+def test_report_has_the_worst_exit_code(outcomes: list[EndState], expected: int) -> None:
     """A violation before what is to be decided, that before what is to be repeated."""
     found = tuple(ConnectorOutcome(str(n), outcome, "") for n, outcome in enumerate(outcomes))
     assert Report("connectors", "t", found).exit_code == expected
@@ -149,15 +149,15 @@ def test_report_has_the_worst_exit_code(outcomes: list[Outcome], expected: int) 
 @pytest.mark.parametrize(
     ("landed", "value", "expected"),
     [
-        (0, b'{"lsn":5}', Outcome.DONE),
-        (9, b'{"lsn":5}', Outcome.UNVERIFIABLE),
-        (0, b'{"odd":5}', Outcome.UNVERIFIABLE),
-        (0, b'{"offset":0}', Outcome.UNVERIFIABLE),
+        (0, b'{"lsn":5}', EndState.DONE),
+        (9, b'{"lsn":5}', EndState.UNVERIFIABLE),
+        (0, b'{"odd":5}', EndState.UNVERIFIABLE),
+        (0, b'{"offset":0}', EndState.UNVERIFIABLE),
     ],
     ids=["written once more", "the copy itself", "no known order", "where all begin"],
 )
 def test_place_that_was_written_once_more_shows_that_it_was_read(
-    landed: int, value: bytes, expected: Outcome
+    landed: int, value: bytes, expected: EndState
 ) -> None:
     """A quiet table with a heartbeat: its offset is byte-equal for days, and written every few seconds."""
     found = replace(manifest(), offsets={KEY: value}, landed=dict.fromkeys(range(PARTITIONS), landed))

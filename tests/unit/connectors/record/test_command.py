@@ -18,10 +18,12 @@ from onceover.cli.parsing import build_parser
 from onceover.config.connectfile import connect_home, load_connect
 from onceover.connectors.model import Report
 from onceover.connectors.moving.context import MIGRATE
+from onceover.connectors.moving.migration import ConnectorOperation
 from onceover.connectors.record.manifest import SETTLED, Manifest, ManifestStore
 from onceover.connectors.record.runrecords import RunRecords
 from onceover.connectors.settings import RestSettings
 from onceover.connectors.workers.rest import ConnectRest
+from onceover.planning.operation import Caller
 from onceover.wiring import connectors as runs
 from onceover.wiring.connectors import All
 
@@ -198,13 +200,12 @@ def test_progress_is_told_without_a_terminal(
 ) -> None:
     """In a job's log minutes of silence look like a hang; stdout stays what programs read."""
 
-    def done(*args: Any) -> Report:
-        args[-1]("orders: stopping")
+    def done(_: object, caller: Caller) -> Report:
+        caller.tell("orders: stopping")
         return Report("connectors", "flights", ())
 
     workers(workers_answer)
-    name = {"apply": "apply_connectors", "rollback": "rollback_connectors"}
-    monkeypatch.setattr(runs, name.get(action, "downgrade_connectors"), done)
+    monkeypatch.setattr(ConnectorOperation, "apply", done)
     doing = [] if action == "apply" else ["--apply"]
     assert main(["connectors", action, "flights", "--connector", "orders", *doing, *flags]) == 0
     shown = capsys.readouterr()
@@ -358,8 +359,7 @@ def test_ctrl_c_says_what_may_be_left(
         raise KeyboardInterrupt
 
     workers(workers_answer)
-    name = {"apply": "apply_connectors", "rollback": "rollback_connectors"}
-    monkeypatch.setattr(runs, name.get(action, "downgrade_connectors"), interrupted)
+    monkeypatch.setattr(ConnectorOperation, "apply", interrupted)
     flags = [] if action == "apply" else ["--apply"]
     assert main(["connectors", action, "flights", "--connector", "orders", *flags]) == 130
     assert "a connector may be stopped now" in capsys.readouterr().err

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.connectors.moving import migration
+from onceover.connectors.moving import moves
 from onceover.connectors.moving.context import HARD, MIGRATE, SOFT, Context
 from onceover.connectors.moving.downgrade import downgrade_manifest
 from onceover.connectors.moving.migrate import migration_manifest
@@ -207,4 +207,4 @@ def test_newest_run_of_whichever_kind_is_what_the_next_one_begins_behind(
     context = Context(access, facts(), ConnectorRequest(("c",)), lambda _: None)
     for newest in (ran, replace(ran, finished=True)):
         ran = newest
-        assert migration._with_standing(context, view([])).newest_ms == ran.begun_ms
+        assert moves.with_standing(context, view([])).newest_ms == ran.begun_ms

@@ -1,0 +1,88 @@
+"""Operations on a flow's own clusters, opened and closed for one call, as a person's command does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from onceover.config.flowfile import Flow
+from onceover.groups.apply import AppliedGroups
+from onceover.groups.follow import Followed, follow
+from onceover.operate.repair import Repair
+from onceover.operate.repairapply import Repaired
+from onceover.planning.approval import Approval
+from onceover.planning.operation import Caller, Pause, Tell
+from onceover.seeding.apply import Seeded
+from onceover.seeding.plan import SeedPlan
+from onceover.topics.sync import AppliedSync
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.groups import GroupRequest, group_sync
+from onceover.wiring.repairs import RepairRequest, repairer
+from onceover.wiring.seeding import Seeding, seeder
+from onceover.wiring.topics import topic_sync
+
+Announce = Callable[[Any], None]
+
+
+def ignored(plan: object) -> None:
+    """Take no notice of a plan."""
+
+
+def at_once(seconds: float) -> bool:
+    """Go on without a pause."""
+    return False
+
+
+def apply_topics(flow: Flow, announce: Announce = ignored) -> AppliedSync:
+    """Bring topics in line."""
+    source, target = open_clusters(flow)
+    with source, target, topic_sync(flow, source, target) as sync:
+        return sync.apply(Caller(announce))
+
+
+def apply_groups(
+    flow: Flow, request: GroupRequest, announce: Announce = ignored, pause: Pause = at_once
+) -> AppliedGroups:
+    """Put groups in place once."""
+    source, target = open_clusters(flow)
+    with source, target, group_sync(flow, source, target, request) as sync:
+        return sync.apply(Caller(announce, pause=pause))
+
+
+def follow_groups(flow: Flow, request: GroupRequest, interval_s: float, pause: Pause, tell: Tell) -> Followed:
+    """Keep groups in place until ``pause`` returns True."""
+    source, target = open_clusters(flow)
+    with source, target, group_sync(flow, source, target, request) as sync:
+        return follow(sync, interval_s, pause, tell)
+
+
+def plan_repair(flow: Flow, request: RepairRequest) -> Repair:
+    """Return what a repair would do."""
+    source, target = open_clusters(flow)
+    with source, target:
+        return repairer(flow, source, target, request).plan()
+
+
+def apply_repair(
+    flow: Flow, request: RepairRequest, announce: Announce = ignored, approval: Approval | None = None
+) -> Repaired:
+    """Repair."""
+    source, target = open_clusters(flow)
+    with source, target:
+        return repairer(flow, source, target, request).apply(Caller(announce), approval)
+
+
+def plan_seed(flow: Flow, request: Seeding) -> SeedPlan:
+    """Return what seeding would do."""
+    source, target = open_clusters(flow)
+    with source, target, seeder(flow, source, target, request) as seeding:
+        return seeding.plan()
+
+
+def apply_seed(
+    flow: Flow, request: Seeding, announce: Announce = ignored, approval: Approval | None = None
+) -> Seeded:
+    """Seed."""
+    source, target = open_clusters(flow)
+    with source, target, seeder(flow, source, target, request) as seeding:
+        return seeding.apply(Caller(announce), approval)
