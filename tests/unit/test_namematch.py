@@ -40,9 +40,9 @@ def test_no_name_makes_an_expression_take_long(pattern: str, length: int) -> Non
 
 @given(st.lists(pieces, max_size=5).map("".join), st.text("abc.\nü", max_size=8))
 def test_what_is_matched_is_what_python_matches(pattern: str, name: str) -> None:
-    """All of a name, line breaks included."""
+    """All of a name, line breaks included; ``$`` is its end, where Python's also stands before a last one."""
     try:
-        expected = re.fullmatch(pattern, name, re.DOTALL) is not None
+        expected = re.fullmatch(pattern.replace("$", r"\Z"), name, re.DOTALL) is not None
     except re.error:
         assert objection(pattern) is not None
         return
@@ -62,6 +62,8 @@ def test_what_is_matched_is_what_python_matches(pattern: str, name: str) -> None
         ("ü+", "üü", True),
         ("", "", True),
         ("", "a", False),
+        ("a$", "a\n", False),
+        ("$[^a]", "\n", False),
     ],
 )
 def test_all_of_a_name_is_matched(pattern: str, name: str, found: bool) -> None:

@@ -23,7 +23,14 @@ from onceover.connectors.model import (
 )
 from onceover.connectors.moving.context import HARD, MIGRATE, Context, MarkDone
 from onceover.connectors.moving.ending import ended, outcome_of, own_error
-from onceover.connectors.moving.moves import MOVES, MoveSteps, PlannedMove, asked_topic, own_topic, with_standing
+from onceover.connectors.moving.moves import (
+    MOVES,
+    MoveSteps,
+    PlannedMove,
+    asked_topic,
+    own_topic,
+    with_standing,
+)
 from onceover.connectors.moving.verify import judge
 from onceover.connectors.planning.access import ConnectAccess
 from onceover.connectors.planning.view import refusal_of
