@@ -17,6 +17,7 @@ from onceover.cli.sparkjob import job_result, start_job
 from onceover.config.load import load_flow, run_dir
 from onceover.errors import UsageError
 from onceover.spark.auditprogress import AuditProgress, last_told
+from onceover.spark.runfiles import own_report
 from onceover.spark.submit import AuditOptions, SparkJob, audit_job
 
 _POLL_S: Final = 0.1
@@ -44,7 +45,8 @@ def run(args: argparse.Namespace) -> CommandResult:
         sample=args.sample,
         show_payload=args.show_payload,
         html=args.report,
-        progress=logs / f"audit-{os.getpid()}.progress" if show else None,
+        # Under a run's own name: what a run that was killed leaves is removed with its report.
+        progress=own_report(logs / "audit.progress") if show else None,
     )
     progress = _Progress(flow.flow, options.progress)
     document = _execute(audit_job(flow, options, master=args.master).with_own_report(), progress)

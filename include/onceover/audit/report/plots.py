@@ -9,6 +9,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC
+from math import ceil, floor, log10
 from typing import TYPE_CHECKING, Any, Final
 
 from onceover.audit.model import Side
@@ -94,10 +95,11 @@ def ages_svg(points: Sequence[Sequence[int]]) -> str:
     figure, axes = _figure(2.2)
     at_ms, ages_ms = [point[0] for point in points], [max(1, point[1]) for point in points]
     at = [_days(each) for each in at_ms]
-    axes.fill_between(at, ages_ms, min(ages_ms) * 0.7, color=SOURCE_COLOUR, alpha=0.12, linewidth=0)
+    axes.fill_between(at, ages_ms, min(ages_ms) * 0.07, color=SOURCE_COLOUR, alpha=0.12, linewidth=0)
     axes.plot(at, ages_ms, color=SOURCE_COLOUR, linewidth=1.6, marker="o", markersize=2.6)
     axes.set_yscale("log")
-    axes.set_ylim(min(ages_ms) * 0.7, max(ages_ms) * 1.6)
+    # From one power of ten to another: labels stand at these alone.
+    axes.set_ylim(10 ** floor(log10(min(ages_ms) * 0.7)), 10 ** ceil(log10(max(ages_ms) * 1.6)))
     axes.yaxis.set_major_formatter(lambda value, _: _duration(value))
     axes.minorticks_off()
     padding = max(1, (at_ms[-1] - at_ms[0]) // 100)

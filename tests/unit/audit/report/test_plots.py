@@ -38,6 +38,14 @@ def test_times_of_milliseconds_to_centuries_are_told(width_ms: int) -> None:
         assert [label for label in labels if re.search(r"\b(19|20)\d\d\b", label)]
 
 
+@pytest.mark.parametrize("age_ms", [0, 5, 3_000, 40_000_000])
+def test_an_age_that_is_always_the_same_has_labels_to_read_it_by(age_ms: int) -> None:
+    """At least a power of ten below and one above."""
+    svg = ages_svg([(NOW_MS + bar * SECOND_MS, age_ms) for bar in range(9)])
+    (_, _, ages) = svg.partition('<g id="matplotlib.axis_2">')
+    assert len([label for label in told(ages) if re.match(r"[0-9.]+ (ms|s|min|h|d)", label)]) >= 2
+
+
 def test_a_time_that_no_calendar_has_is_drawn_as_a_number() -> None:
     """Such as microseconds, where milliseconds are meant: the audit needs its report all the same."""
     svg = records_svg(over_time(NOW_MS * 1_000, SECOND_MS))
