@@ -21,6 +21,9 @@ from onceover_lab.embed.ports import LOOPBACK
 USERNAME: Final = "admin"
 CONFIG_FILE: Final = "airflow.cfg"
 DATABASE_FILE: Final = "airflow.db"
+# SQLite has one writer at a time, and the scheduler writes for long on a busy machine: behind Python's 5 s a
+# click in the browser was answered with an error of the server.
+DATABASE_PATIENCE_S: Final = 60
 PASSWORDS_FILE: Final = "passwords.json"
 # A `forever` run holds a slot as long as it runs; six of them leave two for everything else.
 PARALLELISM: Final = 8
@@ -98,7 +101,7 @@ def render_config(home: Path, *, dags: Path, plugins: Path, port: int, secret: A
             "sensitive_var_conn_names": SENSITIVE_NAMES,
         },
         "database": {
-            "sql_alchemy_conn": f"sqlite:///{home / DATABASE_FILE}",
+            "sql_alchemy_conn": f"sqlite:///{home / DATABASE_FILE}?timeout={DATABASE_PATIENCE_S}",
             "load_default_connections": False,
         },
         "logging": {"base_log_folder": home / "logs", "colored_console_log": False},

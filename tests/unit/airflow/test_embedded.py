@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 
 from onceover.errors import UsageError
 from onceover_lab.embed.airflow import is_healthy
@@ -36,6 +37,15 @@ def test_tasks_are_patient_with_a_server_that_has_just_started(tmp_path: Path) -
     """On a busy machine its first answer takes longer than Airflow's five seconds."""
     config = rendered(tmp_path, AirflowSecrets.generate())
     assert float(config["workers"]["execution_api_timeout"]) >= 30
+
+
+def test_a_click_waits_for_whoever_writes_to_the_database(tmp_path: Path) -> None:
+    """SQLite has one writer; behind its own five seconds the browser was shown an error of the server."""
+    config = rendered(tmp_path, AirflowSecrets.generate())
+    engine = create_engine(config["database"]["sql_alchemy_conn"])
+    with engine.connect() as connection:
+        assert int(connection.exec_driver_sql("PRAGMA busy_timeout").scalar_one()) >= 30_000
+    engine.dispose()
 
 
 def test_nothing_is_open_to_everybody_or_reported_to_anybody(tmp_path: Path) -> None:
