@@ -21,7 +21,7 @@ from onceover_airflow.flowcontext import flow_at_hand, log_text
 from onceover_airflow.operators import FlowJobOperator, leave
 from onceover_airflow.pages import page_link
 from onceover_airflow.tasks import check_flow
-from onceover_airflow.verdict import Next, TaskVerdict
+from onceover_airflow.verdict import AfterJob, TaskVerdict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -195,10 +195,10 @@ class AuditOperator(FlowJobOperator):
         if is_too_early(report, context):
             raise AirflowSkipException(f"skipped: {verdict.message}")
         self.pages = pages_of(report)
-        if verdict.next is not Next.FAIL or report is None or "verdict" not in report:
+        if verdict.next is not AfterJob.FAIL or report is None or "verdict" not in report:
             return verdict
         leave(context, VERDICT_KEY, count_audit(report))
-        return TaskVerdict(Next.FAIL, describe_audit(report))
+        return TaskVerdict(AfterJob.FAIL, describe_audit(report))
 
 
 def is_too_early(report: Mapping[str, Any] | None, context: Context) -> bool:

@@ -19,7 +19,7 @@ from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
 from onceover_airflow.masters import check_master
 from onceover_airflow.retrying import retry_interrupted
-from onceover_airflow.verdict import Next, TaskVerdict, count_report, judge, judge_scope, read_report
+from onceover_airflow.verdict import AfterJob, TaskVerdict, count_report, judge, judge_scope, read_report
 
 if TYPE_CHECKING:
     from airflow.sdk import BaseOperator, Context
@@ -104,9 +104,9 @@ class FlowJobOperator(SparkSubmitOperator):
         report = read_report(job.report)
         job.report.unlink(missing_ok=True)
         verdict = self.judged(judge(returncode, report, log_tail=hook.tail), report, context)
-        if verdict.next is Next.RETRY:
+        if verdict.next is AfterJob.RETRY:
             raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed)
-        if verdict.next is Next.FAIL or report is None:
+        if verdict.next is AfterJob.FAIL or report is None:
             raise TaskFailed(f"flow {self.flow}: {verdict.message}")
         return self.result(report)
 

@@ -29,7 +29,7 @@ MEANING: Final = {
 MAX_LISTED: Final = 10
 
 
-class Next(StrEnum):
+class AfterJob(StrEnum):
     """What the task does after the job has ended."""
 
     OK = "ok"
@@ -41,7 +41,7 @@ class Next(StrEnum):
 class TaskVerdict:
     """The decision and the text a person reads; ``killed`` when processes of the job died."""
 
-    next: Next
+    next: AfterJob
     message: str
     killed: bool = False
 
@@ -58,16 +58,16 @@ def judge(returncode: int, report: Mapping[str, Any] | None, *, log_tail: str = 
     told = report.get("exit")
     if not isinstance(told, int) or (told != returncode and not killed(returncode)):
         return TaskVerdict(
-            Next.FAIL,
+            AfterJob.FAIL,
             f"the job's report and its process disagree; expected: the same exit code; seen: report "
             f"{told!r}, process {returncode}; to resolve: read the task's log, then start the flow again",
         )
     if told == EXIT_DONE:
-        return TaskVerdict(Next.OK, "done")
+        return TaskVerdict(AfterJob.OK, "done")
     message = describe_failure(told, report)
     if told != EXIT_TEMPORARY:
-        return TaskVerdict(Next.FAIL, message)
-    return TaskVerdict(Next.RETRY, message, killed=killed(returncode) or _died(report))
+        return TaskVerdict(AfterJob.FAIL, message)
+    return TaskVerdict(AfterJob.RETRY, message, killed=killed(returncode) or _died(report))
 
 
 def judge_scope(verdict: TaskVerdict, report: Mapping[str, Any] | None) -> TaskVerdict:
@@ -79,7 +79,9 @@ def judge_scope(verdict: TaskVerdict, report: Mapping[str, Any] | None) -> TaskV
     from onceover.topics.scopecheck import nothing_in_scope
 
     nothing = nothing_in_scope((report or {}).get("warnings", ()))
-    return verdict if verdict.next is not Next.OK or nothing is None else TaskVerdict(Next.FAIL, nothing)
+    return (
+        verdict if verdict.next is not AfterJob.OK or nothing is None else TaskVerdict(AfterJob.FAIL, nothing)
+    )
 
 
 def killed(returncode: int) -> bool:
@@ -100,14 +102,16 @@ def _judge_silent(returncode: int, log_tail: str) -> TaskVerdict:
     number = killed_by(returncode)
     if number is not None:
         return TaskVerdict(
-            Next.RETRY, f"the Spark driver was killed by signal {number} before it could report", killed=True
+            AfterJob.RETRY,
+            f"the Spark driver was killed by signal {number} before it could report",
+            killed=True,
         )
     if returncode == EXIT_TEMPORARY:
-        return TaskVerdict(Next.RETRY, "temporary failure (exit code 5, no report)")
+        return TaskVerdict(AfterJob.RETRY, "temporary failure (exit code 5, no report)")
     meaning = MEANING.get(returncode, "the job ended without a word")
     tail = f"; its last lines:\n{log_tail}" if log_tail else ""
     return TaskVerdict(
-        Next.FAIL, f"{meaning} (exit code {returncode}, no report): the job did not start properly{tail}"
+        AfterJob.FAIL, f"{meaning} (exit code {returncode}, no report): the job did not start properly{tail}"
     )
 
 

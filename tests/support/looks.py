@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from onceover.audit.model import Side
-from onceover.audit.records.recordhash import Rec, make_rec
+from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.model import TopicPartition
 
 
-def rec(offset: int, text: str) -> Rec:
+def rec(offset: int, text: str) -> AuditedRecord:
     """Return a record with ``text`` as its value."""
     return make_rec(offset, b"k", text.encode(), (), 1_700_000_000_000)
 
@@ -23,10 +23,10 @@ class Logs:
             Side.TARGET: [rec(*each) for each in target],
         }
 
-    def first(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+    def first(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the first record at or after ``offset``."""
         return next((each for each in self._records[side] if each.offset >= offset), None)
 
-    def last_before(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+    def last_before(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the last record before ``offset``."""
         return next((each for each in reversed(self._records[side]) if each.offset < offset), None)

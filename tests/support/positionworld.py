@@ -37,7 +37,7 @@ from onceover.model import TopicPartition, lane_of
 from onceover.operate import repair, repairapply
 from onceover.operate.repair import Repair, plan_skip
 from onceover.operate.repairapply import Repairer
-from onceover.operate.reseed import Making, plan_reseed
+from onceover.operate.reseed import TopicMaking, plan_reseed
 from onceover.positions import fresh as freshmap
 from onceover.positions.store import MapStore
 from onceover.positions.translate import Translator
@@ -231,7 +231,7 @@ class PositionWorld(World):
     def reseed(self, partition: int, patch: pytest.MonkeyPatch) -> None:
         """Let an operator have a partition copied from its start, of whatever topics there are now."""
         clusters: tuple[Any, Any] = self.source, self.target
-        making = Making(Rules((".*",), (), NamingPolicy("identity", "east", "west")))
+        making = TopicMaking(Rules((".*",), (), NamingPolicy("identity", "east", "west")))
         tp = TopicPartition(SOURCE, partition)
         self.repaired(lambda: plan_reseed(FLOW, *clusters, tp, making), patch)
 

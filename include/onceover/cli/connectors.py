@@ -50,7 +50,7 @@ def apply(args: argparse.Namespace) -> CommandResult:
 def verify(args: argparse.Namespace) -> CommandResult:
     """Look whether migrated connectors are as they should be."""
     file = load_connect(args.connect)
-    report = runs.verify_connectors(file, _request(args, file, runs.All.MIGRATED))
+    report = runs.verify_connectors(file, _request(args, file, runs.ConnectorSelection.MIGRATED))
     return CommandResult(report.document(), report.describe(), report.exit_code)
 
 
@@ -100,7 +100,7 @@ def _explained_interrupt() -> Iterator[None]:
         raise
 
 
-def _request(args: argparse.Namespace, file: ConnectFile, meant: runs.All) -> ConnectorRequest:
+def _request(args: argparse.Namespace, file: ConnectFile, meant: runs.ConnectorSelection) -> ConnectorRequest:
     """Return what is asked for; ``meant``: by --all."""
     topic, watch_s = getattr(args, "topic", None), getattr(args, "watch", None)
     return ConnectorRequest(runs.pick_connectors(file, args.connector, meant), topic, watch_s)

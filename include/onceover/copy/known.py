@@ -18,7 +18,7 @@ from onceover.errors import OnceoverError, Unanswered
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.link.login import Login
 from onceover.model import TopicPartition
-from onceover.resume.told import Rest
+from onceover.resume.told import CoordinatorRest
 from onceover.stops.aside import FAILING, OUTAGE, Troubles, TroubleSide, policy_of
 from onceover.stops.requests import asked_to_look_again
 
@@ -41,7 +41,7 @@ class Known:
     suspects: Suspects = field(default_factory=Suspects)
     throttle: Throttle = field(default_factory=Throttle)
     quota: Quota = field(default_factory=Quota)
-    rest: Rest = field(default_factory=Rest)
+    rest: CoordinatorRest = field(default_factory=CoordinatorRest)
     returns: Returns = field(default_factory=Returns)
     logins: tuple[Login, Login] = field(default_factory=lambda: (Login(worked=True), Login(worked=True)))
     # With the time: a person who was too early asks again, under the same key.

@@ -23,7 +23,7 @@ from onceover.kafka.cluster import Cluster, TopicInfo, failure
 from onceover.kafka.each import Each
 from onceover.kafka.fetcher import Fetcher, Position
 from onceover.model import TopicPartition
-from onceover.resume.resume import LaneWriter, Look, gather
+from onceover.resume.resume import LaneWriter, PartitionsSeen, gather
 from onceover.resume.told import ToldProgress
 from onceover.state.enrolment import Enrolment
 from onceover.stops.aside import CHANGED, LEFT_OPEN, TOO_SHORT, Troubles, TroubleSide
@@ -201,7 +201,7 @@ class Reviewer:
             raise LeftOpen(f"a transaction is open in {', '.join(map(str, found.left_open))}")
         return found
 
-    def _looked(self, some: Mapping[TopicPartition, Enrolment]) -> Look:
+    def _looked(self, some: Mapping[TopicPartition, Enrolment]) -> PartitionsSeen:
         # Clusters of their own: on the lane's, a silent broker would be waited for while others could copy.
         with self._source.hasty(_LOOK_PATIENCE_S) as source, self._target.hasty(_LOOK_PATIENCE_S) as target:
             progress = target.retry(lambda: self._told.read(target, some), Deadline(_SETTLED_WITHIN_S))
@@ -210,7 +210,10 @@ class Reviewer:
     # ---- deciding
 
     def _decided(
-        self, some: Mapping[TopicPartition, Enrolment], looked: Look, copied: Mapping[TopicPartition, int]
+        self,
+        some: Mapping[TopicPartition, Enrolment],
+        looked: PartitionsSeen,
+        copied: Mapping[TopicPartition, int],
     ) -> Reviewed:
         found = Reviewed()
         for tp, enrolment in some.items():

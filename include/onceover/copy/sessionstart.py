@@ -21,7 +21,7 @@ from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.kafka.ports import TxnProducer
 from onceover.model import TopicPartition
-from onceover.resume.told import Rest, ToldProgress
+from onceover.resume.told import CoordinatorRest, ToldProgress
 from onceover.state.enrolment import Enrolment
 from onceover.state.steps import Step, reached
 from onceover.stops.undecided import LeftOpen
@@ -44,7 +44,9 @@ class SessionStart:
         rest: how long the progress group's coordinator is to be left alone.
     """
 
-    def __init__(self, me: LaneIdentity, target: Cluster, producer: TxnProducer, rest: Rest) -> None:
+    def __init__(
+        self, me: LaneIdentity, target: Cluster, producer: TxnProducer, rest: CoordinatorRest
+    ) -> None:
         self.told = ToldProgress(me.flow, target)
         self._me = me
         self._target = target

@@ -87,7 +87,7 @@ class Allowed:
     take_over: bool = False
 
 
-class Stand(NamedTuple):
+class OtherPosition(NamedTuple):
     """What a position stands for that is not the counterpart of what was committed.
 
     Args:
@@ -115,7 +115,7 @@ class Remembered:
     given: int
     known: frozenset[int]
     at_ms: int
-    stands: Mapping[int, Stand] = field(default_factory=dict)
+    stands: Mapping[int, OtherPosition] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -291,7 +291,7 @@ def remembered(facts: PartitionFacts, decision: Decision, now_ms: int) -> Rememb
     return Remembered(given, known, now_ms, _stands(facts, decision.to))
 
 
-def _stands(facts: PartitionFacts, to: int | None) -> dict[int, Stand]:
+def _stands(facts: PartitionFacts, to: int | None) -> dict[int, OtherPosition]:
     """Return what the positions stand for that may be committed: the new one, and the one it replaces."""
     before = {} if facts.last is None else facts.last.stands
     stands = {at: stand for at, stand in before.items() if at == facts.current != to}
@@ -300,7 +300,7 @@ def _stands(facts: PartitionFacts, to: int | None) -> dict[int, Stand]:
     # What is in place already may be the group's own: it stands for something else only if we put it there.
     is_ours = to != facts.current or to in before
     if is_ours and (to != facts.exact or facts.uncopied):
-        stands[to] = Stand(facts.committed, max(0, to - facts.exact))
+        stands[to] = OtherPosition(facts.committed, max(0, to - facts.exact))
     return stands
 
 

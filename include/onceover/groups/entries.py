@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
-from onceover.groups.decide import Direction, Remembered, Stand
+from onceover.groups.decide import Direction, OtherPosition, Remembered
 from onceover.model import TopicPartition
 from onceover.state.value import name, partition_number, whole_number
 
@@ -126,7 +126,7 @@ def _entries(piece: Mapping[str, Any]) -> Iterable[tuple[TopicPartition, Remembe
         for number, entry in partitions.items():
             known = frozenset(map(whole_number, entry["known"]))
             stands = {
-                whole_number(int(at)): Stand(*map(whole_number, stand))
+                whole_number(int(at)): OtherPosition(*map(whole_number, stand))
                 for at, stand in entry.get("stands", {}).items()
             }
             tp = TopicPartition(name(topic), partition_number(number))

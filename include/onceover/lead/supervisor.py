@@ -29,7 +29,7 @@ from onceover.planning.plan import Change, Refusal
 from onceover.positions.merge import MapMerger, MapUpkeep, MergeRules
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment, Left, read_enrolments
+from onceover.state.enrolment import Enrolment, LeftAt, read_enrolments
 from onceover.state.layout import DONE, Layout, check_distinct
 from onceover.state.log import StateLog
 from onceover.state.managed import read_managed
@@ -256,7 +256,7 @@ class Supervisor:
             read_managed(self._owned.catch_up()),
             sync_configs=scope.sync_configs,
         )
-        view = replace(view, now=Left(self._layout().generation, now_ms()))
+        view = replace(view, now=LeftAt(self._layout().generation, now_ms()))
         wanted = plan_topics(view)
         self._tell_upstream(view, wanted)
         plan = self._apply(view, self._claimed(view, wanted))

@@ -20,8 +20,8 @@ from onceover.kafka.cluster import Cluster
 from onceover.mirrormaker.codes import MirrorCode
 from onceover.mirrormaker.records import (
     HEARTBEATS_TOPIC,
+    HeartbeatUnderWay,
     MirrorSettings,
-    Wave,
     checkpoints_topic,
     offset_sync,
     offset_syncs_topic,
@@ -208,7 +208,7 @@ class HeartbeatRound:
 
     def __init__(self, view: FlowView, replication_factor: int) -> None:
         self._view = view
-        self._wave = Wave()
+        self._wave = HeartbeatUnderWay()
         self._arrived_ms: int | None = None
         self._next_s = -math.inf
         self._aliases = view.source.alias, view.target.alias

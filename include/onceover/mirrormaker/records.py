@@ -100,7 +100,7 @@ def offset_sync(source: TopicPartition, records: Sequence[MapRecord]) -> tuple[b
     return None if last is None else encode_offset_sync(source, last.source_end - 1, last.target_end - 1)
 
 
-class Wave:
+class HeartbeatUnderWay:
     """A heartbeat under way: it has arrived when all that was on the source before it is copied.
 
     MirrorMaker writes a heartbeat to the source and copies it; this one takes the same way without writing.

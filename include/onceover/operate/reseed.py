@@ -44,7 +44,7 @@ from onceover.topics.view import TopicReader
 
 
 @dataclass(frozen=True)
-class Making:
+class TopicMaking:
     """How target topics are made.
 
     Args:
@@ -62,7 +62,9 @@ class _Sides:
     target: TopicInfo | None
 
 
-def plan_reseed(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, making: Making) -> Repair:
+def plan_reseed(
+    flow: str, source: Cluster, target: Cluster, tp: TopicPartition, making: TopicMaking
+) -> Repair:
     """Plan to accept the topics as they are now and copy the partition from its start.
 
     Raises:
@@ -164,7 +166,7 @@ def _take_out(flow: str, tp: TopicPartition, situation: Situation, source: Topic
 
 
 def _made_whole(
-    flow: str, source: Cluster, target: Cluster, situation: Situation, sides: _Sides, making: Making
+    flow: str, source: Cluster, target: Cluster, situation: Situation, sides: _Sides, making: TopicMaking
 ) -> TopicPlan:
     """Return what creating the target topic, or giving it enough partitions, takes."""
     old = situation.enrolment

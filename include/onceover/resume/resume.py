@@ -53,7 +53,7 @@ class LaneWriter:
 
 
 @dataclass(frozen=True)
-class Look:
+class PartitionsSeen:
     """What was seen of some partitions, by source partition.
 
     Args:
@@ -96,7 +96,7 @@ def gather(
     owned: Mapping[TopicPartition, Enrolment],
     progress: Each[TopicPartition, CommittedOffset],
     writer: LaneWriter,
-) -> Look:
+) -> PartitionsSeen:
     """Read both sides' logs for some owned partitions.
 
     Args:
@@ -143,7 +143,7 @@ def gather(
     if writer.alone:
         _with_what_follows(flow, target, writer.producer_id, evidence, problems)
     positions = {tp: committed.offset for tp, committed in progress.found.items()}
-    return Look(evidence, problems, here.found, positions)
+    return PartitionsSeen(evidence, problems, here.found, positions)
 
 
 def map_partition(flow: str, source: TopicPartition) -> TopicPartition:

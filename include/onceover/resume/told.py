@@ -31,7 +31,7 @@ _REST_SHARE: Final = 1.5
 _LONGEST_REST_S: Final = 30.0
 
 
-class Rest:
+class CoordinatorRest:
     """Leaves a coordinator alone that refused a write, until it should have read its log. Not thread-safe.
 
     At every write that it refuses it begins to read again, and the end of the reading before opens it again:

@@ -101,7 +101,7 @@ class MapEnds:
         newest: the newest record of each pair of partitions, as far as the map can be read.
     """
 
-    def __init__(self, newest: Newest) -> None:
+    def __init__(self, newest: NewestMapRecords) -> None:
         self._unread = newest.unread
         self._by_source: dict[TopicPartition, list[MapRecord]] = {}
         self._by_target: dict[TopicPartition, list[MapRecord]] = {}
@@ -233,7 +233,7 @@ class _Asking:
 
 
 @dataclass(frozen=True)
-class Newest:
+class NewestMapRecords:
     """The newest map record of each pair of partitions.
 
     Args:
@@ -245,7 +245,7 @@ class Newest:
     unread: Mapping[int, OnceoverError] = field(default_factory=dict)
 
 
-def newest_records(target: Cluster, flow: str) -> Newest:
+def newest_records(target: Cluster, flow: str) -> NewestMapRecords:
     """Return the newest map record of each pair of partitions; ranges grow within a generation.
 
     Everything that is in the log now is read, waiting for transactions that are open.
@@ -256,7 +256,7 @@ def newest_records(target: Cluster, flow: str) -> Newest:
     """
     topic = MapTopic.find(target, flow)
     if topic is None:
-        return Newest()
+        return NewestMapRecords()
     bounds = answers_in_time(
         target.retry,
         sorted(topic.info.partitions),
@@ -279,7 +279,7 @@ def newest_records(target: Cluster, flow: str) -> Newest:
     for problem in unread.values():
         if not isinstance(problem, Retriable | NeedsOperator):
             raise problem
-    return Newest(newest.values(), unread)
+    return NewestMapRecords(newest.values(), unread)
 
 
 def is_recreated(topic: SeatedTopic, seat: Seat) -> bool:

@@ -55,7 +55,7 @@ class GaveWay(NamedTuple):
     flow: str
 
 
-class Left(NamedTuple):
+class LeftAt(NamedTuple):
     """When a topic was left, by the filter or to another flow: the leader's ``generation`` and clock."""
 
     generation: int
@@ -99,7 +99,7 @@ class Enrolment:
     former: Mapping[int, tuple[str, str]] = field(default_factory=dict)
     placed: Mapping[int, PlacedProgress] = field(default_factory=dict)
     gave_way: GaveWay | None = None
-    left: Left | None = None
+    left: LeftAt | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``topic/<target>``."""
@@ -153,7 +153,7 @@ class Enrolment:
                 _by_partition(value.get("former", {}), _ids),
                 _by_partition(value.get("placed", {}), lambda at: PlacedProgress(*map(whole_number, at))),
                 _gave_way(value.get("gave_way")),
-                Left(*map(whole_number, value["left"])) if "left" in value else None,
+                LeftAt(*map(whole_number, value["left"])) if "left" in value else None,
             )
         except MALFORMED as error:
             raise as_unreadable(error, "enrolment") from error
@@ -183,11 +183,11 @@ class Enrolment:
         generations = (self.placed[p].generation if p in self.placed else 0 for p in self.start)
         return any(generation <= self.gave_way.generation for generation in generations)
 
-    def leaving(self, now: Left) -> Enrolment:
+    def leaving(self, now: LeftAt) -> Enrolment:
         """Return the record of a topic that is not copied for now."""
         return replace(self, active=False, left=now) if self.active else self
 
-    def left_to(self, flow: str, now: Left) -> Enrolment:
+    def left_to(self, flow: str, now: LeftAt) -> Enrolment:
         """Return the record of a topic that is another flow's for now."""
         marked = self.active or not self.waits_to_be_placed
         gave_way = GaveWay(now.generation, flow) if marked else self.gave_way

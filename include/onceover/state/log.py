@@ -41,7 +41,7 @@ _CATCH_UP_S = 45.0
 _NOT_NOW_S = 5.0
 
 
-class Room(NamedTuple):
+class LogCapacity(NamedTuple):
     """How much the latest values of a log may take together: bytes as JSON with their keys, and parts, each
     of which costs up to 80 bytes as an object."""
 
@@ -50,9 +50,9 @@ class Room(NamedTuple):
 
 
 # A partition takes seven parts in its topic's enrolment: a million of them, in one flow.
-_OWN_ROOM: Final = Room(256 << 20, 8_000_000)
+_OWN_ROOM: Final = LogCapacity(256 << 20, 8_000_000)
 # Nobody can say how many flows there are, nor what they write: 160 MB each at worst, 250,000 partitions.
-OTHERS_ROOM: Final = Room(64 << 20, 2_000_000)
+OTHERS_ROOM: Final = LogCapacity(64 << 20, 2_000_000)
 
 
 class StateLog:
@@ -75,11 +75,11 @@ class StateLog:
         isolation: int = calls.READ_COMMITTED,
         *,
         prefixes: tuple[str, ...] = ("",),
-        room: Room = _OWN_ROOM,
+        room: LogCapacity = _OWN_ROOM,
     ) -> None:
         self.values: dict[str, Any] = {}
-        self._sizes: dict[str, Room] = {}
-        self._taken = Room(0, 0)
+        self._sizes: dict[str, LogCapacity] = {}
+        self._taken = LogCapacity(0, 0)
         self._prefixes = prefixes
         self._room = room
         self._cluster = cluster
@@ -222,21 +222,27 @@ class StateLog:
         if not name.startswith(self._prefixes):
             return
         self.values.pop(name, None)
-        self._count(self._sizes.pop(name, Room(0, 0)), -1)
+        self._count(self._sizes.pop(name, LogCapacity(0, 0)), -1)
         if value is None:
             return
         parts = parts_of(value)
         found = parsed(value, parts)
         # Of what cannot be read only that is kept.
-        size = Room(len(name), 1) if isinstance(found, Illegible) else Room(len(name) + len(value), parts)
+        size = (
+            LogCapacity(len(name), 1)
+            if isinstance(found, Illegible)
+            else LogCapacity(len(name) + len(value), parts)
+        )
         self._count(size, 1)
         if any(taken > most for taken, most in zip(self._taken, self._room, strict=True)):
             self._count(size, -1)
             raise self._too_large()
         self.values[name], self._sizes[name] = found, size
 
-    def _count(self, size: Room, sign: int) -> None:
-        self._taken = Room(*(taken + sign * more for taken, more in zip(self._taken, size, strict=True)))
+    def _count(self, size: LogCapacity, sign: int) -> None:
+        self._taken = LogCapacity(
+            *(taken + sign * more for taken, more in zip(self._taken, size, strict=True))
+        )
 
     def _too_large(self) -> NeedsOperator:
         size_bytes, parts = self._room

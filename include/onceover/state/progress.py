@@ -17,7 +17,7 @@ from onceover.state.enrolment import Enrolment
 from onceover.wire.progress import NOBODY, ProgressMeta
 
 
-class Beside(NamedTuple):
+class PositionNote(NamedTuple):
     """What stands beside a position.
 
     Args:
@@ -29,20 +29,20 @@ class Beside(NamedTuple):
     doubt: NeedsOperator | None
 
 
-def beside(committed: CommittedOffset | None) -> Beside:
+def beside(committed: CommittedOffset | None) -> PositionNote:
     """Return what stands beside a position, or why nobody may rely on it."""
     if committed is None:
-        return Beside(None, None)
+        return PositionNote(None, None)
     try:
         meta = ProgressMeta.decode(committed.metadata)
     except NeedsOperator as error:
-        return Beside(None, error)
+        return PositionNote(None, error)
     if meta is None:
-        return Beside(None, _foreign("the flow's own metadata beside it", "none"))
+        return PositionNote(None, _foreign("the flow's own metadata beside it", "none"))
     if meta.position is not None and meta.position != committed.offset:
         seen = f"metadata that was written beside offset {meta.position}"
-        return Beside(None, _foreign(f"metadata written beside offset {committed.offset}", seen))
-    return Beside(meta, None)
+        return PositionNote(None, _foreign(f"metadata written beside offset {committed.offset}", seen))
+    return PositionNote(meta, None)
 
 
 def copied_between(enrolment: Enrolment, partition: int, meta: ProgressMeta | None) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from onceover.kafka.admin import TopicSpec
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning.plan import Plan, Refusal
-from onceover.state.enrolment import MOST_PARTITIONS, Enrolment, Left
+from onceover.state.enrolment import MOST_PARTITIONS, Enrolment, LeftAt
 from onceover.state.managed import Managed
 from onceover.stops.aside import TroubleSide
 from onceover.topics import refusals
@@ -37,7 +37,7 @@ from onceover.topics.steps import (
 )
 
 # For plans of whoever enrols nothing.
-NOBODY_ENROLS: Final = Left(0, 0)
+NOBODY_ENROLS: Final = LeftAt(0, 0)
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class View:
     restamped: frozenset[str] = frozenset()
     sync_configs: bool = True
     adopt: bool = False
-    now: Left = NOBODY_ENROLS
+    now: LeftAt = NOBODY_ENROLS
 
     def decisions(self) -> list[ScopeDecision]:
         """Return the decision on every topic that is on the source or enrolled, by name."""

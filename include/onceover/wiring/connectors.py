@@ -43,7 +43,7 @@ from onceover.kafka.cluster import ClientSettings
 _CLIENT_ROLES = {Role.PRODUCER: PRODUCER, Role.CONSUMER: CONSUMER, Role.ADMIN: ADMIN}
 
 
-class All(Enum):
+class ConnectorSelection(Enum):
     """Which connectors ``--all`` means, in words for an error.
 
     Those that were migrated may have lost their topic since, to whoever manages their configuration. Those
@@ -113,7 +113,7 @@ def list_connectors(file: ConnectFile) -> ConnectorListing:
         return _listing(access, rest)
 
 
-def pick_connectors(file: ConnectFile, names: Sequence[str], meant: All) -> tuple[str, ...]:
+def pick_connectors(file: ConnectFile, names: Sequence[str], meant: ConnectorSelection) -> tuple[str, ...]:
     """Return the source connectors that are meant, as the live cluster has them.
 
     Args:
@@ -143,7 +143,7 @@ def _check_addresses(file: ConnectFile) -> None:
                 rest.worker(url)
 
 
-def meant_by_all(file: ConnectFile, listing: ConnectorListing, meant: All) -> tuple[str, ...]:
+def meant_by_all(file: ConnectFile, listing: ConnectorListing, meant: ConnectorSelection) -> tuple[str, ...]:
     """Return the connectors of a listing that are meant where none is named.
 
     Raises:
@@ -159,14 +159,14 @@ def meant_by_all(file: ConnectFile, listing: ConnectorListing, meant: All) -> tu
     return found
 
 
-def _all(file: ConnectFile, listing: ConnectorListing, meant: All) -> list[str]:
-    if meant is All.SOURCES:
+def _all(file: ConnectFile, listing: ConnectorListing, meant: ConnectorSelection) -> list[str]:
+    if meant is ConnectorSelection.SOURCES:
         return listing.sources
-    own = set() if meant is All.INTERRUPTED else set(listing.migrated)
+    own = set() if meant is ConnectorSelection.INTERRUPTED else set(listing.migrated)
     others = [name for name in listing.sources if name not in own]
-    operations = OPERATIONS if meant is All.INTERRUPTED else (HARD,)
+    operations = OPERATIONS if meant is ConnectorSelection.INTERRUPTED else (HARD,)
     with Migration(connect_settings(file)) as migration:
-        if meant is All.MIGRATED:
+        if meant is ConnectorSelection.MIGRATED:
             own.update(migration.meant_to_be_migrated(others))
             return [name for name in listing.sources if name in own]
         owing = {name for operation in operations for name in migration.owing(others, operation)}
@@ -191,10 +191,10 @@ def verify_connectors(file: ConnectFile, request: ConnectorRequest) -> Report:
 # Which connectors something can be done to; soft concerns what the shared topic holds, hard what is in topics
 # of connectors' own.
 MEANT: Final = {
-    ConnectorMove.MIGRATE: All.SOURCES,
-    ConnectorMove.ROLLBACK: All.INTERRUPTED,
-    ConnectorMove.DOWNGRADE: All.RETURNING,
-    ConnectorMove.DOWNGRADE_SOFT: All.SOURCES,
+    ConnectorMove.MIGRATE: ConnectorSelection.SOURCES,
+    ConnectorMove.ROLLBACK: ConnectorSelection.INTERRUPTED,
+    ConnectorMove.DOWNGRADE: ConnectorSelection.RETURNING,
+    ConnectorMove.DOWNGRADE_SOFT: ConnectorSelection.SOURCES,
 }
 
 

@@ -13,7 +13,7 @@ from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.operate.repair import RESEED, RESUME, SKIP, Repair, plan_resume, plan_skip
 from onceover.operate.repairapply import Repairer
-from onceover.operate.reseed import Making, plan_reseed
+from onceover.operate.reseed import TopicMaking, plan_reseed
 from onceover.wiring.apart import partitions_apart
 from onceover.wiring.flows import identity, journal_of, rules
 
@@ -63,10 +63,10 @@ def repairer(flow: Flow, source: Cluster, target: Cluster, request: RepairReques
 
 
 @contextmanager
-def making(flow: Flow) -> Iterator[Making]:
+def making(flow: Flow) -> Iterator[TopicMaking]:
     """Yield how the flow makes target topics."""
     with partitions_apart(flow) as counts:
-        yield Making(rules(flow, target_partitions=counts), flow.topics.sync_configs)
+        yield TopicMaking(rules(flow, target_partitions=counts), flow.topics.sync_configs)
 
 
 def _plan(flow: Flow, source: Cluster, target: Cluster, request: RepairRequest) -> Repair:

@@ -10,7 +10,7 @@ import pytest
 
 from onceover_airflow.verdict import (
     MAX_LISTED,
-    Next,
+    AfterJob,
     TaskVerdict,
     count_report,
     judge,
@@ -36,22 +36,29 @@ def report(code: int, **fields: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("returncode", KILLED.values(), ids=KILLED.keys())
 def test_killed_without_report_is_retried(returncode: int) -> None:
     """A killed job resumes by itself."""
-    assert judge(returncode, None).next is Next.RETRY
+    assert judge(returncode, None).next is AfterJob.RETRY
 
 
 @pytest.mark.parametrize(
     ("code", "expected"),
-    [(0, Next.OK), (1, Next.FAIL), (2, Next.FAIL), (3, Next.FAIL), (4, Next.FAIL), (5, Next.RETRY)],
+    [
+        (0, AfterJob.OK),
+        (1, AfterJob.FAIL),
+        (2, AfterJob.FAIL),
+        (3, AfterJob.FAIL),
+        (4, AfterJob.FAIL),
+        (5, AfterJob.RETRY),
+    ],
 )
-def test_reported_code_decides(code: int, expected: Next) -> None:
+def test_reported_code_decides(code: int, expected: AfterJob) -> None:
     """Only exit code 5 is worth another try."""
     assert judge(code, report(code)).next is expected
 
 
 @pytest.mark.parametrize(
-    ("code", "expected"), [(0, Next.OK), (3, Next.FAIL), (4, Next.FAIL), (5, Next.RETRY)]
+    ("code", "expected"), [(0, AfterJob.OK), (3, AfterJob.FAIL), (4, AfterJob.FAIL), (5, AfterJob.RETRY)]
 )
-def test_report_outlives_a_kill_during_shutdown(code: int, expected: Next) -> None:
+def test_report_outlives_a_kill_during_shutdown(code: int, expected: AfterJob) -> None:
     """The report is written last: a signal that came later does not change what was done."""
     assert judge(-9, report(code)).next is expected
 
@@ -66,41 +73,41 @@ def test_processes_that_died_are_counted_as_such_although_the_driver_outlived_th
 ) -> None:
     """A driver that reports the death of its JVM or workers has not died itself: crashes all the same."""
     verdict = judge(returncode, report(5, error={"code": code, "message": "gone"}))
-    assert (verdict.next, verdict.killed) == (Next.RETRY, crash or returncode != 5)
+    assert (verdict.next, verdict.killed) == (AfterJob.RETRY, crash or returncode != 5)
 
 
 @pytest.mark.parametrize("error", [None, "JVM_GONE", {}, {"code": None}, {"code": ["JVM_GONE"]}])
 def test_report_with_an_odd_error_is_no_crash(error: object) -> None:
     """It is read, not trusted."""
     verdict = judge(5, report(5, error=error))
-    assert (verdict.next, verdict.killed) == (Next.RETRY, False)
+    assert (verdict.next, verdict.killed) == (AfterJob.RETRY, False)
 
 
 @pytest.mark.parametrize(("returncode", "code"), [(0, 5), (5, 0), (1, 0), (2, 4)])
 def test_report_against_exit_code_fails(returncode: int, code: int) -> None:
     """Contradicting evidence is never taken for success, nor tried again and again."""
     verdict = judge(returncode, report(code))
-    assert verdict.next is Next.FAIL
+    assert verdict.next is AfterJob.FAIL
     assert "disagree" in verdict.message
 
 
 @pytest.mark.parametrize("told", [None, "0", [], {}])
 def test_report_without_a_code_fails(told: object) -> None:
     """A document that does not say how the run ended proves nothing."""
-    assert judge(0, {"exit": told}).next is Next.FAIL
+    assert judge(0, {"exit": told}).next is AfterJob.FAIL
 
 
 @pytest.mark.parametrize("returncode", [0, 1, 2, 3, 4, 77])
 def test_silent_end_without_signal_fails_with_the_last_lines(returncode: int) -> None:
     """A job that could not start at all would fail the same way again."""
     verdict = judge(returncode, None, log_tail="Could not parse Master URL")
-    assert verdict.next is Next.FAIL
+    assert verdict.next is AfterJob.FAIL
     assert "Could not parse Master URL" in verdict.message
 
 
 def test_silent_temporary_failure_is_retried() -> None:
     """Exit code 5 speaks for itself."""
-    assert judge(5, None).next is Next.RETRY
+    assert judge(5, None).next is AfterJob.RETRY
 
 
 def test_failure_names_what_where_expected_seen_and_resolve() -> None:
@@ -156,7 +163,7 @@ def test_copy_of_nothing_is_no_success() -> None:
     assert judge_scope(well, report(0, warnings=[remark])) == well
     assert judge_scope(well, report(0)) == judge_scope(well, None) == well
     told = judge_scope(well, report(0, warnings=[remark, nothing]))
-    assert told == TaskVerdict(Next.FAIL, "no topic is in scope: x.*; correct x.*")
+    assert told == TaskVerdict(AfterJob.FAIL, "no topic is in scope: x.*; correct x.*")
     away = judge(5, report(5))
     assert judge_scope(away, report(5, warnings=[nothing])) == away
 

@@ -22,7 +22,7 @@ from onceover.kafka.fetcher import Position
 from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.model import TopicPartition
 from onceover.resume import told as told_module
-from onceover.resume.resume import LaneWriter, Look, Problem
+from onceover.resume.resume import LaneWriter, PartitionsSeen, Problem
 from onceover.resume.told import ToldProgress
 from onceover.state import names
 from onceover.state.enrolment import Enrolment
@@ -105,12 +105,12 @@ class Scene:
 
     def _gather(
         self, _flow: str, _source: object, _target: object, some: Mapping[TopicPartition, object], *_: object
-    ) -> Look:
+    ) -> PartitionsSeen:
         self.asked.append(set(some))
         if self.away is not None:
             raise self.away
         seen = {tp: what for tp, what in self.seen.items() if tp in some}
-        return Look(
+        return PartitionsSeen(
             {tp: what for tp, what in seen.items() if isinstance(what, Evidence)},
             {tp: what for tp, what in seen.items() if isinstance(what, Problem)},
             TOPICS,

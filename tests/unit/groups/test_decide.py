@@ -14,9 +14,9 @@ from onceover.groups.decide import (
     Allowed,
     Decision,
     GroupAction,
+    OtherPosition,
     PartitionFacts,
     Remembered,
-    Stand,
     decide,
     remembered,
 )
@@ -31,7 +31,7 @@ REMEMBERED = st.builds(
     OFFSETS,
     st.frozensets(OFFSETS, max_size=3),
     st.integers(NOW_MS - 2 * RENEW_AFTER_MS, NOW_MS),
-    st.dictionaries(OFFSETS, st.builds(Stand, OFFSETS, st.integers(0, 9)), max_size=2),
+    st.dictionaries(OFFSETS, st.builds(OtherPosition, OFFSETS, st.integers(0, 9)), max_size=2),
 )
 NOT_COVERED = st.sampled_from([None, NotCovered(None, None), NotCovered(3, 9)])
 ALLOWED = st.builds(Allowed, st.booleans(), st.booleans(), st.booleans(), st.booleans())
@@ -316,7 +316,7 @@ def test_an_offset_that_is_left_of_a_topic_gone_on_both_sides_blocks_nobody(code
 
 
 # The log there began at 40 when the group was put there from 10: 20 offsets behind what it was to read next.
-CUT = Remembered(10, frozenset({40}), NOW_MS - 1000, {40: Stand(10, 20)})
+CUT = Remembered(10, frozenset({40}), NOW_MS - 1000, {40: OtherPosition(10, 20)})
 
 
 def back(**changes: object) -> PartitionFacts:
@@ -364,15 +364,15 @@ def test_a_group_that_was_moved_back_at_home_is_moved_forward_only_when_that_is_
 def test_what_is_put_anywhere_else_than_at_its_counterpart_is_remembered_as_such() -> None:
     """Also of a position that is replaced, should the write not come to it."""
     cut, exact, ahead = at(start=24), at(), at(committed=12, copied=10)
-    for seen, stands in ((cut, {24: Stand(10, 4)}), (exact, {}), (ahead, {20: Stand(12, 0)})):
+    for seen, stands in ((cut, {24: OtherPosition(10, 4)}), (exact, {}), (ahead, {20: OtherPosition(12, 0)})):
         decision = decide(seen, Allowed(), NOW_MS)
         assert decision is not None
         entry = remembered(seen, decision, NOW_MS)
         assert entry.stands == stands
-    again = at(start=26, current=24, last=Remembered(10, frozenset({24}), NOW_MS, {24: Stand(10, 4)}))
+    again = at(start=26, current=24, last=Remembered(10, frozenset({24}), NOW_MS, {24: OtherPosition(10, 4)}))
     decision = decide(again, Allowed(), NOW_MS)
     assert decision is not None
-    assert remembered(again, decision, NOW_MS).stands == {24: Stand(10, 4), 26: Stand(10, 6)}
+    assert remembered(again, decision, NOW_MS).stands == {24: OtherPosition(10, 4), 26: OtherPosition(10, 6)}
 
 
 def test_what_the_group_has_read_itself_stands_for_nothing_else() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from onceover.errors import NeedsOperator, NotNow, Retriable
 from onceover.groups import memory as groupmemory
-from onceover.groups.decide import Direction, Remembered, Stand
+from onceover.groups.decide import Direction, OtherPosition, Remembered
 from onceover.groups.entries import Key, entries_of, rewritten
 from onceover.groups.memory import GroupMemory
 from onceover.kafka import cluster
@@ -130,12 +130,12 @@ def entry(number: int, at_ms: int = 1_763_800_000_000) -> Remembered:
 
 def test_what_positions_stand_for_is_remembered_as_long_as_they_are_known(log: Log) -> None:
     memory = opened(log)
-    first = Remembered(10, frozenset({5, 40}), 1, {40: Stand(10, 30)})
+    first = Remembered(10, frozenset({5, 40}), 1, {40: OtherPosition(10, 30)})
     memory.write(Direction.FAILOVER, {"a": {TP: first}})
     assert opened(log).of(Direction.FAILOVER, "a") == {TP: first}
     # Exact by now; then others, until the first are forgotten.
     memory.write(Direction.FAILOVER, {"a": {TP: Remembered(40, frozenset({45}), 2)}})
-    assert opened(log).of(Direction.FAILOVER, "a")[TP].stands == {40: Stand(10, 30)}
+    assert opened(log).of(Direction.FAILOVER, "a")[TP].stands == {40: OtherPosition(10, 30)}
     memory.write(Direction.FAILOVER, {"a": {TP: Remembered(40, frozenset({40}), 3)}})
     assert opened(log).of(Direction.FAILOVER, "a")[TP].stands == {}
 
@@ -159,7 +159,7 @@ def test_the_longest_names_and_numbers_fit(log: Log) -> None:
     """A topic of its own for each partition."""
     last, at_ms = 2**63 - 1, 10**13
     known = frozenset(last - each for each in range(6))
-    stands = dict.fromkeys(known, Stand(last, last))
+    stands = dict.fromkeys(known, OtherPosition(last, last))
     many = {TopicPartition(f"{n:0249}", 999_999): Remembered(last, known, at_ms, stands) for n in range(3000)}
     assert opened(log).write(Direction.FAILOVER, {"big": many}) == {}
     assert opened(log).of(Direction.FAILOVER, "big") == many

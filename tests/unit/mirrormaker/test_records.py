@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from onceover.errors import Retriable
-from onceover.groups.decide import Direction, PartitionFacts, Remembered, Stand
+from onceover.groups.decide import Direction, OtherPosition, PartitionFacts, Remembered
 from onceover.groups.plan import GroupFacts, GroupView
 from onceover.mirrormaker.records import (
-    Wave,
+    HeartbeatUnderWay,
     checkpoints_topic,
     offset_sync,
     offset_syncs_topic,
@@ -61,7 +61,7 @@ def checkpoints(*partitions: PartitionFacts, **group: Any) -> dict[bytes, bytes]
         ({"start": 28}, 7, 28),
         ({"end": 25}, 7, 25),
         # Put there for 24 from here, because the source begins at 7: it has read nothing since.
-        ({"opposite": Remembered(24, frozenset({7}), 1, {7: Stand(24, 3)}), "current": 24}, 7, 24),
+        ({"opposite": Remembered(24, frozenset({7}), 1, {7: OtherPosition(24, 3)}), "current": 24}, 7, 24),
     ],
 )
 def test_a_checkpoint_pairs_what_was_read_with_its_translation(
@@ -120,7 +120,7 @@ def test_without_a_record_there_is_no_offset_sync() -> None:
 
 
 def test_a_heartbeat_arrives_once_when_every_partition_is_copied_to_where_it_was() -> None:
-    wave = Wave()
+    wave = HeartbeatUnderWay()
     assert wave.arrived({SOURCE: 10}) is None
     wave.begin(1000, {SOURCE: 10, OTHER: 5})
     assert wave.under_way
@@ -132,7 +132,7 @@ def test_a_heartbeat_arrives_once_when_every_partition_is_copied_to_where_it_was
 
 
 def test_a_heartbeat_does_not_wait_for_a_partition_that_has_left_the_flow() -> None:
-    wave = Wave()
+    wave = HeartbeatUnderWay()
     wave.begin(1000, {SOURCE: 10, OTHER: 5})
     assert wave.arrived({SOURCE: 10}) == 1000
 

@@ -11,7 +11,7 @@ from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
-from onceover.resume.resume import LaneWriter, Look, gather, map_partition
+from onceover.resume.resume import LaneWriter, PartitionsSeen, gather, map_partition
 from onceover.state import names
 from onceover.state.enrolment import Enrolment
 from onceover.stops.aside import Troubles, TroubleSide
@@ -52,7 +52,7 @@ class FakeSide:
     each_open = each_epoch_end
 
 
-def looked(target: FakeSide) -> Look:
+def looked(target: FakeSide) -> PartitionsSeen:
     return gather("f", FakeSide(), target, ENROLLED, Each(), LaneWriter(7, alone=True, mixed=False))  # type: ignore[arg-type]
 
 

@@ -14,7 +14,7 @@ from onceover.errors import MustReset, NotNow
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
-from onceover.resume.told import Rest, ToldProgress
+from onceover.resume.told import CoordinatorRest, ToldProgress
 from onceover.state.enrolment import Enrolment
 from tests.unit.copy.loop import FakeProducer
 from tests.unit.stops.test_aside import Clock
@@ -150,7 +150,7 @@ def test_a_write_that_leaves_nothing_shows_that_the_log_was_read() -> None:
 def test_a_coordinator_that_refuses_is_left_alone_for_as_long_as_it_reads() -> None:
     """What it took to answer again, and half of it more; once, and never for longer than half a minute."""
     clock = Clock()
-    rest = Rest(clock)
+    rest = CoordinatorRest(clock)
     assert rest.owed_s() == 0
     rest.refused()
     clock.now_s += 4
@@ -162,7 +162,7 @@ def test_a_coordinator_that_refuses_is_left_alone_for_as_long_as_it_reads() -> N
 
 def test_the_first_write_that_is_refused_is_noted() -> None:
     """By whichever kind of write, and only then."""
-    rest = Rest()
+    rest = CoordinatorRest()
     me = LaneIdentity("f", 1, "run", 0, 1, (0, 0))
     anything: Any = None
     start = SessionStart(me, anything, anything, rest)

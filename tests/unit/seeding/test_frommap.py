@@ -16,7 +16,7 @@ from onceover.model import TopicPartition, lane_of
 from onceover.planning.plan import Refusal
 from onceover.positions.reader import Chunk, MapChanged, MapEntry, MapTopic, Point
 from onceover.seeding import frommap as seedmap
-from onceover.seeding.frommap import LagOrigin, MapOrigin, Newest, newest_records
+from onceover.seeding.frommap import LagOrigin, MapOrigin, NewestMapRecords, newest_records
 from onceover.seeding.origins import FlowClusters
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeedOffsets, plan_seed
 from onceover.state import names
@@ -60,7 +60,7 @@ def enrolled(
 
 def asked(
     patch: pytest.MonkeyPatch,
-    newest: Newest,
+    newest: NewestMapRecords,
     one: SeatedTopic,
     *,
     beyond: int | None = None,
@@ -88,19 +88,19 @@ def test_a_map_that_is_younger_than_the_copy_is_told_from_somebody_elses_records
 ) -> None:
     """No command begins the copy again: neither from the enrolment's start nor from anywhere before."""
     held = seat(0, target_end=100)
-    refusal = only(asked(monkeypatch, Newest(), enrolled(held), beyond=0))
+    refusal = only(asked(monkeypatch, NewestMapRecords(), enrolled(held), beyond=0))
     assert refusal.code == "MAP_YOUNGER"
     assert "skip-to" not in refusal.resolve and "reseed" not in refusal.resolve
     assert "`onceover seed plan f --from lag-group --topic a`" in refusal.resolve
     # With its progress there, nothing has to be done at all.
-    kept = only(asked(monkeypatch, Newest(), enrolled(replace(held, position=70)), beyond=0))
+    kept = only(asked(monkeypatch, NewestMapRecords(), enrolled(replace(held, position=70)), beyond=0))
     assert kept.code == "MAP_YOUNGER" and "source offset 70" in kept.resolve
     # The map tells of it up to an end: what is behind is somebody else's.
-    known = only(asked(monkeypatch, Newest([record(0, 60)]), enrolled(held), beyond=80))
+    known = only(asked(monkeypatch, NewestMapRecords([record(0, 60)]), enrolled(held), beyond=80))
     assert known.code == "TARGET_BEYOND_MAP" and " 60`" in known.resolve
     # The source has had nothing: neither is what stands on the target its copy.
     nothing = only(
-        asked(monkeypatch, Newest(), enrolled(replace(held, end=0, lso=0)), beyond=0),
+        asked(monkeypatch, NewestMapRecords(), enrolled(replace(held, end=0, lso=0)), beyond=0),
     )
     assert nothing.code == "TARGET_BEYOND_MAP"
 
@@ -109,7 +109,7 @@ def test_a_part_of_the_map_that_cannot_be_read_refuses_its_own_partitions_for_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = enrolled(seat(0), seat(1))
-    newest = Newest([record(0, 60), record(1, 30)], {PARTS[1]: AWAY})
+    newest = NewestMapRecords([record(0, 60), record(1, 30)], {PARTS[1]: AWAY})
     found = asked(monkeypatch, newest, one)
     assert {tp.partition: seed.offset for tp, seed in found.offsets.items()} == {0: 60}
     assert {tp.partition: refusal.code for tp, refusal in found.refused.items()} == {1: "UNREADABLE"}
@@ -127,7 +127,7 @@ def test_a_part_of_the_map_that_cannot_be_read_refuses_its_own_partitions_for_no
 def test_the_lag_group_is_not_weighed_against_what_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether lanes have gone on since it was placed by hand stands in the map."""
     one = enrolled(seat(0), placed={0: PlacedProgress(3, 20, 0)}, by_hand=True)
-    unread = Newest((), {PARTS[0]: AWAY})
+    unread = NewestMapRecords((), {PARTS[0]: AWAY})
     found = asked(monkeypatch, unread, one, origin=LagOrigin(), lag={0: 40})
     assert only(found).code == "UNREADABLE"
     found = asked(monkeypatch, unread, enrolled(seat(0)), origin=LagOrigin(), lag={0: 40})
@@ -185,7 +185,7 @@ def test_without_a_map_nothing_is_known_and_without_rights_nothing_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(MapTopic, "find", lambda *_: None)
-    assert newest_records(cast(Any, Target()), "f") == Newest()
+    assert newest_records(cast(Any, Target()), "f") == NewestMapRecords()
     barred = Topic(dict.fromkeys(range(4), UsageError("not authorized")), {})
     monkeypatch.setattr(MapTopic, "find", lambda *_: barred)
     with pytest.raises(UsageError):

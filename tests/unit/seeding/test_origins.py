@@ -15,7 +15,7 @@ from onceover.kafka.calls import CommittedOffset
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
-from onceover.seeding.frommap import LagOrigin, Newest
+from onceover.seeding.frommap import LagOrigin, NewestMapRecords
 from onceover.seeding.origins import FileOrigin, FlowClusters, FlowOrigin, GroupOrigin, LogOrigin, Origin
 from onceover.seeding.plan import EARLIEST, Choice, SeatedTopic, SeedOffset, SeedPlan, plan_seed
 from onceover.state.enrolment import Enrolment
@@ -88,7 +88,7 @@ def test_the_lag_group_is_not_believed_where_an_older_release_has_put_the_partit
     by_hand: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It wrote down that somebody has, and not where to: behind that offset, the group would skip records."""
-    monkeypatch.setattr("onceover.seeding.frommap.newest_records", lambda *_: Newest())
+    monkeypatch.setattr("onceover.seeding.frommap.newest_records", lambda *_: NewestMapRecords())
     one = topic(seat(0, start=2), enrolled=True)
     assert one.enrolment is not None
     one = replace(one, enrolment=replace(one.enrolment, changed={0: "approval"} if by_hand else {}))

@@ -24,7 +24,7 @@ from onceover.seeding.plan import (
     SeedPlan,
     plan_seed,
 )
-from onceover.state.enrolment import Enrolment, Left
+from onceover.state.enrolment import Enrolment, LeftAt
 from onceover.topics.codes import TopicCode
 from onceover.topics.plan import TopicPlan
 from onceover.topics.refusals import NOT_OURS
@@ -89,7 +89,7 @@ def test_partitions_of_a_topic_that_gave_way_are_written_where_they_stand_alread
     """What counts is that somebody has said so since: the topic returns when that is true of each."""
     one = topic(seat(0, position=50), seat(1, position=70), enrolled=True)
     assert one.enrolment is not None
-    left = replace(one, enrolment=one.enrolment.left_to("back", Left(7, 1)))
+    left = replace(one, enrolment=one.enrolment.left_to("back", LeftAt(7, 1)))
     changes = plan(left, {0: 50, 1: 90}, Choice(replace=True)).changes
     assert [(c.from_, c.to, c.risk) for c in changes[:2]] == [(50, 50, "none"), (70, 90, "skip")]
     assert [r.code for r in plan(left, {0: 50, 1: 90}).refused] == ["PROGRESS_EXISTS"] * 2
@@ -100,7 +100,7 @@ def test_an_enrolled_topic_that_is_another_flows_now_is_not_seeded(code: TopicCo
     """It would copy for a moment what comes back. One that is copied, and the other has to leave, is."""
     one = topic(seat(position=50), enrolled=True)
     assert one.enrolment is not None
-    left = replace(one, enrolment=one.enrolment.left_to("back", Left(7, 1)))
+    left = replace(one, enrolment=one.enrolment.left_to("back", LeftAt(7, 1)))
     refused = TopicPlan(operation="topics", flow="f", refused=(Refusal("a", code, "no", "no"),))
     seeds = SeedOffsets({TopicPartition("a", 0): SeedOffset(90, "said so")})
     for each, expected in ((left, [code]), (one, [])):

@@ -9,7 +9,7 @@ import pytest
 
 from onceover.errors import NeedsOperator
 from onceover.model import TopicPartition, lane_of
-from onceover.state.enrolment import Enrolment, GaveWay, Left, PlacedProgress, owned, read_enrolments
+from onceover.state.enrolment import Enrolment, GaveWay, LeftAt, PlacedProgress, owned, read_enrolments
 
 ENROLLED = Enrolment("t", "t", UUID(int=1), UUID(int=2), {0: 5, 1: 6}, 1)
 
@@ -48,16 +48,16 @@ def test_what_an_older_release_wrote_has_no_places() -> None:
 
 def test_a_topic_that_gave_way_waits_until_each_partition_was_placed_since() -> None:
     """What older releases wrote did not give way, as far as it says."""
-    left = ENROLLED.left_to("other", Left(7, 70))
+    left = ENROLLED.left_to("other", LeftAt(7, 70))
     assert (left.active, left.waits_to_be_placed) == (False, True)
     assert Enrolment.from_json(left.to_json()) == left
     assert "gave_way" not in ENROLLED.to_json() and not ENROLLED.waits_to_be_placed
-    assert left.left_to("another", Left(8, 80)) == left
+    assert left.left_to("another", LeftAt(8, 80)) == left
     for generations, waits in (((8, 7), True), ((8, 8), False)):
         placed = replace(left, placed={p: PlacedProgress(g, 5, 7) for p, g in enumerate(generations)})
         assert placed.waits_to_be_placed is waits
-    again = placed.left_to("another", Left(9, 90))
-    assert (again.gave_way, again.left) == (GaveWay(9, "another"), Left(7, 70))
+    again = placed.left_to("another", LeftAt(9, 90))
+    assert (again.gave_way, again.left) == (GaveWay(9, "another"), LeftAt(7, 70))
     assert placed.back() == replace(ENROLLED, placed=placed.placed)
     with pytest.raises(NeedsOperator, match="enrolment"):
         Enrolment.from_json({**left.to_json(), "gave_way": [7]})
@@ -65,9 +65,9 @@ def test_a_topic_that_gave_way_waits_until_each_partition_was_placed_since() -> 
 
 def test_a_topic_that_was_left_before_another_flow_stopped_copying_it_back_gave_way() -> None:
     """As much as if the other one had been seen. One that was never left then, or afterwards, did not."""
-    left = ENROLLED.leaving(Left(7, 70))
+    left = ENROLLED.leaving(LeftAt(7, 70))
     assert Enrolment.from_json(left.to_json()) == left
-    assert left.leaving(Left(8, 80)) == left
+    assert left.leaving(LeftAt(8, 80)) == left
     assert left.after("other", 71).gave_way == GaveWay(7, "other")
     assert left.after("other", 70) == left
     assert ENROLLED.after("other", 71) == ENROLLED

@@ -16,7 +16,7 @@ from onceover.kafka.fetcher import Position
 from onceover.kafka.link.connection import ConnectionLost
 from onceover.model import TopicPartition
 from onceover.state import log as statelog
-from onceover.state.log import Room, StateLog
+from onceover.state.log import LogCapacity, StateLog
 from onceover.state.read import FlowState
 from onceover.state.value import VALUE_BYTES, VALUE_PARTS, Illegible
 from onceover.wire.compression import ZSTD
@@ -273,8 +273,8 @@ def test_only_the_wanted_keys_are_kept() -> None:
     }
 
 
-@pytest.mark.parametrize("room", [Room(60, 1000), Room(1000, 8)], ids=["bytes", "parts"])
-def test_what_is_kept_has_a_ceiling_that_is_about_the_latest_values(room: Room) -> None:
+@pytest.mark.parametrize("room", [LogCapacity(60, 1000), LogCapacity(1000, 8)], ids=["bytes", "parts"])
+def test_what_is_kept_has_a_ceiling_that_is_about_the_latest_values(room: LogCapacity) -> None:
     """A value that is written a hundred times counts once; keys count as well."""
     value = [1, 2, 3]
     batches = [state(n, **{"key": value}) for n in range(100)] + [

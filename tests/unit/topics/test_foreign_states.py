@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, GaveWay, Left, PlacedProgress
+from onceover.state.enrolment import Enrolment, GaveWay, LeftAt, PlacedProgress
 from onceover.state.ownership import Claim, FlowId, decide
 from onceover.topics import otherflows
 from onceover.topics.lineage import Hop, changed_upstream, upstream_json
@@ -45,12 +45,12 @@ ENROLMENT: Final = Enrolment(
     former={1: (str(ID), str(ID))},
     placed={0: PlacedProgress(1, 2, 3)},
     gave_way=GaveWay(1, "x"),
-    left=Left(1, 2),
+    left=LeftAt(1, 2),
 )
 STATE: Final[dict[str, Any]] = {
     names.LAYOUT: {"source_cluster_id": "TARGET", "target_cluster_id": "SOURCE"},
     "topic/orders": ENROLMENT.to_json(),
-    "topic/left": Enrolment("left", "left", ID, ID, {0: 0}, 1, active=False, left=Left(1, 2)).to_json(),
+    "topic/left": Enrolment("left", "left", ID, ID, {0: 0}, 1, active=False, left=LeftAt(1, 2)).to_json(),
     "claim/payments": Claim("payments", "payments", 1).to_json(),
     "upstream/orders": upstream_json((Hop("a", "TARGET", "orders", 1), Hop("b", None, "orders", 1))),
 }

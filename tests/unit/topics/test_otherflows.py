@@ -14,7 +14,7 @@ from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, Left
+from onceover.state.enrolment import Enrolment, LeftAt
 from onceover.state.ownership import Claim, FlowId, Rival
 from onceover.topics.lineage import Hop, ReturnOrigin
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy
@@ -69,7 +69,7 @@ def test_near_misses_are_no_loops(near_miss: OtherFlow) -> None:
 
 def test_opposite_flow_that_has_left_the_topic_was_one_until_then() -> None:
     """Only the opposite, only under the same names, and only where it tells when."""
-    gone = replace(back(), enrolments=(back().enrolments[0].leaving(Left(3, 30)),))
+    gone = replace(back(), enrolments=(back().enrolments[0].leaving(LeftAt(3, 30)),))
 
     def former(flow: OtherFlow, policy: str = IDENTITY) -> dict[str, Loop]:
         return former_loops([flow], NamingPolicy(policy, "east", "west"), "EAST", "WEST")

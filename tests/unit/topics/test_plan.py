@@ -10,7 +10,7 @@ import pytest
 
 from onceover.errors import UsageError
 from onceover.planning.plan import Refusal
-from onceover.state.enrolment import MOST_PARTITIONS, GaveWay, Left, PlacedProgress
+from onceover.state.enrolment import MOST_PARTITIONS, GaveWay, LeftAt, PlacedProgress
 from onceover.state.managed import Managed
 from onceover.stops.aside import TroubleSide
 from onceover.topics.configs import OF_EVERY_COPY
@@ -356,7 +356,7 @@ def given_way(**changes: Any) -> View:
     world = enrolled(now=2)
     world.enrolled["t"] = replace(leave(world.enrolled["t"]), gave_way=GaveWay(7, "back"))
     world.ends = {"t": 5}
-    return replace(world.view(), now=Left(8, 80), **changes)
+    return replace(world.view(), now=LeftAt(8, 80), **changes)
 
 
 def placed(view: View, *generations: int) -> View:
@@ -367,13 +367,13 @@ def placed(view: View, *generations: int) -> View:
 
 def test_topic_that_gives_way_keeps_on_record_to_whom_and_when() -> None:
     """Also one that had left before: from then on what it has copied comes back to its source."""
-    view = replace(looped(4), now=Left(7, 70))
-    gone = replace(view.enrolled["t"].leaving(Left(7, 70)), gave_way=GaveWay(7, "back"))
+    view = replace(looped(4), now=LeftAt(7, 70))
+    gone = replace(view.enrolled["t"].leaving(LeftAt(7, 70)), gave_way=GaveWay(7, "back"))
     assert plan_topics(view).turn == (gone,)
     excluded = replace(view, rules=replace(view.rules, exclude=("t",)))
     left = replace(excluded, enrolled={"t": leave(view.enrolled["t"])})
-    assert plan_topics(left).turn == (replace(gone, left=Left(0, 0)),)
-    assert plan_topics(replace(left, enrolled={"t": gone}, now=Left(9, 90))).turn == ()
+    assert plan_topics(left).turn == (replace(gone, left=LeftAt(0, 0)),)
+    assert plan_topics(replace(left, enrolled={"t": gone}, now=LeftAt(9, 90))).turn == ()
 
 
 def test_topic_that_gave_way_does_not_return_by_itself() -> None:
@@ -400,7 +400,7 @@ def test_topic_that_gave_way_returns_once_every_partition_was_placed_since() -> 
 def test_a_place_that_was_given_while_the_other_one_copied_counts_for_nothing() -> None:
     """More has come round since."""
     view = placed(given_way(loops={"t": Loop("ring", 1)}), 8, 8)
-    (turned,) = plan_topics(replace(view, now=Left(9, 90))).turn
+    (turned,) = plan_topics(replace(view, now=LeftAt(9, 90))).turn
     assert (turned.active, turned.gave_way) == (False, GaveWay(9, "ring"))
 
 
@@ -413,7 +413,7 @@ def test_topic_that_left_the_filter_returns_unless_it_was_copied_back_meanwhile(
     world.ends = {"t": 5}
     view = replace(world.view(), former_loops={"t": Loop("back", until_ms)})
     assert nothing(plan_topics(view))
-    left = view.enrolled["t"].leaving(Left(7, 70))
+    left = view.enrolled["t"].leaving(LeftAt(7, 70))
     plan = plan_topics(replace(view, enrolled={"t": left}))
     (turned,) = plan.turn
     assert (codes(plan), turned.active) == ((["GAVE_WAY"], False) if waits else ([], True))

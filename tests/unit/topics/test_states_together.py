@@ -13,7 +13,7 @@ from onceover.kafka.fetcher import Position
 from onceover.model import TopicPartition
 from onceover.state import log as statelog
 from onceover.state import names
-from onceover.state.log import OTHERS_ROOM, Room, StateLog, catch_up_together
+from onceover.state.log import OTHERS_ROOM, LogCapacity, StateLog, catch_up_together
 from onceover.topics import otherflows
 from onceover.topics.otherflows import OtherFlows
 from onceover.wire.hotpath import FetchedPartition
@@ -66,7 +66,10 @@ def fetcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def read(
-    script: Answers, ends: dict[str, int], leaders: dict[str, int] | None = None, room: Room = OTHERS_ROOM
+    script: Answers,
+    ends: dict[str, int],
+    leaders: dict[str, int] | None = None,
+    room: LogCapacity = OTHERS_ROOM,
 ) -> dict[str, StateLog]:
     """Read logs together up to their ends; return those that were, by topic."""
     Together.script = script
@@ -94,7 +97,7 @@ def test_what_is_in_the_way_of_one_is_left_to_its_own_reading() -> None:
     script = [
         {"a": answer([state(0, x=1)]), "moved": answer(error=6), "large": answer([state(0, x=[1] * 9)])}
     ]
-    done = read(script, {"a": 1, "moved": 1, "large": 1, "shy": 1}, {"shy": -1}, Room(10, 10))
+    done = read(script, {"a": 1, "moved": 1, "large": 1, "shy": 1}, {"shy": -1}, LogCapacity(10, 10))
     assert list(done) == ["a"]
     assert Together.asked == [{"a": 0, "moved": 0, "large": 0}]
 

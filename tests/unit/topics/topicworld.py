@@ -13,7 +13,7 @@ from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.codes import KafkaCode
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, Left
+from onceover.state.enrolment import Enrolment, LeftAt
 from onceover.state.managed import Managed, read_managed
 from onceover.topics.apply import TopicApply
 from onceover.topics.namingpolicy import IDENTITY, NamingPolicy
@@ -182,4 +182,4 @@ class World:
 
 def leave(enrolment: Enrolment) -> Enrolment:
     """Return the enrolment of a topic that has left the filter."""
-    return enrolment.leaving(Left(0, 0))
+    return enrolment.leaving(LeftAt(0, 0))

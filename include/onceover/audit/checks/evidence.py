@@ -12,14 +12,14 @@ from typing import NamedTuple, Protocol
 from onceover.audit.checks.result import Area, Check
 from onceover.audit.model import Side
 from onceover.audit.records.batches import Unreadable
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
 
 
 class RecordLooks(Protocol):
     """Looks at single records, as a reader of committed records sees them."""
 
-    def first(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+    def first(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the first record at or after ``offset``, None when there is none below the LSO.
 
         Raises:
@@ -27,7 +27,7 @@ class RecordLooks(Protocol):
             Unreadable: it is in a batch that is damaged, or too large.
         """
 
-    def last_before(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+    def last_before(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the last record before ``offset``, None when the log holds none.
 
         Raises:

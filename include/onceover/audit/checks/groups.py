@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from onceover.audit.checks.result import Area, Check
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
 
 NAME: Final = "at_the_exact_record"
@@ -41,9 +41,9 @@ class GroupPosition:
     given: int
     current: int
     translated: int | None
-    meets: Rec | None
-    ought: Rec | None
-    next: Rec | None
+    meets: AuditedRecord | None
+    ought: AuditedRecord | None
+    next: AuditedRecord | None
     comparable: bool = True
     came_later: bool = False
 

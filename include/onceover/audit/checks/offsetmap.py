@@ -15,7 +15,7 @@ from onceover.audit.checks.evidence import RecordLooks, not_readable
 from onceover.audit.checks.result import Area, Check
 from onceover.audit.model import Side
 from onceover.audit.records.batches import Unreadable
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord, Segment
 
@@ -131,12 +131,16 @@ def check_map(
     return [all_, *wrong[:MAX_WRONG], *unread[:MAX_WRONG]]
 
 
-def _at(record: Rec | None, offset: int) -> bool:
+def _at(record: AuditedRecord | None, offset: int) -> bool:
     return record is not None and record.offset == offset
 
 
 def _wrong(
-    source: TopicPartition, target: TopicPartition, claim: MappedOffsets, here: Rec | None, there: Rec | None
+    source: TopicPartition,
+    target: TopicPartition,
+    claim: MappedOffsets,
+    here: AuditedRecord | None,
+    there: AuditedRecord | None,
 ) -> Check:
     if not _at(here, claim.source):
         detail = f"{source} holds no record at {claim.source}"

@@ -12,7 +12,7 @@ from typing import Final
 from onceover.audit.checks.evidence import RecordLooks
 from onceover.audit.checks.result import Area, Check
 from onceover.audit.model import Mode, Side
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
 
 NAME: Final = "behind_the_last_copied_record"
@@ -75,14 +75,16 @@ def check_position(position: CheckedPosition, look: RecordLooks) -> Check:
     return _by_map(position, look)
 
 
-def _copied(position: CheckedPosition, here: Rec, look: RecordLooks) -> Rec | None:
+def _copied(position: CheckedPosition, here: AuditedRecord, look: RecordLooks) -> AuditedRecord | None:
     """Return the last record that was copied, by the map, when others follow it."""
     if position.copied is None or position.copied > here.offset:
         return here
     return look.last_before(Side.SOURCE, position.source, position.copied)
 
 
-def _unlike(position: CheckedPosition, here: Rec, there: Rec) -> tuple[str, str, bool, str]:
+def _unlike(
+    position: CheckedPosition, here: AuditedRecord, there: AuditedRecord
+) -> tuple[str, str, bool, str]:
     detail = (
         f"the last record before the position is {position.source} offset {here.offset}, the last one on the "
         f"target is {position.target} offset {there.offset}, and they are not the same record"
@@ -105,7 +107,7 @@ def _by_map(position: CheckedPosition, look: RecordLooks) -> Check:
     return _made(position, str(reached), str(offset), None, detail)
 
 
-def _between(position: CheckedPosition, last: Rec) -> str:
+def _between(position: CheckedPosition, last: AuditedRecord) -> str:
     others = (position.offset or 0) - last.offset - 1
     return f"{others} offsets of markers and aborted records behind it" if others else ""
 

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from onceover.audit.model import Digest, Range, Side
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES, Batch, Unreadable
-from onceover.audit.records.digest import Running
+from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.reader import ReadBatch
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 
 
 class ComparedRange(NamedTuple):
@@ -56,8 +56,8 @@ class Cursor:
         self._record_bytes = record_bytes
         self._at = start
         self._batch: Batch | None = None
-        self._records: Iterator[Rec] = iter(())
-        self._next: Rec | None = None
+        self._records: Iterator[AuditedRecord] = iter(())
+        self._next: AuditedRecord | None = None
         self._ended = False
         self._damage: Unreadable | None = None
         self._read_to = start
@@ -81,7 +81,7 @@ class Cursor:
             self._at = self._batch.last_offset + 1
             self._batch = None
 
-    def record(self, end: int) -> Rec | None:
+    def record(self, end: int) -> AuditedRecord | None:
         """Take the next record before ``end``; None when there is none.
 
         Only records that were asked for are taken apart: a batch may hold more than fits into memory.
@@ -102,7 +102,7 @@ class Cursor:
         self._next = None
         return found
 
-    def _peek(self) -> Rec | None:
+    def _peek(self) -> AuditedRecord | None:
         """Return the next record of a batch that has been begun; it stays the next."""
         if self._next is None:
             self._next = next(self._records, None)
@@ -132,7 +132,7 @@ class Cursor:
 
 def compare(audited: Range, source: Cursor, target: Cursor) -> ComparedRange:
     """Return both sides' digests of a range; the cursors are behind it then."""
-    left, right = Running(), Running()
+    left, right = RunningDigest(), RunningDigest()
     parted = _together(audited, source, target, left, right)
     # Where they part, each side is digested for itself: the other may hold the records elsewhere.
     _rest(left, source, audited.source_to)
@@ -140,7 +140,9 @@ def compare(audited: Range, source: Cursor, target: Cursor) -> ComparedRange:
     return ComparedRange(left.digest(audited, Side.SOURCE), right.digest(audited, Side.TARGET), parted)
 
 
-def _together(audited: Range, source: Cursor, target: Cursor, left: Running, right: Running) -> bool:
+def _together(
+    audited: Range, source: Cursor, target: Cursor, left: RunningDigest, right: RunningDigest
+) -> bool:
     """Go on while both sides hold the same; return False when they do to the end."""
     while True:
         here, there = source.batch(audited.source_to), target.batch(audited.target_to)
@@ -158,6 +160,6 @@ def _together(audited: Range, source: Cursor, target: Cursor, left: Running, rig
             return True
 
 
-def _rest(running: Running, cursor: Cursor, end: int) -> None:
+def _rest(running: RunningDigest, cursor: Cursor, end: int) -> None:
     while (rec := cursor.record(end)) is not None:
         running.add_record(rec)

@@ -19,7 +19,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from onceover.audit.model import Finding, FindingKind, Side
-from onceover.audit.records.sketch import Mark, differing, parse_mark
+from onceover.audit.records.sketch import RecordMark, differing, parse_mark
 from onceover.model import TopicPartition
 
 # Which finding gives its missing record, and which its surplus one, in this order: the pair that explains
@@ -53,8 +53,8 @@ class _Open:
     finding: Finding
     missing: bool
     surplus: bool
-    here: Mark | None
-    there: Mark | None
+    here: RecordMark | None
+    there: RecordMark | None
 
     @property
     def is_lost(self) -> bool:
@@ -137,7 +137,7 @@ def _pair(lost: list[_Open], extra: list[_Open]) -> Iterator[Finding]:
 
 def _pair_alike(work: list[_Open]) -> Iterator[Finding]:
     """Yield those elsewhere that lack a single field, where nothing else is like them."""
-    for fields in combinations(range(len(Mark._fields) - 1), 3):
+    for fields in combinations(range(len(RecordMark._fields) - 1), 3):
         lost = _singles(work, Side.SOURCE, fields)
         extra = _singles(work, Side.TARGET, fields)
         for likeness, each in lost.items():
@@ -201,7 +201,7 @@ def _left(each: _Open, places: Mapping[int, list[Sighting]]) -> Iterator[Finding
             yield finding
 
 
-def _surplus(finding: Finding, mark: Mark | None, places: Mapping[int, list[Sighting]]) -> Finding:
+def _surplus(finding: Finding, mark: RecordMark | None, places: Mapping[int, list[Sighting]]) -> Finding:
     """Return a PHANTOM, or the REPEATED or LEAKED that it is when the source holds such a record."""
     found = places.get(mark.content) if mark is not None else None
     if not found:

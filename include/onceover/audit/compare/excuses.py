@@ -16,7 +16,7 @@ import numpy as np
 
 from onceover.audit.compare.align import Alignment
 from onceover.audit.model import Finding, FindingKind, Range, Reason, Unverifiable
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.audit.records.sketch import Ids, Sketch, is_tombstone, key_number, parse_mark
 
 # How many records of an offset and a content are left out: a handler may make several of one.
@@ -188,7 +188,7 @@ class Repeats(NamedTuple):
 # ---- taken by a log cleaner
 
 
-class Held(NamedTuple):
+class CompactedSide(NamedTuple):
     """What one side of a compacted partition holds.
 
     Args:
@@ -200,7 +200,9 @@ class Held(NamedTuple):
     latest: Mapping[int, int]
 
 
-def held(stretch: Iterable[Rec], behind: Iterable[Rec], hidden: Iterable[int] = ()) -> Held:
+def held(
+    stretch: Iterable[AuditedRecord], behind: Iterable[AuditedRecord], hidden: Iterable[int] = ()
+) -> CompactedSide:
     """Return what a side holds.
 
     Args:
@@ -214,7 +216,7 @@ def held(stretch: Iterable[Rec], behind: Iterable[Rec], hidden: Iterable[int] = 
         latest[key_number(rec.key)] = rec.offset
     for rec in behind:
         latest[key_number(rec.key)] = rec.offset
-    return Held(np.unique(np.array(offsets, np.int64)), latest)
+    return CompactedSide(np.unique(np.array(offsets, np.int64)), latest)
 
 
 class _Gap(NamedTuple):
@@ -246,8 +248,8 @@ class Cleaned:
 
     alignment: Alignment
     span: Range
-    source: Held
-    target: Held
+    source: CompactedSide
+    target: CompactedSide
     keyed: bool = True
 
     def __call__(self, finding: Finding) -> Unverifiable | None:
@@ -286,7 +288,7 @@ class Cleaned:
             return False
         return self._superseded(1, self.source, finding.target_mark, gap)
 
-    def _superseded(self, side: int, held: Held, mark: str | None, gap: _Gap) -> bool:
+    def _superseded(self, side: int, held: CompactedSide, mark: str | None, gap: _Gap) -> bool:
         """Tell whether a later record of the same key is what a cleaner kept in ``held``."""
         key = parse_mark(mark or "").key
         latest = held.latest.get(key)

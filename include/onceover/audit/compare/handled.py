@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from onceover.audit.compare.opening import Pieces, name_differences
+from onceover.audit.compare.opening import ComparedPieces, name_differences
 from onceover.audit.compare.sides import Sides
 from onceover.audit.model import Digest, Range, Reason, Side, Unverifiable
 from onceover.audit.ranges.spreading import part
 from onceover.audit.ranges.tasks import LapsedRange, OpenedStretch, RangeDigests, Task
-from onceover.audit.records.digest import Running
+from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.expected import Expected, HandlerFailed, HandlerReplay
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.errors import Fatal
 
 
 def compare_handled(task: Task, sides: Sides) -> Iterator[RangeDigests | OpenedStretch]:
     """Yield an answer for each range of a source partition; the source is read and handled once."""
-    expected = {each.target.partition: Running() for each in task.ranges}
+    expected = {each.target.partition: RunningDigest() for each in task.ranges}
     failed: list[HandlerFailed] = []
     for outcome in _outcomes(task, sides, task.ranges[0]):
         if isinstance(outcome, HandlerFailed):
@@ -48,7 +48,7 @@ def open_handled(task: Task, sides: Sides) -> OpenedStretch | LapsedRange:
         return LapsedRange(span, Reason.HANDLER_CHANGED, text)
     failed: list[HandlerFailed] = []
 
-    def wanted() -> Iterator[Rec]:
+    def wanted() -> Iterator[AuditedRecord]:
         for outcome in _outcomes(task, sides, span):
             if isinstance(outcome, HandlerFailed):
                 failed.append(outcome)
@@ -60,7 +60,7 @@ def open_handled(task: Task, sides: Sides) -> OpenedStretch | LapsedRange:
         found = {each.offset: each for each in failed}
         yield from _excused(task, span, found.values()) if _carries(span) else ()
 
-    return name_differences(task, span, sides, Pieces(wanted, lambda: _held(task, sides, 0)), told)
+    return name_differences(task, span, sides, ComparedPieces(wanted, lambda: _held(task, sides, 0)), told)
 
 
 def _outcomes(task: Task, sides: Sides, span: Range) -> Iterator[Expected | HandlerFailed]:
@@ -72,13 +72,13 @@ def _outcomes(task: Task, sides: Sides, span: Range) -> Iterator[Expected | Hand
     yield from replay.outcomes(sides.records(task, Side.SOURCE, span))
 
 
-def _held(task: Task, sides: Sides, index: int) -> Iterator[Rec]:
+def _held(task: Task, sides: Sides, index: int) -> Iterator[AuditedRecord]:
     records = sides.records(task, Side.TARGET, task.ranges[index])
     return part(records, task.claims[index], claimed=not task.unclaimed)
 
 
-def _digest(records: Iterable[Rec], span: Range, side: Side) -> Digest:
-    running = Running()
+def _digest(records: Iterable[AuditedRecord], span: Range, side: Side) -> Digest:
+    running = RunningDigest()
     for rec in records:
         running.add_record(rec)
     return running.digest(span, side)

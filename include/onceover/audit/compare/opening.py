@@ -13,10 +13,10 @@ from typing import NamedTuple
 from onceover.audit.compare.align import Alignment, align
 from onceover.audit.compare.excuses import (
     Cleaned,
+    CompactedSide,
     Decided,
     Excuse,
     Excused,
-    Held,
     LeftOut,
     Repeats,
     held,
@@ -27,12 +27,12 @@ from onceover.audit.compare.listing import listing
 from onceover.audit.compare.sides import Sides
 from onceover.audit.model import Digest, FindingKind, Mode, Range, Side, Unverifiable
 from onceover.audit.ranges.tasks import OpenedStretch, Task
-from onceover.audit.records.digest import Running
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.digest import RunningDigest
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.audit.records.sketch import sketch
 
 
-class Pieces(NamedTuple):
+class ComparedPieces(NamedTuple):
     """What is compared, as often as it is asked for.
 
     Args:
@@ -40,12 +40,16 @@ class Pieces(NamedTuple):
         target: the records that it holds.
     """
 
-    source: Callable[[], Iterator[Rec]]
-    target: Callable[[], Iterator[Rec]]
+    source: Callable[[], Iterator[AuditedRecord]]
+    target: Callable[[], Iterator[AuditedRecord]]
 
 
 def name_differences(
-    task: Task, span: Range, sides: Sides, pieces: Pieces, told: Callable[[], Iterable[Unverifiable]] = tuple
+    task: Task,
+    span: Range,
+    sides: Sides,
+    pieces: ComparedPieces,
+    told: Callable[[], Iterable[Unverifiable]] = tuple,
 ) -> OpenedStretch:
     """Return what differs in a stretch, and what is excused.
 
@@ -90,7 +94,7 @@ def _excuses(
         yield Repeats(_places(task, span, sides, alignment), span.source_to)
 
 
-def _held(task: Task, span: Range, sides: Sides, side: Side) -> Held:
+def _held(task: Task, span: Range, sides: Sides, side: Side) -> CompactedSide:
     hidden = sides.hidden(task, side, span)
     return held(sides.records(task, side, span), sides.later(task, side, span), hidden)
 
@@ -103,8 +107,8 @@ def _places(task: Task, span: Range, sides: Sides, alignment: Alignment) -> dict
     return {int.from_bytes(rec.hash, "big"): rec.offset for rec, aborted in every if not aborted}
 
 
-def _digest(records: Iterable[Rec], without: LeftOut, span: Range, side: Side) -> Digest:
-    left, running = Counter(without), Running()
+def _digest(records: Iterable[AuditedRecord], without: LeftOut, span: Range, side: Side) -> Digest:
+    left, running = Counter(without), RunningDigest()
     for rec in records:
         place = rec.offset, int.from_bytes(rec.hash, "big")
         if left[place]:

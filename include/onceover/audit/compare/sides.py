@@ -14,7 +14,7 @@ from onceover.audit.model import Range, Side
 from onceover.audit.ranges.tasks import Task
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES
 from onceover.audit.records.reader import ReadBatch, Stretch, read_batches
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 
@@ -52,7 +52,7 @@ class Sides:
             record_bytes=self.record_bytes,
         )
 
-    def records(self, task: Task, side: Side, span: Range) -> Iterator[Rec]:
+    def records(self, task: Task, side: Side, span: Range) -> Iterator[AuditedRecord]:
         """Yield one side's visible records of a span."""
         cursor, end = self.cursor(task, side, span), _stretch(task, side, span).end
         try:
@@ -61,7 +61,7 @@ class Sides:
         finally:
             cursor.close()
 
-    def later(self, task: Task, side: Side, span: Range) -> Iterator[Rec]:
+    def later(self, task: Task, side: Side, span: Range) -> Iterator[AuditedRecord]:
         """Yield one side's visible records behind a span, up to the present end of its log."""
         stretch = _stretch(task, side, span)
         cluster, tp = self._cluster(side), stretch.partition
@@ -72,14 +72,14 @@ class Sides:
             behind = replace(span, target_from=stretch.end, target_to=end)
         yield from self.records(task, side, behind)
 
-    def whole(self, task: Task, span: Range) -> Iterator[tuple[Rec, bool]]:
+    def whole(self, task: Task, span: Range) -> Iterator[tuple[AuditedRecord, bool]]:
         """Yield all records of a span's source partition, and whether their transactions were aborted."""
         cluster, tp = self.source, span.source
         begin = cluster.retry(lambda: cluster.list_offsets([tp], calls.EARLIEST))[tp]
         end = cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST))[tp]
         yield from self.everything(task, replace(span, source_from=begin, source_to=end))
 
-    def aborted(self, task: Task, span: Range) -> Iterator[Rec]:
+    def aborted(self, task: Task, span: Range) -> Iterator[AuditedRecord]:
         """Yield the records of a span of the source whose transactions were aborted."""
         for read in self.reads(task, Side.SOURCE, span):
             if read.aborted:
@@ -95,14 +95,14 @@ class Sides:
             elif read.aborted:
                 yield from (rec.offset for rec in self._records(task, read))
 
-    def everything(self, task: Task, span: Range) -> Iterator[tuple[Rec, bool]]:
+    def everything(self, task: Task, span: Range) -> Iterator[tuple[AuditedRecord, bool]]:
         """Yield all records of a span of the source, and whether their transactions were aborted."""
         for read in self.reads(task, Side.SOURCE, span):
             for rec in self._records(task, read):
                 if span.source_from <= rec.offset < span.source_to:
                     yield rec, read.aborted
 
-    def _records(self, task: Task, read: ReadBatch) -> Iterator[Rec]:
+    def _records(self, task: Task, read: ReadBatch) -> Iterator[AuditedRecord]:
         return read.batch.decode(timed=not task.untimed, record_bytes=self.record_bytes)
 
     def reads(self, task: Task, side: Side, span: Range) -> Generator[ReadBatch]:

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from onceover.audit.compare.compare import compare
 from onceover.audit.compare.crossmatch import Sighting
-from onceover.audit.compare.opening import Pieces, name_differences
+from onceover.audit.compare.opening import ComparedPieces, name_differences
 from onceover.audit.compare.sides import Sides
 from onceover.audit.model import Mode, Range, Side
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task
@@ -72,7 +72,7 @@ def _opened(task: Task, span: Range, sides: Sides) -> OpenedStretch | LapsedRang
         from onceover.audit.compare.handled import open_handled
 
         return open_handled(task, sides)
-    pieces = Pieces(
+    pieces = ComparedPieces(
         lambda: sides.records(task, Side.SOURCE, span), lambda: sides.records(task, Side.TARGET, span)
     )
     return name_differences(task, span, sides, pieces)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from onceover.audit.model import Mode, Range, Reason, Unverifiable
 from onceover.audit.ranges.bounds import Bounds
 from onceover.audit.ranges.snapshot import PartitionLog
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord
 
@@ -119,7 +119,9 @@ def union(records: Iterable[Sequence[MapRecord]]) -> tuple[TargetStretch, ...]:
     return tuple(found)
 
 
-def part(records: Iterable[Rec], claims: Sequence[TargetStretch], *, claimed: bool) -> Iterator[Rec]:
+def part(
+    records: Iterable[AuditedRecord], claims: Sequence[TargetStretch], *, claimed: bool
+) -> Iterator[AuditedRecord]:
     """Yield the records that are claimed, or those that are not; both come in the order of offsets."""
     at = 0
     for rec in records:

@@ -19,7 +19,7 @@ import crc32c
 
 from onceover.audit.model import Reason
 from onceover.audit.records.decompress import Inexpansible, expand
-from onceover.audit.records.recordhash import HASH_BYTES, Headers, Rec, make_rec
+from onceover.audit.records.recordhash import HASH_BYTES, AuditedRecord, Headers, make_rec
 from onceover.errors import NeedsOperator
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
@@ -146,7 +146,9 @@ class Batch(NamedTuple):
         content.update(self.payload)
         return content.digest()[:HASH_BYTES]
 
-    def decode(self, *, timed: bool = True, record_bytes: int = LARGEST_RECORD_BYTES) -> Iterator[Rec]:
+    def decode(
+        self, *, timed: bool = True, record_bytes: int = LARGEST_RECORD_BYTES
+    ) -> Iterator[AuditedRecord]:
         """Yield the records in order, expanding as few of them at a time as the compression allows.
 
         Args:
@@ -204,7 +206,7 @@ class Batch(NamedTuple):
             raise unreadable(self.base_offset, "a record's length", "none")
         return (begin, begin + length) if begin + length <= len(window) else None
 
-    def _record(self, data: bytes, place: tuple[int, int], timed: bool) -> Rec:
+    def _record(self, data: bytes, place: tuple[int, int], timed: bool) -> AuditedRecord:
         at, end = place
         try:
             timestamp_delta, at = _varint(data, at + 1)  # behind the attributes, which are unused

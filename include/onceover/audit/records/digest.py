@@ -13,12 +13,12 @@ from typing import Final
 
 from onceover.audit.model import ComparedAs, Digest, Range, Side
 from onceover.audit.records.batches import Batch
-from onceover.audit.records.recordhash import HASH_BYTES, Rec
+from onceover.audit.records.recordhash import HASH_BYTES, AuditedRecord
 
 _MODULUS_MASK: Final = (1 << 128) - 1
 
 
-class Running:
+class RunningDigest:
     """A digest that grows piece by piece; memory does not."""
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Running:
         self._first = self._last = -1
         self._whole = self._single = False
 
-    def add_record(self, record: Rec | None) -> None:
+    def add_record(self, record: AuditedRecord | None) -> None:
         """Add a record; None, a side's end, adds nothing."""
         if record is None:
             return

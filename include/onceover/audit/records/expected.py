@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import pyarrow as pa
 
-from onceover.audit.records.recordhash import Rec, make_rec
+from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.handlers.load import Handler, described
 from onceover.handlers.record import Record
 from onceover.model import TopicPartition
@@ -41,7 +41,7 @@ class Expected(NamedTuple):
     """A record that the target should hold; ``record.offset`` is of the source record it comes from."""
 
     partition: int
-    record: Rec
+    record: AuditedRecord
 
 
 class HandlerFailed(NamedTuple):
@@ -69,7 +69,7 @@ class HandlerReplay(NamedTuple):
     target_partitions: int
     timed: bool = True
 
-    def outcomes(self, records: Iterable[Rec]) -> Iterator[Outcome]:
+    def outcomes(self, records: Iterable[AuditedRecord]) -> Iterator[Outcome]:
         """Yield what the handler makes of records, in their order."""
         if not self.handler.vectorised:
             for record in records:
@@ -78,7 +78,7 @@ class HandlerReplay(NamedTuple):
         for together in _calls(records):
             yield from self._columns(together)
 
-    def _single(self, record: Rec) -> list[Outcome]:
+    def _single(self, record: AuditedRecord) -> list[Outcome]:
         given = Record(
             self.source.topic,
             self.source.partition,
@@ -101,12 +101,12 @@ class HandlerReplay(NamedTuple):
         made = make_rec(out.offset, out.key, out.value, headers, out.timestamp_ms, timed=self.timed)
         return self._placed(out.partition, made)
 
-    def _placed(self, partition: int, record: Rec) -> Expected:
+    def _placed(self, partition: int, record: AuditedRecord) -> Expected:
         if partition not in range(self.target_partitions):
             raise ValueError("a partition that the target does not have")
         return Expected(partition, record)
 
-    def _columns(self, records: Sequence[Rec]) -> list[Outcome]:
+    def _columns(self, records: Sequence[AuditedRecord]) -> list[Outcome]:
         """Hand records over together; where that fails, halve until the record is found that it fails on."""
         try:
             return list(self._rows(self.handler.call(self._batch(records))))
@@ -116,7 +116,7 @@ class HandlerReplay(NamedTuple):
         middle = len(records) // 2
         return [*self._columns(records[:middle]), *self._columns(records[middle:])]
 
-    def _batch(self, records: Sequence[Rec]) -> Any:
+    def _batch(self, records: Sequence[AuditedRecord]) -> Any:
         pairs = [[{"key": name, "value": value} for name, value in each.headers] for each in records]
         return pa.RecordBatch.from_arrays(
             [
@@ -139,9 +139,9 @@ class HandlerReplay(NamedTuple):
             yield self._placed(row["partition"], made)
 
 
-def _calls(records: Iterable[Rec]) -> Iterator[list[Rec]]:
+def _calls(records: Iterable[AuditedRecord]) -> Iterator[list[AuditedRecord]]:
     """Yield the records in portions that a handler is given at once."""
-    together: list[Rec] = []
+    together: list[AuditedRecord] = []
     size = 0
     for record in records:
         together.append(record)

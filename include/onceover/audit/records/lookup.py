@@ -15,7 +15,7 @@ from typing import Final, Self
 from onceover.audit.model import Side
 from onceover.audit.records.batches import LARGEST_RECORD_BYTES, Batch, Unreadable, too_large
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch, read_batches
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
@@ -48,14 +48,14 @@ class _Reading:
     end: int
     bytes: int = 0
     offsets: int = 0
-    records: list[Rec] = field(default_factory=list)
+    records: list[AuditedRecord] = field(default_factory=list)
 
     def is_near(self, offset: int) -> bool:
         """Tell whether reading on gets to ``offset`` with little to read."""
         ahead = offset - self.end
         return ahead <= 0 or ahead * self.bytes <= _READ_ON_BYTES * max(1, self.offsets)
 
-    def take(self, batch: Batch, records: list[Rec] | None) -> None:
+    def take(self, batch: Batch, records: list[AuditedRecord] | None) -> None:
         """Take the next batch; ``records`` None when nobody wants to know them."""
         if records is None:
             self.begin, self.records = batch.last_offset + 1, []
@@ -101,7 +101,7 @@ class Lookup:
         for key in list(self._open):
             self._forget(key)
 
-    def first(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+    def first(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the first record at or after ``offset``, None when there is none below the LSO.
 
         None, too, when the log no longer begins at or before ``offset``.
@@ -129,7 +129,7 @@ class Lookup:
             self._forget(key)
         return found
 
-    def last_before(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+    def last_before(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
         """Return the last record before ``offset``, None when the log holds none.
 
         Raises:
@@ -147,8 +147,8 @@ class Lookup:
             step *= 4
         return None
 
-    def _last(self, side: Side, tp: TopicPartition, begin: int, end: int) -> Rec | None:
-        last: Rec | None = None
+    def _last(self, side: Side, tp: TopicPartition, begin: int, end: int) -> AuditedRecord | None:
+        last: AuditedRecord | None = None
         stretch = self._stretch(side, tp, begin, end)
         if stretch is None:
             return None
@@ -170,7 +170,9 @@ class Lookup:
             return None
         return _Reading(read_batches(cluster, stretch, fetch_bytes=_FETCH_BYTES), offset, offset)
 
-    def _advance(self, key: tuple[Side, TopicPartition], reading: _Reading, offset: int) -> Rec | None:
+    def _advance(
+        self, key: tuple[Side, TopicPartition], reading: _Reading, offset: int
+    ) -> AuditedRecord | None:
         while True:
             place = bisect_left(reading.records, offset, key=lambda record: record.offset)
             if place < len(reading.records):
@@ -184,12 +186,14 @@ class Lookup:
             # Decoded at once, because the buffer belongs to the next answer.
             reading.take(read.batch, self._visible(key, read, offset))
 
-    def _visible(self, key: tuple[Side, TopicPartition], read: ReadBatch, offset: int) -> list[Rec] | None:
+    def _visible(
+        self, key: tuple[Side, TopicPartition], read: ReadBatch, offset: int
+    ) -> list[AuditedRecord] | None:
         if read.aborted:
             return []
         return self._decoded(*key, read) if read.batch.last_offset >= offset else None
 
-    def _decoded(self, side: Side, tp: TopicPartition, read: ReadBatch) -> list[Rec]:
+    def _decoded(self, side: Side, tp: TopicPartition, read: ReadBatch) -> list[AuditedRecord]:
         timed, left, found = (side, tp) not in self._untimed, self._batch_bytes, []
         for rec in read.batch.decode(timed=timed, record_bytes=self._batch_bytes):
             found.append(rec)

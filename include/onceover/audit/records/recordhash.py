@@ -21,7 +21,7 @@ _NULL: Final = _LENGTH.pack(-1)
 _UNTIMED: Final = -1
 
 
-class Rec(NamedTuple):
+class AuditedRecord(NamedTuple):
     """A record as a reader of committed records sees it.
 
     Args:
@@ -84,7 +84,7 @@ def make_rec(
     timestamp_ms: int,
     *,
     timed: bool = True,
-) -> Rec:
+) -> AuditedRecord:
     """Return a record with its hash; with ``timed`` False the hash leaves the timestamp out."""
     content = record_hash(key, value, headers, timestamp_ms if timed else _UNTIMED)
-    return Rec(offset, key, value, headers, timestamp_ms, content)
+    return AuditedRecord(offset, key, value, headers, timestamp_ms, content)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onceover.audit.model import Field
-from onceover.audit.records.recordhash import Rec, encode_headers, field_hash
+from onceover.audit.records.recordhash import AuditedRecord, encode_headers, field_hash
 
 DTYPE: Final = np.dtype(
     [
@@ -38,7 +38,7 @@ FIELD_COLUMNS: Final = ("key", "value", "headers", "timestamp")
 _CHUNK: Final = 1 << 14
 
 
-class Mark(NamedTuple):
+class RecordMark(NamedTuple):
     """One record's hashes; ``content`` is the whole record's."""
 
     content: int
@@ -77,19 +77,19 @@ def telling(numbers: Sketch) -> npt.NDArray[np.bool_]:
     )
 
 
-def parse_mark(text: str) -> Mark:
+def parse_mark(text: str) -> RecordMark:
     """Return the mark that ``str`` wrote."""
     content, key, value, headers, timestamp_ms = text.split(":")
-    return Mark(int(content, 16), int(key, 16), int(value, 16), int(headers, 16), int(timestamp_ms))
+    return RecordMark(int(content, 16), int(key, 16), int(value, 16), int(headers, 16), int(timestamp_ms))
 
 
-def differing(one: Mark, other: Mark) -> str:
+def differing(one: RecordMark, other: RecordMark) -> str:
     """Return the names of the fields that differ, joined by a comma."""
     pairs = zip(_FIELDS, one.fields, other.fields, strict=True)
     return ",".join(str(name) for name, mine, theirs in pairs if mine != theirs)
 
 
-def sketch(records: Iterable[Rec], *, timed: bool = True) -> Sketch:
+def sketch(records: Iterable[AuditedRecord], *, timed: bool = True) -> Sketch:
     """Return the numbers of records; payloads are let go one by one.
 
     Args:
@@ -107,7 +107,7 @@ def sketch(records: Iterable[Rec], *, timed: bool = True) -> Sketch:
     return np.concatenate(chunks)
 
 
-def mark_at(numbers: Sketch, index: int) -> Mark:
+def mark_at(numbers: Sketch, index: int) -> RecordMark:
     """Return the hashes of one record."""
     return _mark(numbers[index].item())
 
@@ -139,12 +139,12 @@ def key_number(key: bytes | None) -> int:
     return _short(key)
 
 
-def _mark(row: tuple[int, ...]) -> Mark:
+def _mark(row: tuple[int, ...]) -> RecordMark:
     _, high, low, key, value, headers, timestamp_ms = row
-    return Mark(high << 64 | low, key, value, headers, timestamp_ms)
+    return RecordMark(high << 64 | low, key, value, headers, timestamp_ms)
 
 
-def _row(record: Rec, timed: bool) -> tuple[int, ...]:
+def _row(record: AuditedRecord, timed: bool) -> tuple[int, ...]:
     content = record.hash
     return (
         record.offset,

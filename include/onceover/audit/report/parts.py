@@ -50,7 +50,7 @@ class BarMark(NamedTuple):
     title: str
 
 
-class Strip(NamedTuple):
+class PartitionBar(NamedTuple):
     """One partition's bar: ``state`` is the verdict on it, ``note`` what stands beside it."""
 
     name: str
@@ -59,7 +59,7 @@ class Strip(NamedTuple):
     note: str
 
 
-class Listed(NamedTuple):
+class ListedRows(NamedTuple):
     """What of a list is on the page, and how many more there are."""
 
     shown: Sequence[Any]
@@ -90,18 +90,18 @@ def tiles(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def strips(told: Mapping[str, Any]) -> Listed:
+def strips(told: Mapping[str, Any]) -> ListedRows:
     """Return one bar for each partition: what is proven, what is not, and where something is wrong."""
     partitions = sorted(
         told["partitions"],
         key=lambda p: (-p["findings"], -p["unverifiable"], p["source_topic"], p["partition"]),
     )
-    return Listed([*map(_strip, partitions[:MAX_STRIPS])], max(0, len(partitions) - MAX_STRIPS))
+    return ListedRows([*map(_strip, partitions[:MAX_STRIPS])], max(0, len(partitions) - MAX_STRIPS))
 
 
-def _strip(partition: Mapping[str, Any]) -> Strip:
+def _strip(partition: Mapping[str, Any]) -> PartitionBar:
     name = f"{partition['source_topic']}:{partition['partition']}"
-    return Strip(name, tuple(_marks(partition)), *_note(partition))
+    return PartitionBar(name, tuple(_marks(partition)), *_note(partition))
 
 
 def _marks(partition: Mapping[str, Any]) -> Iterator[BarMark]:
@@ -136,7 +136,7 @@ def _note(partition: Mapping[str, Any]) -> tuple[Verdict, str]:
     return Verdict.PASS, f"{partition['source_records']:,} records"
 
 
-def findings(told: Mapping[str, Any]) -> Listed:
+def findings(told: Mapping[str, Any]) -> ListedRows:
     """Return the records that are not as they should be, as the columns of a table."""
     listed = told["findings"]["listed"]
     rows = [
@@ -150,7 +150,7 @@ def findings(told: Mapping[str, Any]) -> Listed:
         }
         for each in listed[:MAX_ROWS]
     ]
-    return Listed(rows, max(0, len(listed) - MAX_ROWS))
+    return ListedRows(rows, max(0, len(listed) - MAX_ROWS))
 
 
 def _place(finding: Mapping[str, Any], side: str) -> str:

@@ -12,7 +12,7 @@ from typing import Final
 from onceover.audit.checks.evidence import RecordLooks
 from onceover.audit.model import Finding, Side
 from onceover.audit.records.batches import Unreadable
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
 
 # Each costs a request or two; nobody reads more.
@@ -49,7 +49,7 @@ def _record(look: RecordLooks, side: Side, tp: TopicPartition, offset: int) -> s
     return "not visible to readers" if rec is None or rec.offset != offset else _shown(rec)
 
 
-def _shown(rec: Rec) -> str:
+def _shown(rec: AuditedRecord) -> str:
     headers = "".join(f" {_text(name)}={_text(value)}" for name, value in rec.headers)
     return f"time {rec.timestamp_ms} key {_text(rec.key)} value {_text(rec.value)}{headers}"
 

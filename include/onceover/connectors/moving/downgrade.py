@@ -10,7 +10,7 @@ from onceover.connectors.model import ConnectorOutcome, EndState, Isolation
 from onceover.connectors.moving.context import HARD
 from onceover.connectors.moving.resuming import ResumingRun
 from onceover.connectors.offsets.scan import Scan
-from onceover.connectors.planning.access import Site
+from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.plan import empty_refusals, unfinished, value_refusals
 from onceover.connectors.planning.view import ConnectorView
 from onceover.connectors.record.manifest import Manifest
@@ -23,11 +23,11 @@ class HardDowngrade(ResumingRun):
     """One connector on its way back to the shared topic."""
 
     @property
-    def destination(self) -> Site:
+    def destination(self) -> OffsetsTopic:
         return self.context.access.base_site(self.view.state.config)
 
     @property
-    def own(self) -> Site:
+    def own(self) -> OffsetsTopic:
         return self.context.access.own_site(self.view.state.config, self.manifest.from_topic)
 
     def go(self) -> ConnectorOutcome:
@@ -70,9 +70,9 @@ class SoftDowngrade(ResumingRun):
     """
 
     @property
-    def destination(self) -> Site:
+    def destination(self) -> OffsetsTopic:
         access = self.context.access
-        return Site(access.worker_cluster, access.global_topic, Isolation.READ_UNCOMMITTED)
+        return OffsetsTopic(access.worker_cluster, access.global_topic, Isolation.READ_UNCOMMITTED)
 
     def prepare(self) -> ConnectorOutcome:
         """Stop it and settle its offsets; it stays stopped until the workers have been changed.
@@ -120,7 +120,7 @@ class SoftDowngrade(ResumingRun):
         super().stop_exactly_once(tasks)
         access, config = self.context.access, self.view.state.config
         self.fence([access.task_id(self.name, number) for number in range(tasks)])
-        truth = Site(access.home(config), access.global_topic, Isolation.READ_COMMITTED)
+        truth = OffsetsTopic(access.home(config), access.global_topic, Isolation.READ_COMMITTED)
         self._settle(access.scan(truth))
 
 

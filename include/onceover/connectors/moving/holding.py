@@ -21,7 +21,7 @@ from onceover.connectors.offsets.configtopic import CONFIG, STARTED, TARGET, Ord
 from onceover.connectors.planning.view import ConnectorView
 from onceover.connectors.record.commands import asking_command
 from onceover.connectors.record.manifest import CHANGED, CONFIGURED, Manifest
-from onceover.connectors.record.orders import Share, alike, share, told
+from onceover.connectors.record.orders import OrderOwners, alike, share, told
 from onceover.connectors.record.runrecords import RunClaim
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 
@@ -210,7 +210,7 @@ class HeldRun:
         except Fenced as fenced:
             raise self._late(what, wanted, before) from fenced
 
-    def _own(self, what: str, found: Share) -> None:
+    def _own(self, what: str, found: OrderOwners) -> None:
         for order in found.own:
             self.manifest = self.manifest.with_given(order.offset)
         if found.own:
@@ -227,7 +227,7 @@ class HeldRun:
         """How many times the workers may have taken the order that is being given."""
         return self.context.access.rest.sent - self._sent_before
 
-    def _shared(self, what: str, wanted: Any, limit_s: float) -> Share:
+    def _shared(self, what: str, wanted: Any, limit_s: float) -> OrderOwners:
         """Wait for the order's record, and a little for those of its repetitions; return whose is whose."""
         sent, deadline, repeated = self._sent, Deadline(limit_s), Deadline(min(limit_s, _LOST_S))
         while True:
@@ -237,7 +237,7 @@ class HeldRun:
                 return share(since, wanted, sent=sent)
             time.sleep(_POLL_S)
 
-    def _crossed(self, what: str, wanted: Any, found: Share) -> NeedsOperator:
+    def _crossed(self, what: str, wanted: Any, found: OrderOwners) -> NeedsOperator:
         """Return the error for orders of somebody else that came while this run gave its own."""
         back = self._give_back(what, wanted, found)
         others = told(found.others)
@@ -276,7 +276,7 @@ class HeldRun:
                 runs += [run] if run is not None else []
         return runs
 
-    def _give_back(self, what: str, wanted: Any, found: Share) -> str:
+    def _give_back(self, what: str, wanted: Any, found: OrderOwners) -> str:
         """Ask again for what this run's order has displaced; return what became of that, for a person."""
         own, displaced = found.own, found.displaced
         if not own or displaced is None:

@@ -13,7 +13,7 @@ from onceover.backoff import Deadline
 from onceover.connectors.model import ConnectorOutcome
 from onceover.connectors.moving.context import MIGRATE
 from onceover.connectors.moving.resuming import ResumingRun
-from onceover.connectors.planning.access import Site
+from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.copying import check_copy, copy_entries
 from onceover.connectors.planning.plan import unfinished, value_refusals
 from onceover.connectors.planning.view import COPY_RIGHTS, OWN_PATIENCE_S, ConnectorView
@@ -31,15 +31,15 @@ class MigrationRun(ResumingRun):
     """One connector on its way to its own topic."""
 
     @property
-    def own(self) -> Site:
+    def own(self) -> OffsetsTopic:
         return self.context.access.own_site(self.view.state.config, self.view.topic)
 
     @property
-    def destination(self) -> Site:
+    def destination(self) -> OffsetsTopic:
         return self.own
 
     @property
-    def base(self) -> Site:
+    def base(self) -> OffsetsTopic:
         return self.context.access.base_site(self.view.state.config)
 
     def go(self) -> ConnectorOutcome:
@@ -119,7 +119,7 @@ def migration_manifest(view: ConnectorView, found: Manifest | None) -> Manifest:
     )
 
 
-def _led(site: Site) -> None:
+def _led(site: OffsetsTopic) -> None:
     info = site.cluster.topics([site.topic]).get(site.topic)
     if info is None or any(each.leader < 0 for each in info.partitions.values()):
         raise Retriable(f"{site} has no leader yet", code=KafkaCode.NO_LEADER, where=site.topic)

@@ -18,9 +18,9 @@ from onceover.connectors.model import (
 )
 from onceover.connectors.moving.restore import restore
 from onceover.connectors.moving.run import ConnectorRun
-from onceover.connectors.moving.watching import Course, OffsetProgress, unordered
+from onceover.connectors.moving.watching import OffsetCourse, OffsetProgress, unordered
 from onceover.connectors.offsets.keys import named
-from onceover.connectors.planning.access import Site
+from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.foresight import quiet_hint
 from onceover.connectors.record.manifest import SETTLED, WENT_ON
 from onceover.connectors.record.orders import standing
@@ -36,7 +36,7 @@ class ResumingRun(ConnectorRun):
 
     @property
     @abstractmethod
-    def destination(self) -> Site:
+    def destination(self) -> OffsetsTopic:
         """Where its offsets are from now on."""
 
     def go_on(self) -> ConnectorOutcome:
@@ -70,7 +70,7 @@ class ResumingRun(ConnectorRun):
                 raise
         return self._judge(progress, states)
 
-    def _course(self, *, stopped: bool) -> Course:
+    def _course(self, *, stopped: bool) -> OffsetCourse:
         site = self.destination
         if self.manifest.has_step(WENT_ON) and not stopped:
             # Only a person has resumed it since: where it went on from then is what the person decided.
@@ -133,7 +133,7 @@ class ResumingRun(ConnectorRun):
         hint = quiet_hint(self.view.state.config)
         return "" if hint is None else f"; {hint}"
 
-    def _resumed(self, course: Course) -> OffsetProgress | None:
+    def _resumed(self, course: OffsetCourse) -> OffsetProgress | None:
         if self._is_stopped():
             if not self.resume():
                 return None

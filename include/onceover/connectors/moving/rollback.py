@@ -5,7 +5,7 @@ from __future__ import annotations
 from onceover.connectors.model import ConnectorOutcome, EndState
 from onceover.connectors.moving.context import MIGRATE
 from onceover.connectors.moving.run import ConnectorRun
-from onceover.connectors.planning.access import ConnectAccess, Site
+from onceover.connectors.planning.access import ConnectAccess, OffsetsTopic
 from onceover.connectors.steps import StepName, reached
 from onceover.connectors.workers.lifecycle import described
 
@@ -40,7 +40,7 @@ class RollbackRun(ConnectorRun):
         now = described(rest.state(self.name))
         return self.finish(EndState.DONE, f"as before the run, with its former configuration: {now}")
 
-    def _written(self, access: ConnectAccess) -> list[Site]:
+    def _written(self, access: ConnectAccess) -> list[OffsetsTopic]:
         """Return where the run may have left a transaction open, at which the tasks' start would stumble."""
         config = self.view.state.config
         own = access.own_site(config, self.view.topic)

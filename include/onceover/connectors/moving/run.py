@@ -17,11 +17,11 @@ from onceover.connectors.model import (
     Isolation,
 )
 from onceover.connectors.moving.holding import HeldRun
-from onceover.connectors.moving.watching import Course, OffsetProgress, watch
+from onceover.connectors.moving.watching import OffsetCourse, OffsetProgress, watch
 from onceover.connectors.offsets.configtopic import CONFIG, TARGET
 from onceover.connectors.offsets.scan import Scan, records_since
 from onceover.connectors.offsets.write import Entry, write_in_transaction, write_plainly
-from onceover.connectors.planning.access import Site
+from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.copying import check_overwritten, overwrite_entries
 from onceover.connectors.record.manifest import CONFIGURED
 from onceover.connectors.record.orders import asked_for
@@ -87,7 +87,7 @@ class ConnectorRun(HeldRun):
             with needing(cluster.config, "WRITE", f"transactional id {transactional_id}"):
                 fence(cluster, transactional_id)
 
-    def end_own_transactions(self, *sites: Site) -> None:
+    def end_own_transactions(self, *sites: OffsetsTopic) -> None:
         """Abort what a killed run of ours left open where these are; one that still lives is fenced.
 
         Whoever reads to the end would wait for it until the broker aborts it, half a minute later; tasks that
@@ -100,7 +100,7 @@ class ConnectorRun(HeldRun):
             with needing(cluster.config, "WRITE", f"transactional id {own_id}"):
                 fence(cluster, own_id)
 
-    def settled_scan(self, site: Site) -> Scan:
+    def settled_scan(self, site: OffsetsTopic) -> Scan:
         """Read a topic once nobody can write a connector's offsets any more.
 
         Raises:
@@ -127,7 +127,7 @@ class ConnectorRun(HeldRun):
             )
         return second
 
-    def check_unchanged(self, site: Site, config: Mapping[str, str]) -> None:
+    def check_unchanged(self, site: OffsetsTopic, config: Mapping[str, str]) -> None:
         """See to it that offsets and configuration are those of the manifest, and the connector is stopped.
 
         Raises:
@@ -147,7 +147,7 @@ class ConnectorRun(HeldRun):
 
     # ---- changing
 
-    def write(self, site: Site, entries: list[Entry]) -> None:
+    def write(self, site: OffsetsTopic, entries: list[Entry]) -> None:
         """Write offsets, unless somebody else was at the connector: then nothing is written.
 
         For readers of what is committed in one transaction; for readers that also take what was aborted
@@ -172,7 +172,7 @@ class ConnectorRun(HeldRun):
             write_plainly(site.cluster, site.topic, entries)
         reached(StepName.COPIED)
 
-    def overwrite(self, sites: list[Site], values: Mapping[bytes, bytes]) -> None:
+    def overwrite(self, sites: list[OffsetsTopic], values: Mapping[bytes, bytes]) -> None:
         """Make shared topics say ``values``, and check that their readers see them."""
         for site in sites:
             self.end_own_transactions(site)
@@ -207,9 +207,11 @@ class ConnectorRun(HeldRun):
         self.note("resume", "resume")
         return initial == RUNNING
 
-    def course(self, site: Site, values: Mapping[bytes, bytes], since: Mapping[int, int]) -> Course:
+    def course(
+        self, site: OffsetsTopic, values: Mapping[bytes, bytes], since: Mapping[int, int]
+    ) -> OffsetCourse:
         """Return the course of the connector's offsets from ``values`` at ``since`` on."""
-        return Course(
+        return OffsetCourse(
             self.name,
             values,
             lambda: self.context.access.scan(site),
@@ -217,7 +219,7 @@ class ConnectorRun(HeldRun):
             since,
         )
 
-    def watch(self, course: Course) -> OffsetProgress:
+    def watch(self, course: OffsetCourse) -> OffsetProgress:
         """Follow the connector's offsets for some time."""
         seconds = self.context.watch_s
         self.tell(f"watching its offsets for at most {seconds:g} s")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from onceover.backoff import Deadline
 from onceover.connectors.model import ConnectorState, RawOffset, Snapshot
-from onceover.connectors.offsets.keys import Moved, compare, is_place, named, parse_key, shown, step_of
+from onceover.connectors.offsets.keys import OffsetMove, compare, is_place, named, parse_key, shown, step_of
 from onceover.connectors.offsets.scan import Scan
 from onceover.connectors.steps import StepName, reached
 from onceover.errors import Retriable
@@ -37,7 +37,7 @@ class OffsetProgress:
         steps: of keys of the manifest, their position there and now.
     """
 
-    moved: Mapping[bytes, Moved]
+    moved: Mapping[bytes, OffsetMove]
     fresh: frozenset[bytes]
     fallen: frozenset[bytes] = frozenset()
     again: frozenset[bytes] = frozenset()
@@ -54,24 +54,24 @@ class OffsetProgress:
         """Compare what was copied with what is there now."""
         offsets = now.offsets
         moved = {key: compare(value, offsets.get(key)) for key, value in values.items()}
-        back = {key: Moved.BACK for key in fallen & values.keys()}
+        back = {key: OffsetMove.BACK for key in fallen & values.keys()}
         some = {key: step_of(values[key], offsets.get(key)) for key in sorted(values)[:_LISTED]}
-        stood = frozenset(key for key in again & values.keys() if moved[key] is Moved.SAME)
+        stood = frozenset(key for key in again & values.keys() if moved[key] is OffsetMove.SAME)
         return cls({**moved, **back}, frozenset(offsets.keys() - values.keys()), fallen, stood, some)
 
-    def keys(self, *kinds: Moved) -> list[bytes]:
+    def keys(self, *kinds: OffsetMove) -> list[bytes]:
         """Return the keys that have moved in one of these ways."""
         return sorted(key for key, kind in self.moved.items() if kind in kinds)
 
     @property
     def back(self) -> list[bytes]:
         """Keys that went back, also those that have overtaken their old offset since."""
-        return sorted({*self.keys(Moved.BACK), *self.fallen})
+        return sorted({*self.keys(OffsetMove.BACK), *self.fallen})
 
     @property
     def advanced(self) -> list[bytes]:
         """Keys that went on, as far as that can be known."""
-        return self.keys(Moved.FORWARD, Moved.CHANGED)
+        return self.keys(OffsetMove.FORWARD, OffsetMove.CHANGED)
 
     @property
     def went_on(self) -> bool:
@@ -80,21 +80,23 @@ class OffsetProgress:
         New keys beside old ones that stand still prove nothing: it may have begun anew under other keys.
         Neither do offsets of an order that nobody knows: begun anew, they would have changed as well.
         """
-        return bool(self.keys(Moved.FORWARD) or self.again if self.moved else self.fresh)
+        return bool(self.keys(OffsetMove.FORWARD) or self.again if self.moved else self.fresh)
 
     @property
     def changed(self) -> list[bytes]:
         """Keys whose offset is another one, of a shape whose order nobody knows."""
-        return self.keys(Moved.CHANGED)
+        return self.keys(OffsetMove.CHANGED)
 
     @property
     def complete(self) -> bool:
         """True when there is nothing more to wait for: every key has moved, or the first one came."""
-        return bool(self.went_on or self.changed) and self.again.issuperset(self.keys(Moved.SAME))
+        return bool(self.went_on or self.changed) and self.again.issuperset(self.keys(OffsetMove.SAME))
 
     def facts(self) -> dict[str, Any]:
         """Return what is counted in a report."""
-        counts = {str(kind): len(self.keys(kind)) for kind in Moved} | {str(Moved.BACK): len(self.back)}
+        counts = {str(kind): len(self.keys(kind)) for kind in OffsetMove} | {
+            str(OffsetMove.BACK): len(self.back)
+        }
         positions = [{"key": shown(key), "from": a, "to": b} for key, (a, b) in self.steps.items()]
         counts["again"] = len(self.again)
         return {"offsets": len(self.moved), **counts, "new": len(self.fresh), "positions": positions}
@@ -151,14 +153,14 @@ class Trail:
             # Partitions have no order among each other: a key in two of them has two courses.
             place = record.key, record.partition
             before = self._last.get(place, self._values.get(record.key))
-            if before is not None and compare(before, record.value) is Moved.BACK:
+            if before is not None and compare(before, record.value) is OffsetMove.BACK:
                 self._fallen.add(record.key)
             if before == record.value and is_place(record.value):
                 self._again.add(record.key)
             self._last[place] = record.value
 
 
-class Course:
+class OffsetCourse:
     """What a connector does to its offsets from a position on: each look takes up where the last one ended.
 
     Limit: what compaction takes away between two looks is not seen. It spares the active segment.

@@ -108,7 +108,7 @@ def hash_map_order(names: Sequence[str]) -> list[str]:
     return sorted(names, key=lambda name: _bucket(name, size))
 
 
-class Moved(StrEnum):
+class OffsetMove(StrEnum):
     """How an offset stands to an earlier one of its key."""
 
     SAME = "same"
@@ -117,19 +117,19 @@ class Moved(StrEnum):
     BACK = "back"
 
 
-def compare(before: bytes, after: bytes | None) -> Moved:
+def compare(before: bytes, after: bytes | None) -> OffsetMove:
     """Return how an offset has moved.
 
     ``BACK`` when it is gone, or lies before the other; ``CHANGED`` where its shape has no order that is known
     (``connectors.offsets.ordering``).
     """
     if before == after:
-        return Moved.SAME
+        return OffsetMove.SAME
     if after is None or holds_null(b"[0,{}]", after):
-        return Moved.BACK
+        return OffsetMove.BACK
     first, second = parsed_json(before), parsed_json(after)
     step = order(first, second) if isinstance(first, dict) and isinstance(second, dict) else None
-    return {-1: Moved.BACK, 1: Moved.FORWARD}.get(step or 0, Moved.CHANGED)
+    return {-1: OffsetMove.BACK, 1: OffsetMove.FORWARD}.get(step or 0, OffsetMove.CHANGED)
 
 
 def is_place(value: bytes | None) -> bool:

@@ -51,7 +51,7 @@ class _NotYet(NeedsOperator):
 
 
 @dataclass(frozen=True)
-class Site:
+class OffsetsTopic:
     """An offsets topic, and how the workers read it."""
 
     cluster: Cluster
@@ -150,28 +150,28 @@ class ConnectAccess:
         same = known_cluster_id(cluster) == self.worker_cluster.cluster_id()
         return self.worker_cluster if same else cluster
 
-    def own_site(self, config: Mapping[str, str], topic: str) -> Site:
+    def own_site(self, config: Mapping[str, str], topic: str) -> OffsetsTopic:
         """Return a connector's topic of its own; workers always read it read_committed (measured)."""
-        return Site(self.home(config), topic, Isolation.READ_COMMITTED)
+        return OffsetsTopic(self.home(config), topic, Isolation.READ_COMMITTED)
 
-    def base_site(self, config: Mapping[str, str]) -> Site:
+    def base_site(self, config: Mapping[str, str]) -> OffsetsTopic:
         """Return where a connector's offsets are without a topic of its own.
 
         Under exactly-once a task's offsets are in the transaction of its records, so they are in a topic of
         the shared one's name on the cluster that the connector writes to.
         """
         if self.exactly_once:
-            return Site(self.home(config), self.global_topic, Isolation.READ_COMMITTED)
-        return Site(self.worker_cluster, self.global_topic, Isolation.READ_UNCOMMITTED)
+            return OffsetsTopic(self.home(config), self.global_topic, Isolation.READ_COMMITTED)
+        return OffsetsTopic(self.worker_cluster, self.global_topic, Isolation.READ_UNCOMMITTED)
 
-    def return_sites(self, config: Mapping[str, str]) -> list[Site]:
+    def return_sites(self, config: Mapping[str, str]) -> list[OffsetsTopic]:
         """Return every place that is asked for offsets once the topic of its own is gone."""
         base = self.base_site(config)
         if base.cluster is self.worker_cluster:
             return [base]
-        return [base, Site(self.worker_cluster, self.global_topic, base.isolation)]
+        return [base, OffsetsTopic(self.worker_cluster, self.global_topic, base.isolation)]
 
-    def scan(self, site: Site, patience_s: float | None = PATIENCE_S) -> Scan:
+    def scan(self, site: OffsetsTopic, patience_s: float | None = PATIENCE_S) -> Scan:
         """Read an offsets topic; of one that was read before, only what has come since.
 
         Raises:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Final
 
-from onceover.connectors.planning.access import Site
+from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.rights import may_on_new_topic, principal_of
 from onceover.connectors.settings import RoleClient
 from onceover.errors import OnceoverError
@@ -38,7 +38,7 @@ class Rights:
 
 
 def connector_rights(
-    connector: str, site: Site, clients: list[RoleClient], silent: MutableMapping[Login, str]
+    connector: str, site: OffsetsTopic, clients: list[RoleClient], silent: MutableMapping[Login, str]
 ) -> Rights:
     """Return whether a connector's own clients may use a topic. Changes nothing.
 
@@ -117,7 +117,7 @@ def _may(cluster: Cluster, topic: str, operation: str) -> bool:
     return operation == "DESCRIBE" or may_on_new_topic(cluster, topic, operation)
 
 
-def _refusal(connector: str, client: RoleClient, site: Site) -> Refusal:
+def _refusal(connector: str, client: RoleClient, site: OffsetsTopic) -> Refusal:
     who = f"its {client.role} ({client.principal or 'whose principal its login tells'})"
     return Refusal(
         connector,
@@ -127,7 +127,7 @@ def _refusal(connector: str, client: RoleClient, site: Site) -> Refusal:
     )
 
 
-def _doubt(site: Site, reasons: Mapping[str, str]) -> Iterator[str]:
+def _doubt(site: OffsetsTopic, reasons: Mapping[str, str]) -> Iterator[str]:
     if reasons:
         clients, why = " and ".join(reasons), "; ".join(dict.fromkeys(reasons.values()))
         yield (

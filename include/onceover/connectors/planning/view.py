@@ -25,7 +25,7 @@ from onceover.connectors.model import (
 )
 from onceover.connectors.offsets.configtopic import ConfigRecords, read_config_topic
 from onceover.connectors.offsets.scan import PATIENCE_S, Scan, scan_topic
-from onceover.connectors.planning.access import ConnectAccess, Site
+from onceover.connectors.planning.access import ConnectAccess, OffsetsTopic
 from onceover.connectors.planning.principals import connector_rights
 from onceover.connectors.record.commands import rollback_command
 from onceover.connectors.rights import (
@@ -211,7 +211,7 @@ class Observer:
                 return state, records
             backoff.wait(deadline)
 
-    def _with_rights(self, view: ConnectorView, own: Site, *, back: bool) -> ConnectorView:
+    def _with_rights(self, view: ConnectorView, own: OffsetsTopic, *, back: bool) -> ConnectorView:
         """Return a view that also tells what the connector's own clients lack where its offsets go."""
         config = view.state.config
         if view.configured == (None if back else view.topic):
@@ -272,18 +272,18 @@ class Observer:
             f"an interrupted run has stopped it: resolve that, then run again, or take it back with `{back}`"
         )
 
-    def topic_view(self, site: Site, patience_s: float | None) -> TopicView:
+    def topic_view(self, site: OffsetsTopic, patience_s: float | None) -> TopicView:
         """Read an offsets topic as the workers do; an open transaction is waited for, unless it is None."""
         with needing(site.cluster.config, "READ", f"topic {site.topic}"):
             scan = self._access.scan(site, patience_s)
         return TopicView(scan, self._policy(site))
 
-    def uncommitted(self, site: Site) -> Scan:
+    def uncommitted(self, site: OffsetsTopic) -> Scan:
         """Read a topic without waiting for open transactions, aborted records included."""
         with needing(site.cluster.config, "READ", f"topic {site.topic}"):
             return scan_topic(site.cluster, site.topic, Isolation.READ_UNCOMMITTED)
 
-    def _own(self, site: Site, patience_s: float | None, *, used: bool) -> TopicView | None:
+    def _own(self, site: OffsetsTopic, patience_s: float | None, *, used: bool) -> TopicView | None:
         """Read a connector's own topic, None when there is none of that name.
 
         One that is not in use yet is read without waiting: what is open there is a killed run's own.
@@ -296,7 +296,7 @@ class Observer:
             return self.topic_view(site, patience_s)
         return TopicView(self.uncommitted(site), self._policy(site))
 
-    def _policy(self, site: Site) -> str | None:
+    def _policy(self, site: OffsetsTopic) -> str | None:
         configs = Admin(site.cluster).topic_configs([site.topic])
         for error in configs.failures.values():
             if error.code == KafkaCode.NOT_AUTHORIZED:
@@ -338,14 +338,14 @@ class Observer:
         cluster, topic = self._access.worker_cluster, self._access.global_topic
         return cluster.retry(lambda: topic_facts(cluster, topic)).replication_factor
 
-    def _check_ids(self, view: ConnectorView, site: Site) -> None:
+    def _check_ids(self, view: ConnectorView, site: OffsetsTopic) -> None:
         check_transactional_ids(site.cluster, [*view.fence_ids, self._access.own_id(view.name)])
 
-    def _check_return(self, view: ConnectorView, _own: Site) -> None:
+    def _check_return(self, view: ConnectorView, _own: OffsetsTopic) -> None:
         for site in self._access.return_sites(view.state.config):
             check_topic(site.cluster, site.topic, COPY_RIGHTS)
 
-    def _check_own(self, view: ConnectorView, site: Site) -> None:
+    def _check_own(self, view: ConnectorView, site: OffsetsTopic) -> None:
         if view.own is not None:
             check_topic(site.cluster, site.topic, COPY_RIGHTS)
         elif view.spec is not None and view.configured is None:

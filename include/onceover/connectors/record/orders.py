@@ -23,7 +23,7 @@ _LAST_MS: Final = 253_402_300_799_999
 
 
 @dataclass(frozen=True)
-class Share:
+class OrderOwners:
     """Whose the orders since a run's last look are, once it has given one itself.
 
     Args:
@@ -38,7 +38,7 @@ class Share:
     displaced: Order | None = None
 
 
-def share(since: Sequence[Order], wanted: Any, known: Collection[int] = (), sent: int = 1) -> Share:
+def share(since: Sequence[Order], wanted: Any, known: Collection[int] = (), sent: int = 1) -> OrderOwners:
     """Return whose orders these are.
 
     Args:
@@ -52,10 +52,12 @@ def share(since: Sequence[Order], wanted: Any, known: Collection[int] = (), sent
     strangers = [order for order in since if order not in own and order.offset not in known]
     # Beside somebody who asks for something else one of several may be that one's as well.
     if not own or len(own) > sent or (len(own) > 1 and strangers):
-        return Share((), tuple(since))
+        return OrderOwners((), tuple(since))
     others = tuple(order for order in since if order not in own)
     last = others[-1] if others and since[-1] in own else None
-    return Share(own, others, last if last is not None and last.asked not in (None, own[-1].asked) else None)
+    return OrderOwners(
+        own, others, last if last is not None and last.asked not in (None, own[-1].asked) else None
+    )
 
 
 def alike(since: Sequence[Order], wanted: Any, known: Collection[int] = ()) -> tuple[Order, ...]:

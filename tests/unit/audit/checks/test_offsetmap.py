@@ -9,7 +9,7 @@ import pytest
 from onceover.audit.checks.offsetmap import MAX_WRONG, MappedOffsets, SharedOffsets, check_map, choose
 from onceover.audit.model import Side
 from onceover.audit.records.batches import Unreadable
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.model import TopicPartition
 from onceover.wire.offsetmap import MapRecord, Segment
 from tests.support.audits import at
@@ -141,7 +141,7 @@ def test_a_claim_about_what_cannot_be_read_is_neither_right_nor_wrong() -> None:
     logs = Logs({}, {})
 
     class Damaged:
-        def first(self, side: Side, tp: TopicPartition, offset: int) -> Rec | None:
+        def first(self, side: Side, tp: TopicPartition, offset: int) -> AuditedRecord | None:
             if offset == 3:
                 raise Unreadable("a record batch cannot be read", where="batch at offset 3")
             return rec(offset, str(offset))

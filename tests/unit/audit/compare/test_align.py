@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from onceover.audit.compare.align import align
 from onceover.audit.model import FindingKind
-from onceover.audit.records.sketch import DTYPE, Mark, Sketch, mark_at, parse_mark
+from onceover.audit.records.sketch import DTYPE, RecordMark, Sketch, mark_at, parse_mark
 from onceover.model import TopicPartition
 from tests.support.mutations import Content, correct_pair
 from tests.unit.audit.judging import STEP, sketched
@@ -87,7 +87,7 @@ def test_findings_never_hold_payload() -> None:
 @given(st.integers(0, 2**128 - 1), *[st.integers(0, 2**64 - 1)] * 3, st.integers(-1, 1 << 60))
 def test_marks_survive_as_text(content: int, key: int, value: int, headers: int, timestamp_ms: int) -> None:
     """Findings cross processes as rows."""
-    mark = Mark(content, key, value, headers, timestamp_ms)
+    mark = RecordMark(content, key, value, headers, timestamp_ms)
     assert parse_mark(str(mark)) == mark
 
 

@@ -13,7 +13,7 @@ from onceover.audit.compare.align import align
 from onceover.audit.compare.excuses import Cleaned, Decided, Excuse, Excused, Repeats, held, joined
 from onceover.audit.model import Finding, FindingKind, Mode, Range, Reason, Unverifiable
 from onceover.audit.ranges.cut import Hole
-from onceover.audit.records.recordhash import Rec, make_rec
+from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.audit.records.sketch import sketch
 from onceover.model import TopicPartition
 from tests.support.mutations import Content
@@ -39,7 +39,7 @@ HISTORY = [
 WHOLE = list(enumerate(HISTORY))
 
 
-def recs(log: Log) -> list[Rec]:
+def recs(log: Log) -> list[AuditedRecord]:
     """Return the records of a log."""
     return [make_rec(offset, *content) for offset, content in log]
 

@@ -18,7 +18,7 @@ from onceover.audit.course.worker import open_task
 from onceover.audit.model import Finding, FindingKind, Mode, Range, Reason, Side, Unlisted
 from onceover.audit.ranges.cut import Hole
 from onceover.audit.ranges.tasks import OpenedStretch, Task
-from onceover.audit.records.recordhash import Rec, make_rec
+from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.model import TopicPartition
 
 PAIR = (TopicPartition("orders", 0), TopicPartition("orders", 0))
@@ -30,18 +30,18 @@ IDS = (UUID(int=1), UUID(int=2))
 class Held(Sides):
     """Both sides of a stretch, from memory."""
 
-    content: dict[Side, Sequence[Rec]] = field(default_factory=dict)
+    content: dict[Side, Sequence[AuditedRecord]] = field(default_factory=dict)
 
-    def records(self, task: Task, side: Side, span: Range) -> Iterator[Rec]:
+    def records(self, task: Task, side: Side, span: Range) -> Iterator[AuditedRecord]:
         """Yield the records that a side was given."""
         yield from self.content[side]
 
-    def aborted(self, task: Task, span: Range) -> Iterator[Rec]:
+    def aborted(self, task: Task, span: Range) -> Iterator[AuditedRecord]:
         """Yield nothing."""
         yield from ()
 
 
-def records(values: Sequence[str]) -> list[Rec]:
+def records(values: Sequence[str]) -> list[AuditedRecord]:
     """Return records with these keys and values, from offset 0 on."""
     return [make_rec(at, text.encode(), text.encode(), (), 1_000) for at, text in enumerate(values)]
 

@@ -9,7 +9,7 @@ import pytest
 
 from onceover.audit.compare.align import Alignment, align
 from onceover.audit.records.batches import Batch
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from onceover.audit.records.sketch import sketch
 from onceover.model import TopicPartition
 from tests.support.mutations import correct_pair
@@ -20,7 +20,7 @@ RECORDS = correct_pair(random.Random(8), partitions=1).source[0]
 TP = TopicPartition("orders", 0)
 
 
-def _visible(log: Sequence[Batch], *, aborted: frozenset[int] = frozenset()) -> Iterable[Rec]:
+def _visible(log: Sequence[Batch], *, aborted: frozenset[int] = frozenset()) -> Iterable[AuditedRecord]:
     """Yield what a reader of committed records sees, told which producers aborted."""
     for batch in log:
         if not batch.is_control and batch.producer_id not in aborted:

@@ -18,7 +18,7 @@ from onceover.audit.model import Finding, Unverifiable
 from onceover.audit.ranges.bounds import _Bounding
 from onceover.audit.ranges.snapshot import AuditSelection, PartitionLog
 from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, RangeDigests, Task
-from onceover.audit.records.digest import Running
+from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.sketch import parse_mark
 from onceover.errors import UsageError
 from onceover.wiring import auditplan
@@ -92,7 +92,7 @@ def _inactive_topics(patch: pytest.MonkeyPatch) -> None:
 
 def _collision(patch: pytest.MonkeyPatch) -> None:
     """Somebody has found records whose digests are the same."""
-    patch.setattr(Running, "_mix", lambda *_: None)
+    patch.setattr(RunningDigest, "_mix", lambda *_: None)
 
 
 def _digests_are_believed(patch: pytest.MonkeyPatch) -> None:

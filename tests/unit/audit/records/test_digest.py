@@ -9,8 +9,8 @@ import pytest
 
 from onceover.audit.model import ComparedAs, Digest, Range, Side
 from onceover.audit.records.batches import Unreadable
-from onceover.audit.records.digest import Running
-from onceover.audit.records.recordhash import Rec, make_rec, record_hash
+from onceover.audit.records.digest import RunningDigest
+from onceover.audit.records.recordhash import AuditedRecord, make_rec, record_hash
 from onceover.errors import OnceoverError
 from onceover.model import TopicPartition
 from tests.support.mutations import MUTATIONS, correct_pair
@@ -22,8 +22,8 @@ RECORDS = correct_pair(random.Random(8), partitions=1).source[0]
 RECS = [make_rec(index, *content) for index, content in enumerate(RECORDS)]
 
 
-def _digest(records: list[Rec], side: Side = Side.TARGET) -> Digest:
-    running = Running()
+def _digest(records: list[AuditedRecord], side: Side = Side.TARGET) -> Digest:
+    running = RunningDigest()
     for record in records:
         running.add_record(record)
     return running.digest(RANGE, side)
@@ -66,7 +66,7 @@ def test_every_mutation_changes_a_digest(name: str) -> None:
 def test_whole_batches_and_single_records_mix_only_alike() -> None:
     """Digests over bytes say nothing beside digests over records, and are told apart."""
     (batch,) = batches(stored(RECORDS))
-    whole, mixed = Running(), Running()
+    whole, mixed = RunningDigest(), RunningDigest()
     content = whole.add_batch(batch)
     mixed.add_batch(batch, content)
     mixed.add_record(RECS[0])
@@ -84,7 +84,7 @@ def test_times_and_sizes_are_kept() -> None:
         RECORDS[0].timestamp_ms,
         RECORDS[-1].timestamp_ms,
     )
-    assert Running().digest(RANGE, Side.SOURCE).first_timestamp_ms == -1
+    assert RunningDigest().digest(RANGE, Side.SOURCE).first_timestamp_ms == -1
 
 
 def test_digests_cross_processes() -> None:
@@ -134,5 +134,5 @@ def test_no_sum_of_chosen_records_makes_two_digests_alike() -> None:
     assert solved.chain != here.chain
 
 
-def _hashed(number: int) -> Rec:
+def _hashed(number: int) -> AuditedRecord:
     return RECS[0]._replace(hash=number.to_bytes(16, "big"))

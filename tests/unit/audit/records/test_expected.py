@@ -11,7 +11,7 @@ import pytest
 from onceover.audit.compare.align import align
 from onceover.audit.model import FindingKind
 from onceover.audit.records.expected import Expected, HandlerFailed, HandlerReplay
-from onceover.audit.records.recordhash import Rec, make_rec
+from onceover.audit.records.recordhash import AuditedRecord, make_rec
 from onceover.audit.records.sketch import Sketch, sketch
 from onceover.handlers import SCHEMA
 from onceover.handlers.load import Handler, load_handler
@@ -28,7 +28,7 @@ def _handler(call: Callable[[Any], Any], *, vectorised: bool = False) -> Handler
     return Handler("tests:handler", vectorised, call, lambda count: count, lambda _: None, lambda _: None)
 
 
-def _recs(partition: int = 0) -> list[Rec]:
+def _recs(partition: int = 0) -> list[AuditedRecord]:
     return [make_rec(10 + index, *content) for index, content in enumerate(CONTENTS[partition])]
 
 
@@ -133,6 +133,6 @@ def test_the_shipped_masking_is_audited_by_masking_again() -> None:
     assert (finding.kind, finding.field, finding.source_offset) == (FindingKind.ALTERED, "value", 3)
 
 
-def _expected(handler: Handler, records: list[Rec]) -> Sketch:
+def _expected(handler: Handler, records: list[AuditedRecord]) -> Sketch:
     outcomes = HandlerReplay(handler, SOURCES[0], 1).outcomes(records)
     return sketch(each.record for each in outcomes if isinstance(each, Expected))

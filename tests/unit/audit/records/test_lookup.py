@@ -15,7 +15,7 @@ from onceover.audit.records import lookup
 from onceover.audit.records.batches import TooLarge, Unreadable
 from onceover.audit.records.lookup import Lookup
 from onceover.audit.records.reader import Gone, ReadBatch, Stretch
-from onceover.audit.records.recordhash import Rec
+from onceover.audit.records.recordhash import AuditedRecord
 from tests.support.audits import at
 from tests.support.looks import rec
 
@@ -57,7 +57,7 @@ class Log:
 
 
 def _batch(base: int) -> Any:
-    def decode(*, timed: bool, record_bytes: int) -> Iterator[Rec]:
+    def decode(*, timed: bool, record_bytes: int) -> Iterator[AuditedRecord]:
         assert timed and record_bytes
         return (rec(offset, str(offset)) for offset in range(base, base + 10) if offset % 3)
 
@@ -77,7 +77,7 @@ def _look(log: Log) -> Lookup:
     return Lookup(clusters)
 
 
-def _offset(record: Rec | None) -> int | None:
+def _offset(record: AuditedRecord | None) -> int | None:
     return None if record is None else record.offset
 
 

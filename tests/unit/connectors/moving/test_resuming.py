@@ -12,10 +12,10 @@ from onceover.connectors.model import STOPPED, ConnectorState, EndState, Isolati
 from onceover.connectors.moving import run as runs
 from onceover.connectors.moving.context import MIGRATE, Context
 from onceover.connectors.moving.resuming import ResumingRun
-from onceover.connectors.moving.watching import Course, OffsetProgress
+from onceover.connectors.moving.watching import OffsetCourse, OffsetProgress
 from onceover.connectors.offsets.configtopic import ConfigRecords
 from onceover.connectors.offsets.scan import Scan
-from onceover.connectors.planning.access import ConnectAccess, Site
+from onceover.connectors.planning.access import ConnectAccess, OffsetsTopic
 from onceover.connectors.planning.view import Observer
 from onceover.connectors.record.manifest import SETTLED, WENT_ON, Manifest
 from onceover.connectors.settings import ConnectorRequest
@@ -39,8 +39,8 @@ class Landed(ResumingRun):
     """A run whose offsets are where they should be."""
 
     @property
-    def destination(self) -> Site:
-        return Site(some_cluster(), OWN, Isolation.READ_COMMITTED)
+    def destination(self) -> OffsetsTopic:
+        return OffsetsTopic(some_cluster(), OWN, Isolation.READ_COMMITTED)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def first_look(monkeypatch: pytest.MonkeyPatch, run: Landed) -> OffsetProgress:
         seen.append(progress)
         raise NeedsOperator("judged")
 
-    def watched(course: Course) -> OffsetProgress:
+    def watched(course: OffsetCourse) -> OffsetProgress:
         return course.look()
 
     monkeypatch.setattr("onceover.connectors.moving.resuming.restore", judged)
@@ -111,7 +111,7 @@ def test_own_transaction_is_ended_before_the_first_look(
     run = run_of(access, "RUNNING")
     found: Scan = access.scan.return_value
 
-    def scanned(_site: Site) -> Scan:
+    def scanned(_site: OffsetsTopic) -> Scan:
         order.append("scan")
         return found
 
@@ -128,9 +128,9 @@ def test_readers_of_uncommitted_records_wait_for_nothing(
     monkeypatch.setattr(runs, "fence", fence)
     cluster = some_cluster()
     run = run_of(access, "RUNNING")
-    run.end_own_transactions(Site(cluster, GLOBAL, Isolation.READ_UNCOMMITTED))
+    run.end_own_transactions(OffsetsTopic(cluster, GLOBAL, Isolation.READ_UNCOMMITTED))
     assert not fence.called
-    committed = [Site(cluster, topic, Isolation.READ_COMMITTED) for topic in (OWN, GLOBAL)]
+    committed = [OffsetsTopic(cluster, topic, Isolation.READ_COMMITTED) for topic in (OWN, GLOBAL)]
     run.end_own_transactions(*committed)
     assert fence.call_count == 1
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onceover.connectors.model import ConnectorState, RawOffset, Snapshot
-from onceover.connectors.moving.watching import Course, OffsetProgress, Trail, watch
+from onceover.connectors.moving.watching import OffsetCourse, OffsetProgress, Trail, watch
 from onceover.connectors.offsets.keys import sentinel_key
 from onceover.connectors.offsets.scan import Scan
 from onceover.errors import Retriable
@@ -167,8 +167,8 @@ class Log:
                 raise Retriable("a broker moves")
             yield record
 
-    def course(self, since: Mapping[int, int]) -> Course:
-        return Course("c", {KEY: ONE}, self.scan, self.read, since)
+    def course(self, since: Mapping[int, int]) -> OffsetCourse:
+        return OffsetCourse("c", {KEY: ONE}, self.scan, self.read, since)
 
 
 def test_course_begins_behind_the_copy() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from onceover.connectors.model import OffsetKey
 from onceover.connectors.offsets.keys import (
-    Moved,
+    OffsetMove,
     compare,
     differing,
     hash_map_order,
@@ -125,23 +125,23 @@ def test_other_order_than_hash_maps_is_unusual() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (b'{"offset":5}', b'{"offset":5}', Moved.SAME),
-        (b'{"offset":5}', b'{"offset":6}', Moved.FORWARD),
-        (b'{"offset":5}', b'{"offset":4}', Moved.BACK),
-        (b'{"offset":5}', b'{ "offset":5 }', Moved.CHANGED),
-        (b'{"offset":5}', None, Moved.BACK),
-        (b'{"offset":5}', b"null", Moved.BACK),
-        (b'{"o":"b"}', b'{"o":"a"}', Moved.CHANGED),
-        (b'{"o":true}', b'{"o":false}', Moved.CHANGED),
-        (b'{"o":5,"x":1}', b'{"o":4,"x":1}', Moved.CHANGED),
-        (b'{"offset":5}', b'{"p":4}', Moved.CHANGED),
+        (b'{"offset":5}', b'{"offset":5}', OffsetMove.SAME),
+        (b'{"offset":5}', b'{"offset":6}', OffsetMove.FORWARD),
+        (b'{"offset":5}', b'{"offset":4}', OffsetMove.BACK),
+        (b'{"offset":5}', b'{ "offset":5 }', OffsetMove.CHANGED),
+        (b'{"offset":5}', None, OffsetMove.BACK),
+        (b'{"offset":5}', b"null", OffsetMove.BACK),
+        (b'{"o":"b"}', b'{"o":"a"}', OffsetMove.CHANGED),
+        (b'{"o":true}', b'{"o":false}', OffsetMove.CHANGED),
+        (b'{"o":5,"x":1}', b'{"o":4,"x":1}', OffsetMove.CHANGED),
+        (b'{"offset":5}', b'{"p":4}', OffsetMove.CHANGED),
         # What RabbitMQ's source writes: its channel counts anew at each start.
-        (b'{"deliveryTag":5000}', b'{"deliveryTag":1}', Moved.CHANGED),
-        (b'{"file":"b.1","pos":9}', b'{"file":"b.2","pos":4}', Moved.FORWARD),
+        (b'{"deliveryTag":5000}', b'{"deliveryTag":1}', OffsetMove.CHANGED),
+        (b'{"file":"b.1","pos":9}', b'{"file":"b.2","pos":4}', OffsetMove.FORWARD),
     ],
 )
 def test_step_back_is_seen_where_an_order_is_known(
-    before: bytes, after: bytes | None, expected: Moved
+    before: bytes, after: bytes | None, expected: OffsetMove
 ) -> None:
     """What has no known order has changed; what is gone went back."""
     assert compare(before, after) is expected
@@ -151,7 +151,9 @@ def test_step_back_is_seen_where_an_order_is_known(
 def test_numbers_compare_as_numbers(first: int, second: int) -> None:
     """9 is below 10."""
     moved = compare(json.dumps({"position": first}).encode(), json.dumps({"position": second}).encode())
-    expected = Moved.SAME if first == second else Moved.FORWARD if second > first else Moved.BACK
+    expected = (
+        OffsetMove.SAME if first == second else OffsetMove.FORWARD if second > first else OffsetMove.BACK
+    )
     assert moved is expected
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from onceover.config.clients import ClientConfig
 from onceover.connectors.model import Isolation
-from onceover.connectors.planning.access import Site
+from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.principals import Rights, connector_rights, may_by_acls
 from onceover.connectors.settings import RoleClient
 from onceover.errors import Retriable, UsageError
@@ -60,7 +60,7 @@ def found(monkeypatch: pytest.MonkeyPatch, acls: Any, silent: Any = None, **clie
 
     monkeypatch.setattr(AclAdmin, "topic_acls", topic_acls)
     cluster: Any = type("Cluster", (), {"alias": "west"})()
-    site = Site(cluster, TOPIC, Isolation.READ_COMMITTED)
+    site = OffsetsTopic(cluster, TOPIC, Isolation.READ_COMMITTED)
     return connector_rights(
         "orders",
         site,

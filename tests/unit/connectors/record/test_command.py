@@ -25,7 +25,7 @@ from onceover.connectors.settings import RestSettings
 from onceover.connectors.workers.rest import ConnectRest
 from onceover.planning.operation import Caller
 from onceover.wiring import connectors as runs
-from onceover.wiring.connectors import All
+from onceover.wiring.connectors import ConnectorSelection
 
 SECRET = "hunter2-planted"
 CONNECTORS = {
@@ -223,10 +223,10 @@ def test_all_means_those_to_which_the_command_applies(workers: Workers, no_recor
     """Every source connector to migrate; to go back, those with a topic of their own."""
     workers(workers_answer)
     file = load_connect("flights")
-    assert runs.pick_connectors(file, [], All.SOURCES) == ("orders", "users")
-    assert runs.pick_connectors(file, [], All.MIGRATED) == ("users",)
-    assert runs.pick_connectors(file, [], All.RETURNING) == ("users",)
-    assert runs.pick_connectors(file, ["users", "orders"], All.MIGRATED) == ("users", "orders")
+    assert runs.pick_connectors(file, [], ConnectorSelection.SOURCES) == ("orders", "users")
+    assert runs.pick_connectors(file, [], ConnectorSelection.MIGRATED) == ("users",)
+    assert runs.pick_connectors(file, [], ConnectorSelection.RETURNING) == ("users",)
+    assert runs.pick_connectors(file, ["users", "orders"], ConnectorSelection.MIGRATED) == ("users", "orders")
 
 
 @pytest.mark.parametrize("names", [["--all"], ["--connector", "order"]], ids=["all", "named"])
@@ -278,8 +278,8 @@ def test_all_go_back_with_those_that_were_interrupted_on_the_way(
     )
     store = ManifestStore(connect_home(file))
     store.save(manifest.with_step("configure", finished=finished))
-    assert runs.pick_connectors(file, [], All.RETURNING) == expected
-    assert runs.pick_connectors(file, [], All.MIGRATED) == ("users",)
+    assert runs.pick_connectors(file, [], ConnectorSelection.RETURNING) == expected
+    assert runs.pick_connectors(file, [], ConnectorSelection.MIGRATED) == ("users",)
 
 
 def test_all_that_were_migrated_are_verified_also_without_their_topic(
@@ -298,9 +298,9 @@ def test_all_that_were_migrated_are_verified_also_without_their_topic(
         ("finish", True, ("users",)),
     ]:
         store.save(manifest.with_step(step, finished=finished))
-        assert runs.pick_connectors(file, [], All.MIGRATED) == expected
+        assert runs.pick_connectors(file, [], ConnectorSelection.MIGRATED) == expected
     store.path("orders", MIGRATE).write_text("{")
-    assert runs.pick_connectors(file, [], All.MIGRATED) == ("orders", "users")
+    assert runs.pick_connectors(file, [], ConnectorSelection.MIGRATED) == ("orders", "users")
 
 
 def test_all_go_back_with_one_whose_manifest_is_damaged(workers: Workers, no_records: None) -> None:
@@ -310,7 +310,7 @@ def test_all_go_back_with_one_whose_manifest_is_damaged(workers: Workers, no_rec
     path = ManifestStore(connect_home(file)).path("orders", "downgrade-hard")
     path.parent.mkdir(parents=True)
     path.write_text("{")
-    assert runs.pick_connectors(file, [], All.RETURNING) == ("orders", "users")
+    assert runs.pick_connectors(file, [], ConnectorSelection.RETURNING) == ("orders", "users")
 
 
 @pytest.mark.parametrize("text", ["soon", "0s", "5"])
