@@ -8,7 +8,7 @@ from typing import Any
 from airflow.sdk import DAG, AssetAlias, task
 
 from onceover_airflow import flows, forms, tasks
-from onceover_airflow.operators import ReplicateOperator
+from onceover_airflow.jobs.operators import ReplicateOperator
 
 DOC = """
 ### Replicate

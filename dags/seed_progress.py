@@ -5,8 +5,8 @@ from __future__ import annotations
 from airflow.sdk import DAG
 
 from onceover_airflow import flows, forms, seeding
+from onceover_airflow.jobs.retrying import retry_interrupted
 from onceover_airflow.operation import gated
-from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
 ### Seed progress

@@ -7,8 +7,8 @@ from typing import Any
 from airflow.sdk import DAG, AssetAlias
 
 from onceover_airflow import flows, forms, groups
+from onceover_airflow.jobs.retrying import retry_interrupted
 from onceover_airflow.operation import gated
-from onceover_airflow.retrying import retry_interrupted
 
 DOC = """
 ### Sync group offsets

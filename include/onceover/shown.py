@@ -3,7 +3,8 @@
 Invariant: what comes out is seen as it is and does nothing. It commands no terminal and no page of a log,
 turns no text round, begins no line of its own and is no HTML; whatever cannot be seen is written as an escape
 (``\\n``, ``\\u202e``), so that no name looks like another one. Each kind of output has its one function here;
-those of Markdown are beside the pages that need them (``onceover_airflow.markdown``), made of ``visible``.
+those of Markdown are beside the questions that need them (``onceover_airflow.approvals.markdown``), made of
+``visible``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,6 @@
 Whatever imports a part of it logs to Airflow, where what others have named is to do nothing.
 """
 
-from onceover_airflow.tasklog import show_records
+from onceover_airflow.jobs.tasklog import show_records
 
 show_records()

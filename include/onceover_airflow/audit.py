@@ -18,17 +18,17 @@ from onceover.state.codes import StateCode
 from onceover_airflow import forms
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand, log_text
-from onceover_airflow.operators import FlowJobOperator, leave
+from onceover_airflow.jobs.operators import FlowJobOperator, leave
+from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict
 from onceover_airflow.pages import page_link
 from onceover_airflow.tasks import check_flow
-from onceover_airflow.verdict import AfterJob, TaskVerdict
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
     from airflow.sdk.types import TaskInstanceKey
 
-    from onceover.config.flowfile import Flow
-    from onceover.spark.submit import SparkJob
+    from onceover.config.flow.flowfile import Flow
+    from onceover.spark.launch.submit import SparkJob
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +136,7 @@ def audit_of(flow: Flow, topics: tuple[str, ...], since: str, master: str | None
     Raises:
         UsageError: something that was asked for is not understood.
     """
-    from onceover.spark.submit import AuditOptions, audit_job
+    from onceover.spark.launch.submit import AuditOptions, audit_job
 
     return audit_job(flow, AuditOptions(topics=topics, since=since), master=master or None)
 

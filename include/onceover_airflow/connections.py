@@ -10,13 +10,13 @@ from airflow.sdk import Connection
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
 
-from onceover.config.clients import resolve_clients
-from onceover.config.connectclients import resolve_connect
-from onceover.config.connectfile import ConnectFile
-from onceover.config.connection import variable_of
-from onceover.config.flowfile import Flow
+from onceover.config.clients.connection import variable_of
+from onceover.config.clients.resolve import resolve_clients
+from onceover.config.connect.connectclients import resolve_connect
+from onceover.config.connect.connectfile import ConnectFile
+from onceover.config.flow.flowfile import Flow
 from onceover_airflow.errors import TaskFailed
-from onceover_airflow.secrets import environment, secret_texts
+from onceover_airflow.jobs.secrets import environment, secret_texts
 
 # Of a worker's own file: everything else in it is no secret, and masking short values would hide whole logs.
 _SECRET_KEY: Final = re.compile(r"password|secret|jaas|\.key$", re.IGNORECASE)

@@ -16,23 +16,23 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import Asset, AssetAlias, Param, get_current_context
 from airflow.sdk.exceptions import AirflowSkipException
 
-from onceover.config.connectfile import find_connect_files
+from onceover.config.connect.connectfile import find_connect_files
 from onceover.logs import quiet_libraries
 from onceover.private import privately
 from onceover.shown import lined, visible
 from onceover_airflow import forms
-from onceover_airflow.approval import ANSWER_WITHIN, MAX_LISTED, table
+from onceover_airflow.approvals.approval import ANSWER_WITHIN, MAX_LISTED, table
+from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flowcontext import errors_of_ours, log_text
 from onceover_airflow.flows import by_name
-from onceover_airflow.markdown import code, plain
+from onceover_airflow.jobs.secrets import environment
 from onceover_airflow.operation import OperationTasks
-from onceover_airflow.secrets import environment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from onceover.config.connectfile import ConnectFile
+    from onceover.config.connect.connectfile import ConnectFile
     from onceover.connectors.model import MigrationPlan
     from onceover.connectors.moving.migration import ConnectorOperation
     from onceover.connectors.settings import ConnectorRequest
@@ -196,7 +196,7 @@ def connect_at_hand(ref: str) -> Iterator[ConnectFile]:
         JobInterrupted: a temporary failure (exit code 5); tried again.
         TaskFailed: any other error of ours.
     """
-    from onceover.config.connectfile import load_connect
+    from onceover.config.connect.connectfile import load_connect
     from onceover_airflow.connections import connect_environment
 
     quiet_libraries()

@@ -12,10 +12,10 @@ from onceover.private import privately
 from onceover.shown import screen
 from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
 from onceover_airflow.flows import by_name
-from onceover_airflow.secrets import environment
+from onceover_airflow.jobs.secrets import environment
 
 if TYPE_CHECKING:
-    from onceover.config.flowfile import Flow
+    from onceover.config.flow.flowfile import Flow
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def flow_at_hand(ref: str) -> Iterator[Flow]:
         JobInterrupted: a temporary failure (exit code 5); tried again.
         TaskFailed: any other error of ours.
     """
-    from onceover.config.load import load_flow
+    from onceover.config.flow.load import load_flow
     from onceover_airflow.connections import connection_environment
 
     with errors_of_ours():

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from onceover.config import values
-from onceover.config.flowfile import SchedulesSpec
-from onceover.config.load import find_flow_files, read_keys
+from onceover.config.flow.flowfile import SchedulesSpec
+from onceover.config.flow.load import find_flow_files, read_keys
 from onceover.errors import UsageError
 from onceover_airflow.codes import AirflowCode
 

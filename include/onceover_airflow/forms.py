@@ -15,8 +15,8 @@ from airflow.sdk import Param
 
 from onceover.config.units import RUN_LENGTH
 from onceover_airflow.flows import CAUGHT_UP, CONTINUOUS, FOREVER
-from onceover_airflow.masters import MASTERS_VARIABLE, allowed_masters
-from onceover_airflow.retrying import limits, told
+from onceover_airflow.jobs.masters import MASTERS_VARIABLE, allowed_masters
+from onceover_airflow.jobs.retrying import limits, told
 
 RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
 GROUPS_UNTIL_PATTERN: Final = rf"^(once|{RUN_LENGTH})$"

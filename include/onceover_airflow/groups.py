@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowSkipException
 
-from onceover_airflow.approval import table
+from onceover_airflow.approvals.approval import table
+from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand
-from onceover_airflow.markdown import code, plain
 from onceover_airflow.operation import OperationTasks, judge
 
 if TYPE_CHECKING:

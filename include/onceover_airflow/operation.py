@@ -16,7 +16,7 @@ from airflow.sdk import AssetAlias, TriggerRule, XComArg, get_current_context, t
 from airflow.sdk.exceptions import AirflowSkipException
 
 from onceover.shown import lined
-from onceover_airflow.approval import MAX_LISTED, PlanApprovalOperator, Question, approved
+from onceover_airflow.approvals.approval import MAX_LISTED, PlanApprovalOperator, Question, approved
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.flowcontext import log_text
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Param
 
 from onceover_airflow import forms
-from onceover_airflow.approval import table
+from onceover_airflow.approvals.approval import table
+from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand
-from onceover_airflow.markdown import code, plain
 from onceover_airflow.operation import OperationTasks
 from onceover_airflow.standing import show_standing
 

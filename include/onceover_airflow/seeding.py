@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any, Final
 from airflow.sdk import Param
 
 from onceover_airflow import forms
-from onceover_airflow.approval import MAX_LISTED, table
+from onceover_airflow.approvals.approval import MAX_LISTED, table
+from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand
-from onceover_airflow.markdown import code, plain
 from onceover_airflow.operation import OperationTasks
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from onceover.config.flowfile import Flow
+    from onceover.config.flow.flowfile import Flow
     from onceover.planning.plan import Change
     from onceover.seeding.apply import Seeder
     from onceover.seeding.plan import SeedPlan

@@ -26,7 +26,7 @@ def check_flow(flow: str) -> dict[str, str | int]:
     Raises:
         TaskFailed: something is not in order; another try would not help.
     """
-    from onceover.config.load import load_flow
+    from onceover.config.flow.load import load_flow
     from onceover_airflow.connections import connection_environment
 
     check_notifier()

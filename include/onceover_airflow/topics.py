@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset, AssetAlias, get_current_context
 
-from onceover_airflow.approval import table
+from onceover_airflow.approvals.approval import table
+from onceover_airflow.approvals.markdown import Inline, code, plain
 from onceover_airflow.errors import TaskFailed
 from onceover_airflow.flowcontext import flow_at_hand, log_text
-from onceover_airflow.markdown import Inline, code, plain
 from onceover_airflow.operation import OperationTasks
 
 if TYPE_CHECKING:

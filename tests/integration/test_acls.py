@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.acls import sync as aclsync
 from onceover.acls.kept import owned_acls
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import UsageError
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.decide import Allowed

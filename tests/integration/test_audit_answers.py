@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onceover.audit.model import FindingKind, Reason
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from onceover.model import TopicPartition
 from onceover.wiring.audit import AuditRequest
 from tests.support.contentaudit import audit, partition

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from onceover.wiring.audit import AuditRequest
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import ClusterFactory, SharedCluster

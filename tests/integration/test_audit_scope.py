@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceover.audit.model import FindingKind, Reason, Side
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from onceover.state.read import read_flow_state
 from onceover.state.verified import read_watermarks
 from onceover.wiring.audit import AuditRequest, audit_bookkeeping

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors import steps
 from onceover.connectors.offsets.write import Entry, HeldProducer, write_in_transaction
 from onceover.connectors.record.manifest import Manifest

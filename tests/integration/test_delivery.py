@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.statustext import describe
+from onceover.cli.terminal.statustext import describe
 from onceover.state.steps import Step
 from onceover.wire.batch import TRANSACTIONAL
 from tests.support.adversary import Adversary

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 
 from onceover.acls.kept import acl_key, acl_record
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.kafka.acladmin import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
 from onceover.state import names

@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable
 from onceover.groups.settle import offsets_partition
 from onceover.kafka.calls import OffsetToCommit

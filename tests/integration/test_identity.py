@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover_lab.embed.config import CLIENT_LISTENER, CONTROLLER_LISTENER, INTERNAL_LISTENER

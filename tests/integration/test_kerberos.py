@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable, UsageError
 from onceover.kafka.acladmin import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import UsageError
 from onceover.kafka.acladmin import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.offsets.write import Entry, write_in_transaction
 from onceover.errors import NeedsOperator
 from onceover.kafka import admin, calls

@@ -14,11 +14,11 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from onceover.kafka import calls
 from onceover.model import TopicPartition
 from onceover.process.children import ChildProcess
-from onceover.spark.submit import replicate_job
+from onceover.spark.launch.submit import replicate_job
 from onceover.wiring.flows import open_clusters
 from tests.support.adversary import Adversary, Traffic
 from tests.support.clusters import SharedCluster

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.output import Interrupted
 from onceover.cli.sparkjob import job_result, start_job
+from onceover.cli.terminal.output import Interrupted
 from onceover.errors import Fatal, OnceoverError, Retriable
 from onceover.process.children import ChildProcess
-from onceover.spark.master import reach
-from onceover.spark.submit import SparkJob
+from onceover.spark.launch.master import reach
+from onceover.spark.launch.submit import SparkJob
 from tests.support.flows import write_flow
 from tests.support.replicate import run_cli
 

@@ -16,9 +16,9 @@ import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
 
-from onceover.cli.statustext import describe
+from onceover.cli.terminal.statustext import describe
 from onceover.clock import now_ms
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from onceover.kafka import calls
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from onceover.errors import NeedsOperator
 from onceover.process.children import ChildProcess
 from onceover.state import names

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.wiring.flows import open_clusters

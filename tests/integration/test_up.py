@@ -16,7 +16,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from onceover_lab.demo import machine as machine_module
 from onceover_lab.demo.feeding import FIRST_RECORDS, GROUP
 from onceover_lab.demo.flights import TOPICS

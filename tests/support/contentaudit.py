@@ -11,8 +11,8 @@ from onceover.audit.compare.sides import Sides
 from onceover.audit.course.rowcodec import task_of, task_row
 from onceover.audit.course.rowworkers import RowWorkers, TaskKind, answer_rows
 from onceover.audit.ranges.tasks import Task
-from onceover.config.flowfile import Flow
-from onceover.config.runsettings import RunSettings
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.runsettings import RunSettings
 from onceover.model import TopicPartition
 from onceover.wiring.audit import (
     AuditRequest,

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from onceover.positions.merge import MapMerger, MergeRules
 from onceover.process.children import ChildProcess
 from onceover.state import names, steps

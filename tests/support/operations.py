@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from onceover.config.flowfile import Flow
+from onceover.config.flow.flowfile import Flow
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.follow import Followed, follow
 from onceover.operate.repair import Repair

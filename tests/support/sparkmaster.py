@@ -14,7 +14,7 @@ from typing import Final
 import psutil
 
 from onceover.process.children import ChildProcess
-from onceover.spark.locate import spark_submit
+from onceover.spark.launch.locate import spark_submit
 from onceover_lab.embed.ports import PortReservation
 from tests.support.replicate import START_S
 from tests.support.wait import wait_until

@@ -35,7 +35,7 @@ from airflow.sdk import DAG, Param
 from onceover.planning.approval import Item
 from onceover_airflow import forms
 from onceover_airflow.operation import OperationTasks, gated
-from onceover_airflow.retrying import retry_interrupted
+from onceover_airflow.jobs.retrying import retry_interrupted
 
 class Wished:
     exit_code, waiting, counts, changes, refused, title = 0, (), {{}}, (), (), "a wish"

@@ -116,7 +116,7 @@ def test_seconds_are_finite(text: str) -> None:
 def breaking(tmp_path: Path, line: str) -> dict[str, str]:
     """Return variables with which a Python process meets something that nobody foresaw in ``load_flow``."""
     (tmp_path / "sitecustomize.py").write_text(
-        f"import onceover.config.load as load\ndef load_flow(*_):\n    {line}\nload.load_flow = load_flow\n"
+        f"from onceover.config.flow import load\ndef load_flow(*_):\n    {line}\nload.load_flow = load_flow\n"
     )
     return {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(_PROJECT / "include")])}
 

@@ -21,7 +21,9 @@ from onceover.audit.model import Finding, FindingKind
 from onceover.audit.report import datadocs, jsonreport
 from onceover.audit.report import pages as report
 from onceover.cli import main as command_line
-from onceover.cli import output, replicate, sample, statustext
+from onceover.cli import sample
+from onceover.cli.commands import replicate
+from onceover.cli.terminal import output, statustext
 from onceover.config.faults import BadConfig, Fault
 from onceover.connectors.acltable import Grant, Role, table
 from onceover.connectors.model import ConnectorPlan, MigrationPlan, WorkerFacts

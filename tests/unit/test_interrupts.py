@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from onceover.cli import replicate
-from onceover.config.load import load_flow
-from onceover.spark.submit import replicate_job
+from onceover.cli.commands import replicate
+from onceover.config.flow.load import load_flow
+from onceover.spark.launch.submit import replicate_job
 from tests.support.signals import default_signals
 from tests.support.wait import wait_until
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onceover.cli import main as command_line
-from onceover.cli.output import CommandResult
+from onceover.cli.terminal.output import CommandResult
 from onceover.private import UMASK, privately
 from tests.support.modes import open_to_others
 

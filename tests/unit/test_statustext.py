@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from onceover.cli.statustext import describe, headline, lag_text, progress_line
+from onceover.cli.terminal.statustext import describe, headline, lag_text, progress_line
 from onceover.errors import Retriable, UsageError, unexpected
 from onceover.operate.statusread import FlowFacts
 from onceover.operate.statusshape import StatusFacts, StatusSide, broken_entry, shape, worst

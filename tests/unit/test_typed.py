@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.typed import as_typed, typed_program
+from onceover.cli.terminal.typed import as_typed, typed_program
 
 COMMANDS = ["stop", "clusters"]
 

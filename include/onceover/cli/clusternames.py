@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from onceover.config.flowfile import Flow
-from onceover.config.load import load_flow
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import load_flow
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.topics.scope import explain

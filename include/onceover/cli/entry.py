@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NoReturn
 
-from onceover.cli import streams
-from onceover.cli.output import INTERRUPTED, envelope, interrupted
+from onceover.cli.terminal import streams
+from onceover.cli.terminal.output import INTERRUPTED, envelope, interrupted
 
 # `kill`, `timeout`, an orchestrator, and a terminal that is closed end a command as Ctrl-C does.
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

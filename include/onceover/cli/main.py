@@ -9,13 +9,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from onceover.cli import streams
 from onceover.cli.codes import CommandCode
-from onceover.cli.colours import painted
-from onceover.cli.output import CommandResult, envelope, interrupted
 from onceover.cli.parser import COMMANDS, Answered, Work
 from onceover.cli.parsing import parse
-from onceover.cli.typed import as_typed
+from onceover.cli.terminal import streams
+from onceover.cli.terminal.colours import painted
+from onceover.cli.terminal.output import CommandResult, envelope, interrupted
+from onceover.cli.terminal.typed import as_typed
 from onceover.config.codes import ConfigCode
 from onceover.errors import Fatal, OnceoverError, unexpected, unusable_path
 from onceover.logs import configure, is_verbose

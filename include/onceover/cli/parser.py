@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-from onceover.cli.output import CommandResult
-from onceover.cli.typed import NAME, as_typed
+from onceover.cli.terminal.output import CommandResult
+from onceover.cli.terminal.typed import NAME, as_typed
 from onceover.errors import UsageError
 
 # In the order of the help. Each is a module of `parsers`, and one beside it that does the work.
@@ -107,7 +107,7 @@ class Work:
 
     def load(self) -> Callable[[argparse.Namespace], CommandResult]:
         """Load the module with all that it needs, and return the function."""
-        found = getattr(importlib.import_module(f"{_PACKAGE}.{self.module}"), self.function)
+        found = getattr(importlib.import_module(f"{_PACKAGE}.commands.{self.module}"), self.function)
         return cast("Callable[[argparse.Namespace], CommandResult]", found)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from onceover.cli.display import Counter
-from onceover.cli.output import CommandResult, say
+from onceover.cli.terminal.display import Counter
+from onceover.cli.terminal.output import CommandResult, say
 from onceover.planning.operation import Caller, Operation, Outcome, Pause, Planned, wait
 from onceover.shown import visible
 

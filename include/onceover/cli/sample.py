@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from onceover.config.flowfile import Flow
-from onceover.config.load import load_flow
-from onceover.config.runsettings import RunSettings
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import load_flow
+from onceover.config.flow.runsettings import RunSettings
 from onceover.errors import UsageError
 from onceover.handlers.codes import HandlerCode
 from onceover.handling.handling import Handling

@@ -8,13 +8,13 @@ import signal
 from typing import Any, Final
 
 from onceover.cli.codes import CommandCode
-from onceover.cli.output import Interrupted
+from onceover.cli.terminal.output import Interrupted
 from onceover.errors import Fatal, OnceoverError, Retriable
 from onceover.exitstatus import killed_by
 from onceover.process.children import ChildProcess
 from onceover.process.java import find_java
-from onceover.spark.master import reach
-from onceover.spark.submit import SparkJob
+from onceover.spark.launch.master import reach
+from onceover.spark.launch.submit import SparkJob
 
 # A driver whose JVM was taken from it ends the transactions that the lanes left open, and says what
 # happened. It needs a second or two; a cluster that is away makes it try for longer.

@@ -11,9 +11,9 @@ from typing import Any, Final, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
+from onceover.config.clients.rules import KeyFault, check_properties, literal_secrets
 from onceover.config.document import Document, substitute, substitute_each
 from onceover.config.faults import Fault, Invalid, nearest_fix, shown_key
-from onceover.config.rules import KeyFault, check_properties, literal_secrets
 
 Key = tuple[str, ...]
 

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from croniter import CroniterBadDateError, CroniterError, croniter
 
+from onceover.config.clients.hosts import HOST
 from onceover.config.faults import Invalid
-from onceover.config.hosts import HOST
 from onceover.config.units import parse_duration_ms, parse_size_bytes
 
 # The shortest of what carries a name: 100 characters in a tag of Airflow, which a flow's DAGs have. 250 in a

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from onceover.backoff import Deadline
-from onceover.config.load import DRIVER_NOTE
+from onceover.config.flow.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
 from onceover.kafka.cluster import Cluster
@@ -38,9 +38,9 @@ from onceover.operate.status import flow_status, stopped_partitions
 from onceover.private import privately
 from onceover.spark.codes import SparkCode
 from onceover.spark.failures import cause_of, error_of, jvm_gone, session_error
+from onceover.spark.launch.runfiles import forget_old_runs
 from onceover.spark.outage import Outage
 from onceover.spark.progresslog import ProgressLog
-from onceover.spark.runfiles import forget_old_runs
 from onceover.spark.schema import FORMAT
 from onceover.spark.session import open_session
 from onceover.spark.slots import SlotWatch, slots_of, too_few

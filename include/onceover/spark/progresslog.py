@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from onceover.ages import age_text
 from onceover.clock import now_ms
-from onceover.config.flowfile import Flow
+from onceover.config.flow.flowfile import Flow
 from onceover.errors import OnceoverError
 from onceover.kafka.cluster import Cluster
 from onceover.operate.status import flow_status, stopped_partitions

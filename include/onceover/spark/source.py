@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     # needs (0.8 s of imports) is loaded where it copies.
     import pyarrow as pa
 
-    from onceover.config.flowfile import Flow
+    from onceover.config.flow.flowfile import Flow
     from onceover.lead.ends import BatchPlanner
     from onceover.model import TopicPartition
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 from pyspark import TaskContext
 
-from onceover.config.runsettings import RunSettings
+from onceover.config.flow.runsettings import RunSettings
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.known import Knowledge
 from onceover.copy.loop import Until

@@ -20,9 +20,9 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any, Final
 
 from onceover import errors
-from onceover.config.connection import variable_of
-from onceover.config.flowfile import Flow
-from onceover.config.runsettings import RunSettings
+from onceover.config.clients.connection import variable_of
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.runsettings import RunSettings
 from onceover.errors import OnceoverError, UsageError
 from onceover.handlers.codes import HandlerCode
 from onceover.process.children import guarded_argv

@@ -34,8 +34,8 @@ from onceover.audit.records.lookup import Lookup
 from onceover.audit.report.jsonreport import document, summary
 from onceover.audit.report.payload import with_payload
 from onceover.clock import now_ms
-from onceover.config.flowfile import Flow
-from onceover.config.load import run_dir
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import run_dir
 from onceover.config.patterns import check_typed
 from onceover.copy.lane import RECORD_SHARE
 from onceover.errors import UsageError

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from onceover.config.connectclients import (
+from onceover.config.connect.connectclients import (
     ADMIN,
     CONSUMER,
     PRODUCER,
@@ -19,8 +19,8 @@ from onceover.config.connectclients import (
     ResolvedConnect,
     resolve_connect,
 )
-from onceover.config.connectfile import ConnectFile, connect_home
-from onceover.config.workerfile import client_of, principal_of, role_properties
+from onceover.config.connect.connectfile import ConnectFile, connect_home
+from onceover.config.connect.workerfile import client_of, principal_of, role_properties
 from onceover.connectors.acltable import WORKERS_CLUSTER, AclTableRequest, Grant, OwnTopic, Role, grants
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import ConnectorState, Report

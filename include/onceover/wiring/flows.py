@@ -11,10 +11,10 @@ from functools import partial
 from pathlib import Path
 
 from onceover.acls.sync import AclSync
-from onceover.config.clients import resolve_clients
-from onceover.config.flowfile import Flow
-from onceover.config.load import load_flow, run_dir
-from onceover.config.runsettings import EXACTLY_ONCE, RunSettings
+from onceover.config.clients.resolve import resolve_clients
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import load_flow, run_dir
+from onceover.config.flow.runsettings import EXACTLY_ONCE, RunSettings
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.known import Known
 from onceover.copy.lane import LaneTask

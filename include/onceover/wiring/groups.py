@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from onceover.config.flowfile import Flow
-from onceover.config.load import run_dir
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import run_dir
 from onceover.config.patterns import check_typed
 from onceover.groups.apply import GroupSync
 from onceover.groups.decide import Allowed, Direction

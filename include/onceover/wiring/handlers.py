@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from onceover.config.document import substitute
 from onceover.config.faults import Invalid
-from onceover.config.flowfile import Flow
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.runsettings import RunSettings
 from onceover.config.home import variables
-from onceover.config.runsettings import RunSettings
 from onceover.errors import UsageError
 from onceover.handlers.codes import HandlerCode
 from onceover.handling.deadletter import topic_spec

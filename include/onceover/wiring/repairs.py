@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from onceover.config.flowfile import Flow
+from onceover.config.flow.flowfile import Flow
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition

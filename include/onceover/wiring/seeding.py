@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from onceover.config.flowfile import Flow
-from onceover.config.load import load_flow
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
 from onceover.errors import UsageError
 from onceover.kafka.cluster import Cluster

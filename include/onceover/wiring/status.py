@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.backoff import Patience
-from onceover.config.flowfile import Flow
-from onceover.config.load import find_flow_files, load_flow
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import find_flow_files, load_flow
 from onceover.errors import OnceoverError, unexpected
 from onceover.operate.status import flow_status
 from onceover.operate.statusshape import broken_entry

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from onceover.config.flowfile import Flow
+from onceover.config.flow.flowfile import Flow
 from onceover.kafka.cluster import Cluster
 from onceover.topics.own import StateSettings
 from onceover.topics.sync import TopicSync, TopicSyncRequest

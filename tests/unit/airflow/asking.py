@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 
-from onceover_airflow.approval import PlanApprovalOperator
+from onceover_airflow.approvals.approval import PlanApprovalOperator
 
 RETURNED = "return_value"
 # Of every task: Airflow counts more for one that was cleared.

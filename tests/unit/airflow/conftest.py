@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from onceover.spark.submit import SparkJob
+from onceover.spark.launch.submit import SparkJob
 
 FLOW = """
 flow: flights
@@ -107,10 +107,10 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
     )
     (tmp_path / "flights.yaml").write_text(FLOW)
     monkeypatch.setenv("ONCEOVER_FLOWS", str(tmp_path))
-    monkeypatch.setattr("onceover_airflow.hooks.spark_submit", lambda: submit)
-    monkeypatch.setattr("onceover.spark.submit.replicate_job", lambda *_args, **_options: job)
+    monkeypatch.setattr("onceover_airflow.jobs.hooks.spark_submit", lambda: submit)
+    monkeypatch.setattr("onceover.spark.launch.submit.replicate_job", lambda *_args, **_options: job)
     # Whether a master listens is asked over the network.
-    monkeypatch.setattr("onceover.spark.master.reach", lambda _master: None)
+    monkeypatch.setattr("onceover.spark.launch.master.reach", lambda _master: None)
     return FakeSpark(tmp_path, job)
 
 

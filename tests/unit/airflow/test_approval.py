@@ -18,9 +18,15 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from onceover.errors import UsageError
 from onceover.planning.approval import NOTHING, Approval, Consent, Item
-from onceover_airflow.approval import ANSWER_KEY, SHOWN_KEY, PlanApprovalOperator, Question, approved
+from onceover_airflow.approvals.approval import (
+    ANSWER_KEY,
+    SHOWN_KEY,
+    PlanApprovalOperator,
+    Question,
+    approved,
+)
+from onceover_airflow.approvals.seal import KEY_VARIABLE, opened, sealed
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.seal import KEY_VARIABLE, opened, sealed
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import RETURNED, Exchange
 
@@ -310,7 +316,7 @@ def test_a_misspelt_rule_is_refused_before_anybody_is_asked(monkeypatch: pytest.
 def test_an_answer_of_days_ago_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     context = asked()
     later_s = time.time() + 5 * 86_400
-    monkeypatch.setattr("onceover_airflow.approval.time.time", lambda: later_s)
+    monkeypatch.setattr("onceover_airflow.approvals.approval.time.time", lambda: later_s)
     with pytest.raises(AirflowFailException, match="5 days ago"):
         approved(context, TASK)
 

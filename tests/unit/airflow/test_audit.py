@@ -24,12 +24,12 @@ from onceover.audit.checks.suites import RULES
 from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.model import FindingKind, Reason, Verdict
 from onceover.audit.report import jsonreport
-from onceover.config.flowfile import Flow
+from onceover.config.flow.flowfile import Flow
 from onceover.errors import Retriable, UsageError
-from onceover.spark.submit import AuditOptions
+from onceover.spark.launch.submit import AuditOptions
 from onceover_airflow import audit
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.verdict import judge
+from onceover_airflow.jobs.verdict import judge
 from tests.support import audits
 from tests.unit.airflow.conftest import FakeSpark
 
@@ -104,7 +104,7 @@ def asked(spark: FakeSpark, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((flow.flow, options, master))
         return spark.job
 
-    monkeypatch.setattr("onceover.spark.submit.audit_job", job)
+    monkeypatch.setattr("onceover.spark.launch.submit.audit_job", job)
     return calls
 
 

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from onceover.process.guard import protection
-from onceover_airflow.seal import KEY_VARIABLE
+from onceover_airflow.approvals.seal import KEY_VARIABLE
 from onceover_lab.embed.jars import DEFAULT_VERSION
 
 PROJECT = Path(__file__).parents[3]

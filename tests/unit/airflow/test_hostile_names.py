@@ -23,19 +23,19 @@ from onceover.errors import NeedsOperator
 from onceover.operate.repair import Repair
 from onceover.planning.plan import Change, Refusal
 from onceover.seeding.plan import SeedPlan
-from onceover.spark.submit import SparkJob
+from onceover.spark.launch.submit import SparkJob
 from onceover.state.enrolment import Enrolment
 from onceover.topics.plan import TopicPlan
 from onceover.topics.sync import SyncPlan
+from onceover_airflow.approvals.markdown import code, plain
 from onceover_airflow.connectors import MIGRATION
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.flowcontext import errors_of_ours, log_text
 from onceover_airflow.groups import GROUPS
-from onceover_airflow.hooks import SparkJobHook
-from onceover_airflow.markdown import code, plain
+from onceover_airflow.jobs.hooks import SparkJobHook
+from onceover_airflow.jobs.tasklog import show_records
 from onceover_airflow.repair import REPAIR
 from onceover_airflow.seeding import PROGRESS
-from onceover_airflow.tasklog import show_records
 from onceover_airflow.topics import TOPICS
 from tests.support.hostilenames import HOSTILE
 

@@ -6,8 +6,8 @@ import logging
 
 from airflow.sdk.log import mask_secret
 
-from onceover_airflow.hooks import SparkJobHook
-from onceover_airflow.loglevels import levelled
+from onceover_airflow.jobs.hooks import SparkJobHook
+from onceover_airflow.jobs.loglevels import levelled
 from tests.unit.airflow.conftest import FakeSpark
 
 LINES = {

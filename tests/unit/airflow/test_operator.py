@@ -24,9 +24,9 @@ from airflow.sdk.execution_time.comms import ErrorResponse
 
 from onceover.errors import Retriable, UsageError
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.hooks import SparkJobHook
-from onceover_airflow.operators import SPARK_UI_KEY, ReplicateOperator
-from onceover_airflow.retrying import RETRIES
+from onceover_airflow.jobs.hooks import SparkJobHook
+from onceover_airflow.jobs.operators import SPARK_UI_KEY, ReplicateOperator
+from onceover_airflow.jobs.retrying import RETRIES
 from tests.support.wait import wait_until
 from tests.unit.airflow.conftest import FakeSpark
 
@@ -149,10 +149,10 @@ def test_master_that_does_not_answer_is_tried_again_and_a_mistyped_one_is_not(
     def mistyped(*_args: object, **_options: object) -> None:
         raise UsageError("'lokal' is not a Spark master")
 
-    monkeypatch.setattr("onceover.spark.master.reach", away)
+    monkeypatch.setattr("onceover.spark.launch.master.reach", away)
     with pytest.raises(JobInterrupted, match="no Spark master"):
         execute(operator)
-    monkeypatch.setattr("onceover.spark.submit.replicate_job", mistyped)
+    monkeypatch.setattr("onceover.spark.launch.submit.replicate_job", mistyped)
     with pytest.raises(AirflowFailException, match="lokal"):
         execute(operator)
     assert spark.saw is None
@@ -248,7 +248,7 @@ def test_no_master_moves_the_environment_to_options(
     """For YARN the provider makes --conf options of variables; ours never get there."""
     job = replace(spark.job, master=master)
     monkeypatch.setenv("ONCEOVER_SPARK_SECRET", SECRET)
-    monkeypatch.setattr("onceover.spark.submit.replicate_job", lambda *_args, **_options: job)
+    monkeypatch.setattr("onceover.spark.launch.submit.replicate_job", lambda *_args, **_options: job)
     spark.tell(report=DONE)
     execute(operator)
     hook = operator._job_hook
@@ -350,7 +350,7 @@ def test_driver_that_does_not_listen_loses_its_jvm_and_ends(
     operator: ReplicateOperator, spark: FakeSpark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither spark-submit nor the driver outlives the task for long."""
-    monkeypatch.setattr("onceover_airflow.operators.STOP_BUDGET_S", 0.1)
+    monkeypatch.setattr("onceover_airflow.jobs.operators.STOP_BUDGET_S", 0.1)
     spark.tell(stay=True, deaf=True)
     error, saw = run_until_killed(operator, spark, operator.on_kill)
     assert isinstance(error, JobInterrupted)

@@ -25,11 +25,11 @@ from onceover.state.enrolment import Enrolment
 from onceover.wiring import repairs
 from onceover.wiring.repairs import RepairRequest
 from onceover_airflow import operation, repair
-from onceover_airflow.approval import SHOWN_KEY
+from onceover_airflow.approvals.approval import SHOWN_KEY
+from onceover_airflow.approvals.seal import opened
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.operation import ApproveOperator
 from onceover_airflow.repair import REPAIR
-from onceover_airflow.seal import opened
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import Exchange
 from tests.unit.airflow.conftest import FakeSpark
@@ -200,7 +200,7 @@ def test_what_was_shown_too_long_ago_is_asked_again(live: Live, monkeypatch: pyt
     context, clusters = live(plan_of(), **SKIP)
     ask(context)
     later_s = time.time() + timedelta(days=4, minutes=1).total_seconds()
-    monkeypatch.setattr("onceover_airflow.approval.time.time", lambda: later_s)
+    monkeypatch.setattr("onceover_airflow.approvals.approval.time.time", lambda: later_s)
     with pytest.raises(AirflowFailException, match=r"shown 4 days ago.*start the DAG again"):
         REPAIR.apply(FLOW)
     assert clusters.applied == 0

@@ -12,10 +12,9 @@ from typing import Any, ClassVar
 import pytest
 from airflow.sdk import BaseNotifier, RetryAction
 
-from onceover_airflow import retrying
 from onceover_airflow.errors import JobInterrupted
-from onceover_airflow.notify import VARIABLE, check_notifier
-from onceover_airflow.retrying import (
+from onceover_airflow.jobs import retrying
+from onceover_airflow.jobs.retrying import (
     FEW_RETRIES,
     HEALTHY_S,
     MAX_KILLED,
@@ -27,6 +26,7 @@ from onceover_airflow.retrying import (
     limits,
     retry_interrupted,
 )
+from onceover_airflow.notify import VARIABLE, check_notifier
 
 AWAY = JobInterrupted("west does not answer")
 KILLED = JobInterrupted("killed by signal 9", killed=True)

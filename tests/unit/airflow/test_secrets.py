@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from onceover_airflow.secrets import environment, secret_texts
+from onceover_airflow.jobs.secrets import environment, secret_texts
 
 PEM = "-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkqhkiG\n9w0BAQEFAASCBKcwggSj\n-----END PRIVATE KEY-----\n"
 JAAS = 'org.apache.kafka.ScramLoginModule required username="app" password="hidden-in-jaas";'

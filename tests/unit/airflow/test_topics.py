@@ -22,12 +22,13 @@ from onceover.topics.plan import TopicPlan
 from onceover.topics.steps import ConfigDiff, SetConfig
 from onceover.topics.sync import AppliedSync, SyncPlan
 from onceover.wiring import topics as topic_runs
-from onceover_airflow import approval, operation, topics
-from onceover_airflow.approval import SHOWN_KEY
-from onceover_airflow.asked import origin_of, question_id
+from onceover_airflow import operation, topics
+from onceover_airflow.approvals import approval
+from onceover_airflow.approvals.approval import SHOWN_KEY
+from onceover_airflow.approvals.asked import origin_of, question_id
+from onceover_airflow.approvals.seal import sealed
 from onceover_airflow.errors import JobInterrupted
 from onceover_airflow.operation import ApproveOperator
-from onceover_airflow.seal import sealed
 from onceover_airflow.topics import TOPICS
 from tests.unit.airflow import asking
 from tests.unit.airflow.asking import Exchange

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from onceover_airflow.verdict import (
+from onceover_airflow.jobs.verdict import (
     MAX_LISTED,
     AfterJob,
     TaskVerdict,

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.audit import _Progress as Shown
-from onceover.spark.auditprogress import AuditProgress, AuditProgressFile, last_told
-from onceover.spark.submit import AuditOptions
+from onceover.cli.commands.audit import _Progress as Shown
+from onceover.spark.auditing.auditprogress import AuditProgress, AuditProgressFile, last_told
+from onceover.spark.launch.submit import AuditOptions
 from tests.support.wait import wait_until
 
 _WAIT_S = 20.0

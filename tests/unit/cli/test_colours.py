@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.colours import are_wanted, painted
+from onceover.cli.terminal.colours import are_wanted, painted
 
 _COMMAND = (sys.executable, "-m", "onceover.cli.entry")
 

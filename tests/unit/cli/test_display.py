@@ -7,9 +7,9 @@ from typing import Any, cast
 
 import pytest
 
-from onceover.cli import replicate
-from onceover.cli.display import Counter, Display, ProgressRate
-from onceover.cli.goal import Goal
+from onceover.cli.commands import replicate
+from onceover.cli.terminal.display import Counter, Display, ProgressRate
+from onceover.cli.terminal.goal import Goal
 from tests.support.wait import wait_until
 
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from onceover.cli.connectors import DOWNGRADES
+from onceover.cli.commands.connectors import DOWNGRADES
 from onceover.cli.parser import COMMANDS
 from onceover.cli.parsers import adopt, connectors, groups, partition, seed, status
 from onceover.cli.parsing import build_parser
@@ -120,8 +120,14 @@ def test_parsing_loads_no_library(typed: str) -> None:
 def test_a_command_loads_its_own_work_only() -> None:
     """Whoever types one does not wait for the libraries of the others."""
     found = loaded("audit", "no-such-flow")
-    assert "onceover.cli.audit" in found
-    assert not found & {"onceover.cli.adopt", "onceover.cli.clusters", "kafka", "httpx", "numpy"}
+    assert "onceover.cli.commands.audit" in found
+    assert not found & {
+        "onceover.cli.commands.adopt",
+        "onceover.cli.commands.clusters",
+        "kafka",
+        "httpx",
+        "numpy",
+    }
 
 
 def test_every_parser_names_work_that_is_there() -> None:

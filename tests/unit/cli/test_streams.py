@@ -105,7 +105,8 @@ def test_closed_streams_change_no_exit_code(
 
 def test_errors_of_a_command_without_stderr_are_not_among_its_result(tmp_path: Path) -> None:
     """Where there is no stderr, a plan that is shown aside must not go to stdout instead."""
-    looked = "import sys; from onceover.cli import streams; streams.complete(); print('x', file=sys.stderr)"
+    loaded = "import sys; from onceover.cli.terminal import streams"
+    looked = f"{loaded}; streams.complete(); print('x', file=sys.stderr)"
     ended = subprocess.run(
         [sys.executable, "-c", looked],
         stdout=subprocess.PIPE,

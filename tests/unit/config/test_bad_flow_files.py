@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onceover.config.faults import BadConfig
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from tests.unit.config.bad_flows import ONE_FAULT
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 

@@ -14,11 +14,11 @@ from urllib.parse import urlencode
 
 import pytest
 
-from onceover.config.clients import ClientConfig, resolve_client, resolve_clients
+from onceover.config.clients.keys import ALLOWED, REFUSED, SYNONYMS
+from onceover.config.clients.resolve import ClientConfig, resolve_client, resolve_clients
 from onceover.config.faults import BadConfig
-from onceover.config.flowfile import ClusterSpec
-from onceover.config.keys import ALLOWED, REFUSED, SYNONYMS
-from onceover.config.load import load_flow
+from onceover.config.flow.flowfile import ClusterSpec
+from onceover.config.flow.load import load_flow
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter
 
 PRIVATE = {

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from onceover.config.connectclients import ResolvedConnect, resolve_connect
-from onceover.config.connectfile import ConnectKeys, connect_home, find_connect_files, load_connect
+from onceover.config.connect.connectclients import ResolvedConnect, resolve_connect
+from onceover.config.connect.connectfile import ConnectKeys, connect_home, find_connect_files, load_connect
+from onceover.config.connect.workerfile import WORKER_KEYS
 from onceover.config.faults import BadConfig
-from onceover.config.workerfile import WORKER_KEYS
 from onceover.errors import UsageError
 from tests.unit.config.conftest import ENVIRON, SECRET
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli import flow as command
-from onceover.cli.output import CommandResult
+from onceover.cli.commands import flow as command
 from onceover.cli.parsing import build_parser
+from onceover.cli.terminal.output import CommandResult
 from onceover.config.faults import BadConfig
 from onceover.errors import UsageError
 from tests.unit.config.conftest import ENVIRON, SECRET, FlowWriter

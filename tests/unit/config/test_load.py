@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from onceover.config import values
-from onceover.config.connectfile import find_connect_files
+from onceover.config.connect.connectfile import find_connect_files
 from onceover.config.document import EMBEDDED_VARIABLES, substitute
 from onceover.config.faults import Invalid
+from onceover.config.flow.load import find_flow_files, flows_dir, load_flow, run_dir
 from onceover.config.home import ENVIRONMENT_FILE, onceover_home, render_environment, variables
-from onceover.config.load import find_flow_files, flows_dir, load_flow, run_dir
 from onceover.config.values import Rpo
 from onceover.errors import UsageError
 from onceover.wiring.groups import GroupRequest

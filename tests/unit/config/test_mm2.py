@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from onceover.config.faults import BadConfig
-from onceover.config.load import load_flow
-from onceover.config.mm2 import Mm2Import, import_mm2
+from onceover.config.flow.load import load_flow
+from onceover.config.mirrormaker.mm2 import Mm2Import, import_mm2
 from onceover.config.properties import parse_properties
 from tests.unit.config.conftest import SECRET
 

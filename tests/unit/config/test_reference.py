@@ -11,9 +11,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from onceover.config.flowfile import Flow, FlowKeys
-from onceover.config.keys import ALLOWED
-from onceover.config.load import load_flow
+from onceover.config.clients.keys import ALLOWED
+from onceover.config.flow.flowfile import Flow, FlowKeys
+from onceover.config.flow.load import load_flow
 from tests.unit.config.conftest import ENVIRON, FlowWriter
 
 REFERENCE = Path(__file__).parents[3] / "docs" / "flow-file.md"

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from onceover.config.load import load_flow
-from onceover.config.runsettings import RunSettings
+from onceover.config.flow.load import load_flow
+from onceover.config.flow.runsettings import RunSettings
 from onceover.errors import UsageError
 from onceover.state.layout import Layout
 from onceover.wiring.flows import FlowWatch

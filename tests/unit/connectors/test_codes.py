@@ -18,9 +18,9 @@ CODE: Final = "include/onceover"
 SOURCES: Final = (
     "connectors/**/*.py",
     "wiring/connectors.py",
-    "cli/connectors.py",
+    "cli/commands/connectors.py",
     "config/connect*.py",
-    "config/workerfile.py",
+    "config/connect/workerfile.py",
     "kafka/cluster.py",
     "kafka/link/connection.py",
     "kafka/link/security.py",
@@ -32,7 +32,7 @@ SOURCES: Final = (
     "planning/approval.py",
     "state/log.py",
     "resume/peek.py",
-    "cli/output.py",
+    "cli/terminal/output.py",
     "errors.py",
 )
 _RAISED: Final = {"code"}

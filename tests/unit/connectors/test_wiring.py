@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from onceover.config.connectfile import load_connect
+from onceover.config.connect.connectfile import load_connect
 from onceover.connectors.settings import ConnectSettings
 from onceover.errors import UsageError
 from onceover.wiring.connectors import connect_settings

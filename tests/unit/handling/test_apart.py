@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from onceover.cli.flow import check
-from onceover.config.flowfile import Flow
-from onceover.config.load import load_flow
+from onceover.cli.commands.flow import check
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import load_flow
 from onceover.errors import OnceoverError, UsageError
 from onceover.wiring.apart import partitions_apart
 
@@ -169,6 +169,6 @@ def test_nobody_else_loads_a_handler() -> None:
     assert users == {
         "onceover/wiring/handlers.py",
         "onceover/wiring/flows.py",
-        "onceover/spark/auditwork.py",
+        "onceover/spark/auditing/auditwork.py",
         "onceover/cli/sample.py",
     }

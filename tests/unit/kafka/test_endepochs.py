@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable
 from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
 from onceover.kafka.each import Each

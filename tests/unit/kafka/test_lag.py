@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups import lag as module
 from onceover.kafka.groups.lag import LagReporter

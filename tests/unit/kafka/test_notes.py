@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.produce import notes

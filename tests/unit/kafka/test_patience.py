@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onceover.backoff import Backoff, Deadline, Patience
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable
 from onceover.kafka.cluster import Cluster
 

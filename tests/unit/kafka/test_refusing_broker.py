@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.copy.known import Knowledge
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka import calls

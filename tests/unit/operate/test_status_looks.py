@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from onceover.backoff import Patience
-from onceover.cli.statustext import describe
+from onceover.cli.terminal.statustext import describe
 from onceover.copy.waits import slowed_note
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given, settings
 
-from onceover.cli.statustext import describe
+from onceover.cli.terminal.statustext import describe
 from onceover.errors import Retriable
 from onceover.kafka import calls
 from onceover.kafka.cluster import PartitionInfo, TopicInfo

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.spark import archive
+from onceover.spark.launch import archive
 
 
 @pytest.fixture

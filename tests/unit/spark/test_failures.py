@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from onceover.errors import Fatal, Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.link.connection import ConnectionLost
 from onceover.spark.failures import WorkerError, carrying, cause_of, error_of, session_error
-from onceover.spark.master import checked, reach
+from onceover.spark.launch.master import checked, reach
 
 # As Spark 4.2 puts a worker's exception between its own words.
 AROUND = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted due to

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from onceover.cli.sparkjob import start_job
-from onceover.config.load import load_flow
+from onceover.config.flow.load import load_flow
 from onceover.errors import UsageError
 from onceover.process.children import ChildProcess
 from onceover.process.guard import SECRET_VARIABLE, SPARKS_VARIABLE, take_secret
-from onceover.spark.submit import AuditOptions, SparkJob, audit_job, replicate_job
+from onceover.spark.launch.submit import AuditOptions, SparkJob, audit_job, replicate_job
 
 SECRET = "planted-5c1e77d09ab34f62"
 REMOTE = ["spark://h:7077", "spark://h:1,i:2", "yarn", "k8s://https://h:443"]

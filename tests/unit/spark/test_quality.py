@@ -13,7 +13,7 @@ from onceover.audit.checks.suites import RULES, SUITES, UNVERIFIABLE
 from onceover.audit.checks.verdict import QualityVerdict, RuleOutcome
 from onceover.audit.model import FindingKind, Reason, Verdict
 from onceover.audit.report.datadocs import results_file
-from onceover.spark.quality import judge
+from onceover.spark.auditing.quality import judge
 from tests.support import audits
 
 # Great Expectations imports modules and calls functions that are deprecated.

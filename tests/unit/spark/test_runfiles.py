@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from onceover.spark.runfiles import KEPT_RUNS, forget_old_runs, own_report
+from onceover.spark.launch.runfiles import KEPT_RUNS, forget_old_runs, own_report
 
 
 def runs(folder: Path, kind: str, count: int) -> list[Path]:

@@ -11,8 +11,8 @@ from tests.support.wheel import PROJECT, build_wheel, unpacked
 
 _ASK = """
 import json, sys
-from onceover.config.load import load_flow
-from onceover.spark.submit import AuditOptions, audit_job, replicate_job
+from onceover.config.flow.load import load_flow
+from onceover.spark.launch.submit import AuditOptions, audit_job, replicate_job
 flow = load_flow(sys.argv[1])
 jobs = [replicate_job(flow, until="caught-up"), audit_job(flow, AuditOptions())]
 remote = replicate_job(flow, until="caught-up", master="yarn").conf["spark.executorEnv.PYTHONPATH"]

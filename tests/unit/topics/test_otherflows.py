@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster

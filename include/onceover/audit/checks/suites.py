@@ -2,7 +2,7 @@
 
 Invariant: this is the only place where numbers become an answer. Every rule says which: FAIL (both sides
 were seen, and they differ) or UNVERIFIABLE (it was not seen). Great Expectations evaluates the rules
-(``onceover.spark.quality``), the verdict is read off its results (``audit.checks.verdict``).
+(``onceover.spark.auditing.quality``), the verdict is read off its results (``audit.checks.verdict``).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.model import STOPPED, ConnectorState, EndState, Isolation
 from onceover.connectors.moving import run as runs
 from onceover.connectors.moving.context import MIGRATE, Context

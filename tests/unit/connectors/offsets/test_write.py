@@ -8,7 +8,7 @@ from typing import cast
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.offsets import write
 from onceover.connectors.offsets.write import Entry, HeldProducer, write_in_transaction, write_plainly
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.planning.access import ConnectAccess, advertised_url, version_of
 from onceover.connectors.rights import missing, needing, principal_of
 from onceover.connectors.settings import ConnectSettings, RestSettings, RoleClient

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from onceover.config.clients import ClientConfig
+from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.model import Isolation
 from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.planning.principals import Rights, connector_rights, may_by_acls

@@ -15,7 +15,7 @@ import yaml
 
 from onceover.cli.main import main
 from onceover.cli.parsing import build_parser
-from onceover.config.connectfile import connect_home, load_connect
+from onceover.config.connect.connectfile import connect_home, load_connect
 from onceover.connectors.model import Report
 from onceover.connectors.moving.context import MIGRATE
 from onceover.connectors.moving.migration import ConnectorOperation

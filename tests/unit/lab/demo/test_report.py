@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 from rich.console import Console
 
-from onceover.cli.demo import RichNarrator, render
+from onceover.cli.commands.demo import RichNarrator, render
 from onceover_lab.demo.feed import Tally
 from onceover_lab.demo.report import DemoReport, Kill, make_rows
 from onceover_lab.demo.verdict import CopyFaultKind, CopyVerdict, Partition, PartitionVerdict

@@ -1,0 +1,42 @@
+"""``onceover adopt``: take over a MirrorMaker 2 flow without a lost or repeated record. Plan, then apply."""
+
+from __future__ import annotations
+
+import argparse
+
+from onceover.cli.planned import applied, planned
+from onceover.cli.terminal.output import CommandResult
+from onceover.config.flow.load import load_flow
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.seeding import Adoption, adopter
+
+
+def _request(args: argparse.Namespace) -> Adoption:
+    return Adoption(
+        source=args.mm2_source,
+        target=args.mm2_target,
+        offsets_topic=args.offsets_topic,
+        configs_topic=args.configs_topic,
+        group=args.connect_group,
+        workers_stay=args.workers_stay,
+        decided=args.decided,
+        window=args.window,
+        topics=args.topic,
+    )
+
+
+def plan(args: argparse.Namespace) -> CommandResult:
+    """Say what would be done."""
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with source, target:
+        return planned(adopter(flow, source, target, _request(args)))
+
+
+def apply(args: argparse.Namespace) -> CommandResult:
+    """Show the plan, do it."""
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with source, target:
+        adoption = adopter(flow, source, target, _request(args))
+        return applied(adoption, as_json=args.json, counting="positions")

@@ -1,0 +1,118 @@
+"""``onceover audit``: compare both sides of a flow, record by record, through spark-submit."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.audit.codes import AuditCode
+from onceover.cli.sparkjob import job_result, start_job
+from onceover.cli.terminal.display import Display, ProgressRate
+from onceover.cli.terminal.output import CommandResult
+from onceover.config.flow.load import load_flow, run_dir
+from onceover.errors import UsageError
+from onceover.spark.auditing.auditprogress import AuditProgress, last_told
+from onceover.spark.launch.runfiles import own_report
+from onceover.spark.launch.submit import AuditOptions, SparkJob, audit_job
+
+_POLL_S: Final = 0.1
+
+
+def run(args: argparse.Namespace) -> CommandResult:
+    """Run the audit as a child process.
+
+    Raises:
+        OnceoverError: what the driver reported.
+    """
+    # Only here: the plots of the report take longer to load than most commands take to run.
+    from onceover.audit.report.jsonreport import summary
+
+    if args.full and args.since != "watermark":
+        raise UsageError("--full and --since exclude each other", seen=f"--since {args.since}")
+    _check_report(args.report)
+    flow = load_flow(args.flow)
+    logs = run_dir(flow) / "log"
+    # Quiet in a pipe and for machines.
+    show = sys.stderr.isatty() and not args.json
+    options = AuditOptions(
+        topics=tuple(args.topics),
+        since="start" if args.full else args.since,
+        sample=args.sample,
+        show_payload=args.show_payload,
+        html=args.report,
+        # Under a run's own name: what a run that was killed leaves is removed with its report.
+        progress=own_report(logs / "audit.progress") if show else None,
+    )
+    progress = _Progress(flow.flow, options.progress)
+    document = _execute(audit_job(flow, options, master=args.master).with_own_report(), progress)
+    text = f"{document['verdict']}: {summary(document)}\n  report  {document['report']}"
+    return CommandResult(document, text, document["exit"])
+
+
+def _check_report(path: Path | None) -> None:
+    """Refuse now what the report cannot be written to when all has been compared."""
+    if path is None:
+        return
+    folder = next(folder for folder in path.absolute().parents if folder.exists())
+    if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise UsageError(
+            "the report cannot be written there",
+            code=AuditCode.REPORT,
+            where=str(path),
+            expected="a file in a directory that this user may write",
+            resolve="give another path with --report",
+        )
+
+
+class _Progress:
+    """Shows on a terminal what the driver is doing.
+
+    Args:
+        flow: its name.
+        path: where the driver says it; None shows nothing.
+    """
+
+    def __init__(self, flow: str, path: Path | None) -> None:
+        self._flow = flow
+        self._path = path
+        self._display = Display()
+        self._pace = ProgressRate()
+
+    def show(self) -> None:
+        """Show what is new."""
+        if self._path is not None:
+            self._display.show(f"{self._flow}: {self._words(last_told(self._path))}")
+
+    def _words(self, told: AuditProgress | None) -> str:
+        if told is None:
+            return "starting Spark"
+        if told.done is None or told.total is None:
+            return told.doing
+        return f"{told.doing}: {self._pace.words(told.done, told.total, 'ranges')}"
+
+    def end(self) -> None:
+        """Leave an empty line, and no file."""
+        self._display.clear()
+        if self._path is not None:
+            for left in (self._path, self._path.with_suffix(".new")):
+                left.unlink(missing_ok=True)
+
+
+def _execute(job: SparkJob, progress: _Progress) -> dict[str, Any]:
+    child = start_job(job, "audit")
+    # Ends like Ctrl-C: the job leaves nothing undone on the clusters, and its processes have to go.
+    previous = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        while child.alive:
+            progress.show()
+            time.sleep(_POLL_S)
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        child.stop()
+        progress.end()
+    return job_result(job, child)

@@ -1,0 +1,60 @@
+"""``onceover groups``: where consumer groups go on on the other side, and putting them there."""
+
+from __future__ import annotations
+
+import argparse
+
+from onceover.cli.planned import applied, planned
+from onceover.cli.terminal.output import CommandResult, say
+from onceover.cli.terminal.signals import asked_to_end
+from onceover.config.flow.load import load_flow
+from onceover.groups.decide import Allowed, Direction
+from onceover.groups.follow import follow as keep_in_place
+from onceover.shown import visible
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.groups import GroupRequest, group_sync
+
+
+def plan(args: argparse.Namespace) -> CommandResult:
+    """Say what would be done."""
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with source, target, group_sync(flow, source, target, _request(args)) as sync:
+        return planned(sync)
+
+
+def apply(args: argparse.Namespace) -> CommandResult:
+    """Show the plan, write it."""
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with (
+        asked_to_end() as asked,
+        source,
+        target,
+        group_sync(flow, source, target, _request(args)) as sync,
+    ):
+        return applied(sync, as_json=args.json, counting="groups", pause=asked.wait)
+
+
+def follow(args: argparse.Namespace) -> CommandResult:
+    """Plan and write until a signal comes."""
+    flow, request = load_flow(args.flow), _request(args)
+    source, target = open_clusters(flow)
+
+    def tell(line: str) -> None:
+        say(visible(line), aside=args.json)
+
+    with asked_to_end() as asked, source, target, group_sync(flow, source, target, request) as sync:
+        followed = keep_in_place(sync, args.interval, asked.wait, tell)
+    document = {"flow": flow.flow, "direction": str(request.direction), **followed.document()}
+    return CommandResult(document, followed.describe(), followed.exit_code)
+
+
+def _request(args: argparse.Namespace) -> GroupRequest:
+    allowed = Allowed(
+        rewind=args.allow_rewind,
+        follow_rewinds=args.follow_rewinds,
+        follow_deletions=args.follow_deletions,
+        take_over=args.take_over,
+    )
+    return GroupRequest(Direction(args.direction), tuple(args.group), allowed)

@@ -1,0 +1,26 @@
+"""``onceover partition``: what to do with a stopped partition. Plan first, then ``--apply``."""
+
+from __future__ import annotations
+
+import argparse
+
+from onceover.cli.planned import ADD_APPLY, applied, planned
+from onceover.cli.terminal.output import CommandResult
+from onceover.config.flow.load import load_flow
+from onceover.operate.repair import SKIP
+from onceover.wiring.flows import open_clusters
+from onceover.wiring.repairs import RepairRequest, repairer
+
+
+def run(args: argparse.Namespace) -> CommandResult:
+    """Plan, and do it where that is asked for."""
+    request = RepairRequest(
+        args.action,
+        args.partition,
+        args.offset if args.action == SKIP else None,
+    )
+    flow = load_flow(args.flow)
+    source, target = open_clusters(flow)
+    with source, target:
+        repair = repairer(flow, source, target, request)
+        return applied(repair, as_json=args.json) if args.apply else planned(repair, ADD_APPLY)

@@ -1,0 +1,133 @@
+"""``onceover replicate``: copy a flow in the foreground, through spark-submit."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+import psutil
+
+from onceover.cli.parsers.replicate import CAUGHT_UP
+from onceover.cli.sparkjob import job_result, start_job
+from onceover.cli.terminal.display import Display, ProgressRate
+from onceover.cli.terminal.goal import Goal
+from onceover.cli.terminal.output import CommandResult
+from onceover.cli.terminal.signals import asked_to_end
+from onceover.cli.terminal.statustext import progress_line
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import DRIVER_NOTE, load_flow, run_dir
+from onceover.planning.background import in_background
+from onceover.process.children import ChildProcess
+from onceover.shown import lined
+from onceover.spark.launch.submit import SparkJob, replicate_job
+from onceover.wiring.status import read_status
+
+_PROGRESS_S: Final = 5.0
+# The driver needs up to 10 s to end gracefully, and the JVM a few more to leave.
+_STOP_WAIT_S: Final = 20.0
+
+
+def run(args: argparse.Namespace) -> CommandResult:
+    """Run the flow as a child process; show progress; pass signals on as a graceful stop.
+
+    Raises:
+        OnceoverError: what the driver reported.
+    """
+    flow = load_flow(args.flow)
+    job = replicate_job(flow, until=args.until, master=args.master).with_own_report()
+    progress = _Progress(flow, show=not args.json, ends=args.until == CAUGHT_UP)
+    document = _execute(flow, job, progress)
+    return CommandResult(document, describe(document), document["exit"])
+
+
+def describe(document: Mapping[str, Any]) -> str:
+    """Return the end of a run as text: what was copied, what waits for somebody, what deserves a look."""
+    lines = [
+        f"{document['flow']}: {document['records']} records in {document['transactions']} transactions, "
+        f"{document['seconds']:.1f} s, generation {document['generation']}"
+    ]
+    for stop in document["stopped"]:
+        name = stop["topic"] if stop["partition"] is None else f"{stop['topic']}:{stop['partition']}"
+        lines += [f"  {name} is stopped: {stop['message']}", f"    do: {stop['resolve']}"]
+    for warning in document["warnings"]:
+        lines += [f"  warning: {warning['object']}: {warning['message']}", f"    do: {warning['resolve']}"]
+    return lined(lines)
+
+
+def _execute(flow: Flow, job: SparkJob, progress: _Progress) -> dict[str, Any]:
+    child = start_job(job, f"replicate {flow.flow}")
+    try:
+        with asked_to_end() as stopping:
+            _attend(child, flow, stopping, progress)
+    finally:
+        child.stop()
+    return job_result(job, child, stopped=stopping.is_set())
+
+
+def _attend(child: ChildProcess, flow: Flow, stopping: threading.Event, progress: _Progress) -> None:
+    while child.alive and not stopping.wait(0.1):
+        progress.tick()
+    progress.end()
+    if child.alive:
+        _signal_driver(child, flow)
+        child.wait(_STOP_WAIT_S)
+
+
+def _signal_driver(child: ChildProcess, flow: Flow) -> None:
+    """Ask the Python driver to end: a signal to the JVM would take Spark away underneath it."""
+    try:
+        note = json.loads((run_dir(flow) / DRIVER_NOTE).read_text())
+        family = {p.pid for p in psutil.Process(child.pid).children(recursive=True)}
+    except (OSError, ValueError, psutil.Error):
+        family, note = set(), {"pid": None}
+    if note["pid"] in family:
+        os.kill(note["pid"], signal.SIGTERM)
+    else:
+        child.send_signal(signal.SIGTERM)  # it has not begun to copy
+
+
+class _Progress:
+    """One line on a terminal about where the flow stands; looking never holds up what is shown about.
+
+    Args:
+        flow: which one.
+        show: False shows nothing.
+        ends: whether it ends once that is copied which was on the source at the start.
+    """
+
+    def __init__(self, flow: Flow, *, show: bool, ends: bool) -> None:
+        self._flow = flow
+        self._display = Display(wanted=show)
+        self._goal = Goal() if ends else None
+        self._pace = ProgressRate()
+        self._next_s = time.monotonic() + _PROGRESS_S
+        self._looking: Future[dict[str, Any]] | None = None
+
+    def tick(self) -> None:
+        """Look again when it is time, and show what was seen meanwhile."""
+        if not self._display.wanted:
+            return
+        if self._looking is None and time.monotonic() >= self._next_s:
+            self._looking = in_background(lambda: read_status(self._flow))
+        if self._looking is not None and self._looking.done():
+            looked, self._looking = self._looking, None
+            self._next_s = time.monotonic() + _PROGRESS_S
+            # A client that is not in order: the driver says so, this is only the display.
+            if looked.exception() is None:
+                self._display.show(self._line(looked.result()))
+
+    def _line(self, status: Mapping[str, Any]) -> str:
+        line = progress_line(status)
+        counted = self._goal.seen(status) if self._goal else None
+        return f"{line}; {self._pace.words(*counted, 'offsets')}" if counted else line
+
+    def end(self) -> None:
+        """Leave the line as it is."""
+        self._display.keep()

@@ -1,0 +1,55 @@
+"""What a command returns: one document for ``--json``, one text for people."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onceover.cli.codes import CommandCode
+from onceover.cli.terminal.colours import painted
+from onceover.errors import OnceoverError
+from onceover.shown import screen, visible
+
+# As a shell says of a process that SIGINT has ended.
+INTERRUPTED: Final = 130
+
+
+class Interrupted(OnceoverError):
+    """Somebody pressed Ctrl-C, or closed the terminal, and nothing is left to be done about it."""
+
+    exit_code = INTERRUPTED
+
+
+def interrupted() -> Interrupted:
+    """Return what a command ends with that was interrupted."""
+    return Interrupted("interrupted", code=CommandCode.INTERRUPTED)
+
+
+def envelope(command: str, exit_code: int, document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with the fields that every one has."""
+    return {**document, "onceover": 1, "command": command, "ok": exit_code == 0, "exit": exit_code}
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """The outcome of a command. The caller adds the fields that every document has, and prints."""
+
+    document: dict[str, Any]
+    text: str
+    exit_code: int = 0
+
+
+def say(text: str, *, aside: bool = False) -> None:
+    """Show a text before the command is done, with nothing in it that commands a terminal.
+
+    Args:
+        aside: on stderr, where stdout is for the one document.
+    """
+    stream = sys.stderr if aside else sys.stdout
+    print(painted(screen(text), stream), file=stream, flush=True)
+
+
+def overwritten(line: str, before: str) -> str:
+    """Return what shows one line in the place of ``before``."""
+    return f"\r{visible(line).ljust(len(visible(before)))}"

@@ -1,0 +1,1 @@
+"""Flow files: read, checked, and what of them a run keeps."""

@@ -1,0 +1,60 @@
+"""Find, read and check flow files. All faults of a file come in one error, one line each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.config.faults import BadConfig
+from onceover.config.files import FLOW_FILES, by_line
+from onceover.config.flow.check import check_document
+from onceover.config.flow.flowfile import Flow
+from onceover.config.home import onceover_home, variables
+
+
+def load_flow(ref: str | Path, *, environ: Mapping[str, str] | None = None) -> Flow:
+    """Return the flow that ``ref`` names: a file's stem in the flows directory, or a path.
+
+    Connections and client files are not opened: that happens where the flow connects.
+
+    Raises:
+        UsageError: the file is missing or not in order; every fault has a line of its own.
+    """
+    environment = variables(environ)
+    path = FLOW_FILES.locate(ref, environment)
+    content, document, faults = FLOW_FILES.read(path)
+    data, found = check_document(document, path, environment)
+    faults = by_line(faults + found)
+    if faults:
+        raise BadConfig(faults)
+    return Flow.model_validate({**data, "path": path, "sha256": hashlib.sha256(content).hexdigest()})
+
+
+def read_keys(path: Path) -> dict[str, Any]:
+    """Return a flow file's keys as they are written, unchecked.
+
+    Raises:
+        UsageError: it cannot be read, or is no YAML that a flow file may be.
+    """
+    return FLOW_FILES.read(path)[1].data
+
+
+def flows_dir(environ: Mapping[str, str] | None = None) -> Path:
+    """Return ``ONCEOVER_FLOWS``, else ``flows`` beside the installed package."""
+    return FLOW_FILES.directory(variables(environ))
+
+
+def find_flow_files(environ: Mapping[str, str] | None = None) -> list[Path]:
+    """Return the flow files of the flows directory by name; an absent directory has none."""
+    return FLOW_FILES.find(variables(environ))
+
+
+# In the folder of the flow's runs: who its driver is, for people and for whoever has to find it.
+DRIVER_NOTE: Final = "driver.json"
+
+
+def run_dir(flow: Flow | str, environ: Mapping[str, str] | None = None) -> Path:
+    """Return where the files of a flow's runs live: ``ONCEOVER_HOME/<flow>``."""
+    return onceover_home(environ) / (flow if isinstance(flow, str) else flow.flow)

@@ -1,0 +1,222 @@
+"""MirrorMaker 2 properties (dedicated mode) as flow files. Pure.
+
+Every setting of the file is either in a flow file or listed with the reason why it is not. Nothing
+is guessed, and no value that may be secret is repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import yaml
+
+from onceover.config.clients.keys import refusal_of
+from onceover.config.faults import BadConfig, Fault, Invalid, shown_key
+from onceover.config.mirrormaker.mm2_security import (
+    ClientTranslation,
+    reason_for,
+    still_missing,
+    translate_client,
+)
+from onceover.config.mirrormaker.mm2_settings import FLOW_SETTINGS, NO_COUNTERPART, Setting
+from onceover.config.properties import parse_properties
+
+_ARROW: Final = "->"
+_ROLES: Final = ("consumer.", "producer.", "admin.")
+_CLIENT_FAMILIES: Final = ("security.", "sasl.", "ssl.", "bootstrap.")
+_HARMLESS: Final = re.compile(r"true|false|[0-9]{1,12}", re.IGNORECASE)
+_SECRET_WORD: Final = re.compile(
+    r"password|secret|jaas|token|credential|keystore|truststore|\.key\b|user", re.IGNORECASE
+)
+
+
+class NoCounterpart(NamedTuple):
+    """A setting that is in no flow file; ``value`` is shown only when it cannot be a secret."""
+
+    key: str
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedFlow:
+    """One flow file: its name (also the file's stem) and its YAML text."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mm2Import:
+    """What a MirrorMaker 2 file becomes, what it does not, and what is left to do by hand."""
+
+    flows: tuple[ImportedFlow, ...]
+    no_counterpart: tuple[NoCounterpart, ...]
+    notes: tuple[str, ...]
+
+
+def import_mm2(text: str, origin: Path) -> Mm2Import:
+    """Translate the properties ``text`` read from ``origin`` (named in messages only).
+
+    Raises:
+        UsageError: not a properties file, no ``clusters``, or no enabled ``A->B`` pair.
+    """
+    return _Importer(_read(text, origin), origin).run()
+
+
+def _read(text: str, origin: Path) -> dict[str, str]:
+    try:
+        entries = parse_properties(text)
+    except Invalid as error:
+        fault = Fault(str(origin), "", error.problem, error.fix)
+    else:
+        # The last of several wins, as in java.util.Properties.
+        return {entry.key: entry.value.strip() for entry in entries}
+    raise BadConfig([fault])
+
+
+class _Importer:
+    def __init__(self, properties: dict[str, str], origin: Path) -> None:
+        self._properties = properties
+        self._origin = origin
+        self._used: set[str] = set()
+        self._left: dict[str, str] = {}
+        self._notes: list[str] = []
+        self._aliases: list[str] = []
+
+    def run(self) -> Mm2Import:
+        self._aliases = self._clusters()
+        pairs = self._pairs()
+        clients = {alias: self._client(alias) for alias in sorted({name for pair in pairs for name in pair})}
+        flows = tuple(self._flow(source, target, clients) for source, target in pairs)
+        for key in self._properties:
+            if key not in self._used:
+                self._left.setdefault(key, self._reason(key))
+        if len(pairs) > 1 and any((target, source) in pairs for source, target in pairs):
+            self._notes.append(
+                "both directions of a pair are enabled: start one of the two flows, never both"
+            )
+        left = tuple(
+            NoCounterpart(shown_key(key), self._shown(key), self._left[key]) for key in sorted(self._left)
+        )
+        return Mm2Import(flows, left, tuple(dict.fromkeys(self._notes)))
+
+    def _fail(self, key: str, problem: str, fix: str) -> BadConfig:
+        return BadConfig([Fault(str(self._origin), key, problem, fix)])
+
+    def _clusters(self) -> list[str]:
+        self._used.add("clusters")
+        aliases = [name.strip() for name in self._properties.get("clusters", "").split(",") if name.strip()]
+        if len(aliases) < 2:
+            raise self._fail("clusters", "names fewer than two clusters", "write clusters = east, west")
+        return aliases
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        pairs = []
+        for source in self._aliases:
+            for target in self._aliases:
+                key = f"{source}{_ARROW}{target}.enabled"
+                enabled = self._properties.get(key, "false").lower() == "true"
+                self._used |= {key} if key in self._properties else set()
+                if enabled and source != target:
+                    pairs.append((source, target))
+                elif key in self._properties:
+                    self._left[key] = "not enabled, so no flow file is made of it"
+        if not pairs:
+            example = f"{self._aliases[0]}->{self._aliases[1]}.enabled = true"
+            raise self._fail("", "no pair of clusters is enabled", f"write {example}")
+        return pairs
+
+    def _client(self, alias: str) -> ClientTranslation:
+        """Collect the client settings of a cluster; its own win over those of all clusters."""
+        java: dict[str, str] = {}
+        origin: dict[str, str] = {}
+        for prefix in ("", *_ROLES, f"{alias}.", *(f"{alias}.{role}" for role in _ROLES)):
+            for key, value in self._properties.items():
+                name = key.removeprefix(prefix)
+                if key.startswith(prefix) and name.startswith(_CLIENT_FAMILIES):
+                    java[name], origin[name] = value, key
+                    self._used.add(key)
+        result = translate_client(alias, java)
+        for name, reason in result.dropped:
+            self._left[origin.get(name, f"{alias}.{name}")] = reason
+        for variable, key in result.variables.items():
+            self._notes.append(f"set the environment variable {variable} to the {key} of cluster {alias}")
+        for missing in still_missing(result.client):
+            self._notes.append(f"cluster {alias}: {missing}")
+        return result
+
+    def _flow(self, source: str, target: str, clients: dict[str, ClientTranslation]) -> ImportedFlow:
+        name = re.sub(r"[^a-z0-9]+", "-", f"{source}-to-{target}".lower()).strip("-")
+        flow: dict[str, Any] = {"flow": name}
+        for side, alias in (("source", source), ("target", target)):
+            flow[side] = {"alias": re.sub(r"[^A-Za-z0-9_-]", "-", alias), "client": clients[alias].client}
+        flow["topics"] = {"include": [".*"], "naming": "prefix"}
+        for key, setting in FLOW_SETTINGS.items():
+            self._setting(flow, source, target, key, setting)
+        if flow["topics"]["naming"] == "prefix":
+            self._notes.append(
+                f"{name}: MirrorMaker 2 names topics {source}.<topic> (its default policy), so the file says "
+                "naming: prefix"
+            )
+        if "mirrormaker" not in flow:
+            self._notes.append(
+                f"{name}: MirrorMaker 2 writes checkpoints and heartbeats unless it is told not to; where "
+                "programs read them, set mirrormaker.checkpoints and mirrormaker.heartbeats"
+            )
+        header = (
+            f"# Made by `onceover flow import` from {self._origin.name}.\n"
+            f"# Check it with: onceover flow check {name}\n"
+        )
+        return ImportedFlow(
+            name, header + yaml.safe_dump(flow, sort_keys=False, width=100, allow_unicode=True)
+        )
+
+    def _setting(self, flow: dict[str, Any], source: str, target: str, key: str, setting: Setting) -> None:
+        """Put the most specific value of ``key`` into ``flow``: the pair's, a cluster's, everybody's."""
+        scopes = (f"{source}{_ARROW}{target}.", f"{target}.", f"{source}.", "")
+        candidates = [f"{scope}{role}{key}" for scope in scopes for role in ("", "consumer.")]
+        present = [candidate for candidate in candidates if candidate in self._properties]
+        self._used.update(present)
+        if not present:
+            return
+        try:
+            value = setting.convert(self._properties[present[0]])
+        except Invalid as error:
+            self._left[present[0]] = f"{error.problem}; {error.fix}"
+            return
+        *sections, last = setting.path
+        place = flow
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[last] = value
+
+    def _reason(self, key: str) -> str:
+        bare = self._bare(key)
+        reason = next((why for pattern, why in NO_COUNTERPART if re.fullmatch(pattern, bare)), None)
+        if reason:
+            return reason
+        if bare in FLOW_SETTINGS or (key != bare and bare.startswith(_CLIENT_FAMILIES)):
+            return "belongs to a cluster or a pair that no enabled flow uses"
+        if refused := refusal_of(bare):
+            return refused[0]
+        if any(f".{role}" in f".{key}" for role in _ROLES):
+            return reason_for(bare)
+        return "is not a setting of MirrorMaker 2 that Onceover knows"
+
+    def _bare(self, key: str) -> str:
+        """Return ``key`` without the prefixes of cluster, pair and client role."""
+        prefixes = [f"{a}{_ARROW}{b}." for a in self._aliases for b in self._aliases]
+        prefixes += [f"{alias}." for alias in self._aliases]
+        for prefix in (*prefixes, "source.", "target.", *_ROLES):
+            if key.startswith(prefix):
+                return self._bare(key.removeprefix(prefix))
+        return key
+
+    def _shown(self, key: str) -> str:
+        value = self._properties.get(key, "")
+        harmless = _HARMLESS.fullmatch(value) or self._bare(key) in FLOW_SETTINGS
+        return value if harmless and not _SECRET_WORD.search(key) else "(not shown)"

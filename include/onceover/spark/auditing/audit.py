@@ -1,0 +1,232 @@
+"""The Spark driver of an audit: spreads the reading over executors, has the tables judged, reports.
+
+The payload never enters the JVM: rows name ranges on the way in, and carry counts, hashes and findings on
+the way out. Exit codes: 0 PASS, 1 FAIL, 3 UNVERIFIABLE.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from onceover.audit.checks.result import AuditResult
+from onceover.audit.checks.suiterows import suite_rows
+from onceover.audit.course.rowcodec import task_row
+from onceover.audit.course.rowworkers import RowWorkers, TaskKind
+from onceover.audit.ranges.since import WATERMARK
+from onceover.audit.ranges.snapshot import AuditSnapshot
+from onceover.audit.ranges.tasks import Task
+from onceover.audit.report import datadocs, jsonreport
+from onceover.audit.report import pages as report
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import load_flow, run_dir
+from onceover.errors import OnceoverError, unexpected
+from onceover.logs import configure
+from onceover.private import privately
+from onceover.spark.auditing.auditprogress import AuditProgressFile
+from onceover.spark.auditing.auditwork import (
+    ANSWER,
+    ANSWER_DDL,
+    BEGAN_MS,
+    ENDED_MS,
+    TASK,
+    TASKS_DDL,
+    Job,
+)
+from onceover.spark.auditing.quality import judge
+from onceover.spark.failures import session_error
+from onceover.spark.launch.runfiles import forget_old_runs
+from onceover.spark.session import open_session
+from onceover.wiring.audit import (
+    AuditRequest,
+    audit_bookkeeping,
+    audit_content,
+    keep_verified,
+    prepare,
+    show_payload,
+    told_of,
+)
+from onceover.wiring.auditruns import run_folder, runs_folder
+from onceover.wiring.flows import open_clusters
+
+log = logging.getLogger(__name__)
+_DOING: Final = {
+    TaskKind.COMPARE: "comparing",
+    TaskKind.OPEN: "naming what differs",
+    TaskKind.SEEK: "looking for strange records on the source",
+}
+
+
+class SparkWorkers(RowWorkers):
+    """Reads on Spark's executors: one Spark partition for each task.
+
+    Args:
+        spark: a session.
+        flow: whose clusters are read.
+        snapshot: whose clusters, by id, are meant.
+        progress: is told how many ranges are done.
+
+    Attributes:
+        reading: when the first worker began to compare ranges, and when the last one had done so, in ms
+            since 1970; empty before.
+    """
+
+    def __init__(
+        self, spark: SparkSession, flow: Flow, snapshot: AuditSnapshot, progress: AuditProgressFile
+    ) -> None:
+        self.reading: dict[str, int] = {}
+        self._progress = progress
+        self._spark = spark
+        self._flow = flow
+        self._ids = snapshot.ids
+
+    def rows(self, work: Sequence[Task], step: TaskKind, contents: frozenset[int]) -> list[str]:
+        """Return the answers to all tasks, each as JSON."""
+        tasks = [(number, json.dumps(task_row(task))) for number, task in enumerate(work)]
+        frame = self._spark.createDataFrame(tasks, TASKS_DDL).repartitionById(len(tasks), TASK)
+        done = self._spark.sparkContext.accumulator(0)
+        total = sum(len(task.ranges) for task in work)
+        job = Job(self._flow, self._ids, step, contents, done)
+        with self._progress.counting(_DOING[step], total, lambda: done.value):
+            # Small: one row for each range, which is tens of megabytes of the logs.
+            rows = frame.mapInArrow(job, ANSWER_DDL).collect()
+        if step is TaskKind.COMPARE:
+            self.reading = {
+                BEGAN_MS: min(row[BEGAN_MS] for row in rows),
+                ENDED_MS: max(row[ENDED_MS] for row in rows),
+            }
+        return [row[ANSWER] for row in rows]
+
+
+class Audit:
+    """One audit, from an open Spark session to its document.
+
+    Args:
+        flow: what is audited.
+        request: how much of it.
+        home: folder of this audit's files.
+        html: where the report is written.
+        progress: is told what is being done.
+    """
+
+    def __init__(
+        self, flow: Flow, request: AuditRequest, home: Path, html: Path, progress: AuditProgressFile
+    ) -> None:
+        self._flow = flow
+        self._request = request
+        self._home = home
+        self._html = html
+        self._progress = progress
+
+    def execute(self, spark: SparkSession) -> tuple[dict[str, Any], int]:
+        """Compare, judge, report, keep what was proven; return the document and the exit code.
+
+        Raises:
+            OnceoverError: as classified; nothing was judged then.
+        """
+        source, target = open_clusters(self._flow)
+        with source, target:
+            self._progress.tell("fixing the bounds")
+            plan = prepare(self._flow, source, target, self._request)
+            log.info("bounds of %d partitions are fixed", len(plan.plans))
+            workers = SparkWorkers(spark, self._flow, plan.snapshot, self._progress)
+            content = audit_content(plan, workers)
+            log.info("content is compared")
+            self._progress.tell("checking what the flow says of its work")
+            if self._request.show_payload:
+                content = show_payload(source, target, content)
+            bookkeeping = audit_bookkeeping(self._flow, source, target, content)
+            log.info("%d claims of the flow are checked", len(bookkeeping.checks))
+            result = AuditResult(
+                self._flow.flow,
+                content.snapshot.started_ms,
+                content.finished_ms,
+                self._request.since,
+                content.partitions + content.beside,
+                bookkeeping.checks,
+                topics=self._request.topics,
+            )
+            self._progress.tell("judging")
+            quality = judge(suite_rows(result), self._home)
+            log.info("verdict: %s", quality.verdict)
+            # After the verdict: an audit that cannot be judged has proven nothing.
+            told = told_of(self._request, content, result, quality, self._html)
+            keep_verified(self._flow, target, content, told)
+        document = jsonreport.document(result, quality, bookkeeping) | self._sides(plan.snapshot)
+        report.write(document, self._html)
+        docs = datadocs.write(document, self._home)
+        log.info("Data Docs: %s", docs)
+        more = {"reading": workers.reading, "report": str(self._html), "data_docs": str(docs)}
+        return {**document, **more}, quality.exit_code
+
+    def _sides(self, snapshot: AuditSnapshot) -> dict[str, Any]:
+        sides = ("source", "target"), (self._flow.source, self._flow.target), snapshot.ids
+        return {
+            side: {"alias": spec.alias, "cluster_id": cluster_id}
+            for side, spec, cluster_id in zip(*sides, strict=True)
+        }
+
+
+def _with_spark(audit: Audit) -> tuple[dict[str, Any], int]:
+    parent = os.getppid()
+    try:
+        with open_session() as spark:
+            return audit.execute(spark)
+    except (Py4JError, PySparkException, ConnectionError) as error:
+        raise session_error(error, parent) from error
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="audit.py")
+    parser.add_argument("--flow", required=True)
+    parser.add_argument("--topics", action="append", default=[])
+    parser.add_argument("--since", default=WATERMARK)
+    parser.add_argument("--sample", type=int)
+    parser.add_argument("--show-payload", action="store_true")
+    parser.add_argument("--report", required=True, type=Path)
+    parser.add_argument("--html", type=Path)
+    parser.add_argument("--progress", type=Path)
+    return parser
+
+
+@privately()
+def main(argv: Sequence[str]) -> int:
+    """Run the driver; return the exit code (docs/audit.md)."""
+    args = _parser().parse_args(argv)
+    configure()
+    # It tells of its own workings, hundreds of lines an audit.
+    logging.getLogger("great_expectations").setLevel(logging.WARNING)
+    args.report.unlink(missing_ok=True)
+    forget_old_runs(args.report)
+    document: dict[str, Any] = {"flow": Path(args.flow).stem}
+    exit_code = 1
+    try:
+        flow = load_flow(args.flow)
+        request = AuditRequest(tuple(args.topics), args.since, args.sample, args.show_payload)
+        with run_folder(runs_folder(run_dir(flow), show_payload=args.show_payload)) as home:
+            html, progress = args.html or home / "report.html", AuditProgressFile(args.progress)
+            document, exit_code = _with_spark(Audit(flow, request, home, html, progress))
+    except OnceoverError as error:
+        log.error("%s", error)  # noqa: TRY400 - expected errors come without a traceback
+        exit_code = error.exit_code
+        document["error"] = error.as_dict()
+    except Exception as error:
+        log.exception("the audit failed")
+        foreign = unexpected(error)
+        exit_code = foreign.exit_code
+        document["error"] = foreign.as_dict()
+    document.update(onceover=1, command="audit", ok=exit_code == 0, exit=exit_code)
+    args.report.parent.mkdir(parents=True, exist_ok=True)
+    args.report.write_text(json.dumps(document, indent=1))
+    sys.stdout.flush()
+    return exit_code

@@ -1,0 +1,1 @@
+"""Before Spark runs: where it is, which masters there are, what is handed to it."""

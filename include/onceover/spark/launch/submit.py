@@ -1,0 +1,270 @@
+"""How a flow is handed to spark-submit: one place, for the command line and for Airflow.
+
+Arguments and Spark configuration carry names and paths only (G10); clients and secrets reach the
+driver through its environment or 0600 files.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final
+
+from onceover.audit.ranges.since import WATERMARK, since_ms
+from onceover.config.clients.connection import variable_of
+from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import run_dir
+from onceover.config.patterns import check_typed
+from onceover.config.units import RUN_LENGTH
+from onceover.errors import UsageError
+from onceover.logs import is_verbose
+from onceover.private import UMASK
+from onceover.process.guard import kept, protection
+from onceover.spark.codes import SparkCode
+from onceover.spark.launch.archive import archive_flags
+from onceover.spark.launch.locate import job_script, packages, spark_submit
+from onceover.spark.launch.master import checked
+from onceover.spark.launch.runfiles import own_report
+
+# Attempts of one task before the query fails; local[N] without it would allow none (docs/facts.md).
+_TASK_ATTEMPTS: Final = 4
+_JVM_FLAGS: Final = [
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    # Java's own notices, such as that an archive of classes was made elsewhere: a start is slower, no more.
+    "-Xlog:disable",
+    "-Xlog:all=error:stderr",
+]
+_LOGGING: Final = Path(__file__).with_name("log4j2.properties")
+_UNTIL: Final = re.compile(rf"caught-up|forever|{RUN_LENGTH}")
+_LOCAL: Final = re.compile(r"local(\[([0-9]+|\*)(,[0-9]+)?\])?")
+
+
+@dataclass(frozen=True)
+class SparkJob:
+    """A spark-submit call.
+
+    Args:
+        application: the Python file.
+        master: Spark master URL, with slots for all lanes when it is local.
+        conf: Spark configuration.
+        arguments: of the application.
+        environment: variables to add to the caller's environment.
+        report: where the application writes the JSON of ``onceover replicate --json``.
+        connections: variables of the Airflow Connections that the flow names.
+    """
+
+    application: Path
+    master: str
+    conf: dict[str, str]
+    arguments: list[str]
+    environment: dict[str, str]
+    report: Path
+    connections: frozenset[str] = field(default_factory=frozenset)
+
+    def command(self) -> list[str]:
+        """Return the command line."""
+        options = [part for key, value in sorted(self.conf.items()) for part in ("--conf", f"{key}={value}")]
+        return [
+            str(spark_submit()),
+            "--master",
+            self.master,
+            *options,
+            str(self.application),
+            *self.arguments,
+        ]
+
+    def process_environment(self, environ: Mapping[str, str]) -> dict[str, str]:
+        """Return the whole environment of spark-submit, which is started from one that is ``environ``.
+
+        What is Airflow's own is not in it; the secret of a standalone cluster is.
+
+        Raises:
+            UsageError: SPARK_SECRET, there is none.
+        """
+        return {**kept(environ, self.master, self.connections), **self.environment}
+
+    @property
+    def output(self) -> Path:
+        """Where a command line puts what the job prints; Airflow has it in the task's log."""
+        return self.report.with_suffix(".log")
+
+    def with_own_report(self) -> SparkJob:
+        """Return the job of one run: no other run of the flow writes its report, or what it prints."""
+        report = own_report(self.report)
+        arguments = [str(report) if argument == str(self.report) else argument for argument in self.arguments]
+        return replace(self, report=report, arguments=arguments)
+
+
+def replicate_job(flow: Flow, *, until: str, master: str | None = None) -> SparkJob:
+    """Return the job that copies ``flow``.
+
+    Args:
+        until: ``caught-up``, ``forever`` or a duration such as ``10m``.
+        master: instead of the flow file's ``spark.master``.
+
+    Raises:
+        UsageError: the master has fewer slots than the flow has lanes, or cannot be talked to safely; or
+            ``until`` is none of these: the driver would notice only when it has fenced the running copy.
+    """
+    if not _UNTIL.fullmatch(until):
+        raise UsageError(
+            f"--until {until} is not understood",
+            expected="caught-up, forever, or a duration such as 90s, 10m, 2h",
+        )
+    home = run_dir(flow)
+    report = home / "log" / "replicate.json"
+    where = _master(flow.spark.master if master is None else master, flow.lanes)
+    return SparkJob(
+        application=job_script("replicate.py"),
+        master=where,
+        conf=_conf(where, flow),
+        arguments=["--flow", str(flow.path), "--until", until, "--home", str(home), "--report", str(report)],
+        environment=_environment(where),
+        report=report,
+        connections=_connections(flow),
+    )
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What an audit is told beside its flow; names and paths only.
+
+    Args:
+        topics: anchored regular expressions over source topics; none for all of the flow.
+        since: ``watermark``, ``start`` or a time.
+        sample: how many ranges to read; None for all.
+        show_payload: findings carry keys and values.
+        html: where the report goes; None for the audit's own folder.
+        progress: where the driver says how far it is; None when nobody looks.
+    """
+
+    topics: Sequence[str] = ()
+    since: str = WATERMARK
+    sample: int | None = None
+    show_payload: bool = False
+    html: Path | None = None
+    progress: Path | None = None
+
+    def arguments(self) -> list[str]:
+        """Return them as the application's arguments."""
+        # In one piece: a pattern may begin with a dash.
+        found = [f"--topics={pattern}" for pattern in self.topics]
+        found += ["--since", self.since]
+        found += [] if self.sample is None else ["--sample", str(self.sample)]
+        found += ["--show-payload"] if self.show_payload else []
+        found += [] if self.html is None else ["--html", str(self.html.absolute())]
+        found += [] if self.progress is None else ["--progress", str(self.progress.absolute())]
+        return found
+
+
+def audit_job(flow: Flow, options: AuditOptions, *, master: str | None = None) -> SparkJob:
+    """Return the job that audits ``flow``.
+
+    Args:
+        master: instead of the flow file's ``spark.master``.
+
+    Raises:
+        UsageError: one of the topics is no regular expression, ``since`` is not understood, or the master
+            cannot be talked to safely.
+    """
+    since_ms(options.since)
+    for pattern in options.topics:
+        check_typed("--topics", pattern)
+    report = run_dir(flow) / "log" / "audit.json"
+    wanted = flow.spark.master if master is None else master
+    # Reading is what takes the time: as many workers as there are cores, unless it is said how many.
+    where = _master(wanted, (os.cpu_count() or 1) if wanted == "local" else 1)
+    conf = _conf(where, flow)
+    conf["spark.app.name"] = f"onceover audit {flow.flow}"
+    # Great Expectations asks many small questions of small tables: each is answered sooner than it could
+    # be planned anew, or compiled.
+    conf["spark.sql.codegen.wholeStage"] = "false"
+    conf["spark.sql.codegen.factoryMode"] = "NO_CODEGEN"
+    return SparkJob(
+        application=job_script("audit.py"),
+        master=where,
+        conf=conf,
+        arguments=["--flow", str(flow.path), *options.arguments(), "--report", str(report)],
+        environment=_environment(where),
+        report=report,
+        connections=_connections(flow),
+    )
+
+
+def _connections(flow: Flow) -> frozenset[str]:
+    return frozenset(variable_of(side.connection) for side in (flow.source, flow.target) if side.connection)
+
+
+def _master(master: str, lanes: int) -> str:
+    match = _LOCAL.fullmatch(checked(master))
+    if match is None:
+        return master
+    slots = match.group(2)
+    if slots is None:
+        return f"local[{lanes},{_TASK_ATTEMPTS}]"
+    count = (os.cpu_count() or 1) if slots == "*" else int(slots)
+    if count < lanes:
+        raise UsageError(
+            f"{master} has {count} slots, but the flow's {lanes} lanes each need one at the same time",
+            code=SparkCode.TOO_FEW_SLOTS,
+            expected=f"at least {lanes} slots",
+            seen=f"{count}",
+            resolve=f"use master local, which takes what is needed, or set lanes to {count} in the flow file",
+        )
+    return f"local[{count},{_TASK_ATTEMPTS}]"
+
+
+def _conf(master: str, flow: Flow) -> dict[str, str]:
+    conf = {
+        "spark.app.name": f"onceover {flow.flow}",
+        "spark.driver.memory": "1g",
+        # The JVM only plans: a concurrent collector's threads would take time from the copy.
+        "spark.driver.extraJavaOptions": " ".join(_JVM_FLAGS + archive_flags() + _log_flags()),
+        # Hadoop's files have modes of their own, whatever the process's umask is, also on other machines.
+        "spark.hadoop.fs.permissions.umask-mode": f"{UMASK:03o}",
+        "spark.sql.shuffle.partitions": "1",
+        # A speculative copy of a lane would fence the running one.
+        "spark.speculation": "false",
+        # An end of the query that hangs must not keep the run from ending.
+        "spark.sql.streaming.stopTimeout": "10s",
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        "spark.sql.streaming.minBatchesToRetain": "10",
+        "spark.ui.port": "0",
+        # Spark switches it off for a streaming query anyway, with a warning.
+        "spark.sql.adaptive.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        **protection(master),
+    }
+    if master.startswith("local"):
+        conf["spark.driver.host"] = "127.0.0.1"
+        conf["spark.driver.bindAddress"] = "127.0.0.1"
+    else:
+        # The lanes must all run at the same time, so wait for the executors to be there.
+        conf["spark.cores.max"] = str(flow.lanes)
+        conf["spark.scheduler.minRegisteredResourcesRatio"] = "1.0"
+        conf["spark.scheduler.maxRegisteredResourcesWaitingTime"] = "60s"
+        conf["spark.task.maxFailures"] = str(_TASK_ATTEMPTS)
+        conf["spark.executorEnv.PYTHONPATH"] = str(packages())
+    return conf
+
+
+def _log_flags() -> list[str]:
+    return [] if is_verbose() else [f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"]
+
+
+def _environment(master: str) -> dict[str, str]:
+    environment = {
+        # Workers would otherwise take whatever python3 is on PATH (docs/facts.md).
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYTHONUNBUFFERED": "1",
+    }
+    if master.startswith("local"):
+        # The UI binds to all addresses otherwise.
+        environment["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return environment

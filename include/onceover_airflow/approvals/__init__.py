@@ -1,0 +1,1 @@
+"""Questions to people, and answers that count."""

@@ -1,0 +1,1 @@
+"""Spark's jobs as Airflow's tasks: started, tried again, told of, judged."""

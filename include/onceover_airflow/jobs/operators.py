@@ -1,0 +1,188 @@
+"""A flow's Spark jobs as Airflow tasks.
+
+Invariant: the task's try ends OK only if the job reported success; it is tried again only when the
+job was killed or met a temporary failure; a try can overlap the driver of an older one, which the
+newer generation fences (docs/protocol.md).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperatorLink
+
+from onceover.errors import OnceoverError, Retriable
+from onceover_airflow.errors import JobInterrupted, TaskFailed, shown
+from onceover_airflow.flows import by_name
+from onceover_airflow.jobs.masters import check_master
+from onceover_airflow.jobs.retrying import retry_interrupted
+from onceover_airflow.jobs.verdict import AfterJob, TaskVerdict, count_report, judge, judge_scope, read_report
+
+if TYPE_CHECKING:
+    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk.types import TaskInstanceKey
+
+    from onceover.config.flow.flowfile import Flow
+    from onceover.spark.launch.submit import SparkJob
+    from onceover_airflow.jobs.hooks import SparkJobHook
+
+log = logging.getLogger(__name__)
+
+# Airflow kills a task's process 5 s after it told it to end. A lane finishes its transaction within half a
+# second, Spark needs the remaining time.
+STOP_BUDGET_S: Final = 4.0
+SPARK_UI_KEY: Final = "_link_spark_ui"
+
+
+class FlowJobOperator(SparkSubmitOperator):
+    """Run one of a flow's Spark jobs and judge how it ended.
+
+    :param flow: the flow's name (templated)
+    :param master: Spark master instead of the flow file's, one of those that forms may name; empty: the flow
+        file's (templated)
+    """
+
+    # Names only: the provider's own list would show arguments and environment on the task's page.
+    template_fields: Sequence[str] = ("flow", "master")
+    ui_color = "#e8f0fe"
+
+    def __init__(self, *, flow: str, master: str = "", **kwargs: Any) -> None:
+        super().__init__(**{**retry_interrupted(patient=True), **kwargs})
+        self.flow = flow
+        self.master = master
+        self._job_hook: SparkJobHook | None = None
+        self._killed = False
+
+    def job(self, flow: Flow) -> SparkJob:
+        """Return what to run."""
+        raise NotImplementedError
+
+    def result(self, report: Mapping[str, Any]) -> Any:
+        """Return what goes into the XCom after a job that ended well."""
+        raise NotImplementedError
+
+    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
+        """Look at how the job ended, before the task ends the same way."""
+        return verdict
+
+    def execute(self, context: Context) -> Any:
+        """Run the job; return what it did, as counts.
+
+        Raises:
+            JobInterrupted: killed, or temporary failure; Airflow tries again.
+            TaskFailed: everything else, with what, where, expected, seen and what resolves it.
+        """
+        # Spark's and Kafka's libraries are not for the process that parses DAG files.
+        from onceover.config.flow.load import DRIVER_NOTE, load_flow, run_dir
+        from onceover.spark.launch.master import reach
+        from onceover_airflow.connections import connection_environment
+        from onceover_airflow.jobs.hooks import SparkJobHook
+
+        try:
+            loaded = load_flow(by_name(self.flow))
+            check_master(self.master, loaded)
+            variables = connection_environment(loaded)
+            job = self.job(loaded).with_own_report()
+            reach(job.master)
+        except Retriable as error:
+            raise JobInterrupted(str(error)) from shown(error)
+        except OnceoverError as error:
+            raise TaskFailed(str(error)) from shown(error)
+        self._job_hook = hook = SparkJobHook(
+            job,
+            name=f"onceover {loaded.flow}",
+            environment=variables,
+            note=run_dir(loaded) / DRIVER_NOTE,
+            on_ui=lambda url: show_ui(context, url),
+        )
+        returncode = None if self._killed else hook.run()
+        if returncode is None or self._killed:
+            raise JobInterrupted(f"flow {self.flow}: the task was told to end while the job ran")
+        report = read_report(job.report)
+        job.report.unlink(missing_ok=True)
+        verdict = self.judged(judge(returncode, report, log_tail=hook.tail), report, context)
+        if verdict.next is AfterJob.RETRY:
+            raise JobInterrupted(f"flow {self.flow}: {verdict.message}", killed=verdict.killed)
+        if verdict.next is AfterJob.FAIL or report is None:
+            raise TaskFailed(f"flow {self.flow}: {verdict.message}")
+        return self.result(report)
+
+    def on_kill(self) -> None:
+        """Ask this run to stop, give it a moment to finish its transactions, then kill its JVM.
+
+        Asks the task's own driver and not the flow: by now a newer run may have taken over, and
+        must not be stopped. The Python driver is not killed: without its JVM it aborts what the
+        lanes left open and ends. Bounded, because Airflow kills the task's process soon after this.
+        """
+        self._killed = True
+        hook = self._job_hook
+        if hook is None:
+            return
+        hook.ask_to_stop()
+        if not hook.await_end(STOP_BUDGET_S):
+            self.log.warning("flow %s did not stop in time; killed, its next start resumes it", self.flow)
+        hook.on_kill()
+
+
+class SparkUiLink(BaseOperatorLink):
+    """A button that leads to the job's Spark UI while it runs: it ends with the job."""
+
+    name = "Spark UI"
+    xcom_key = SPARK_UI_KEY
+
+    def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
+        """Return no address: Airflow asks when the task has ended, and so has the UI."""
+        return ""
+
+
+def show_ui(context: Context, url: str) -> None:
+    """Give the button its address."""
+    leave(context, SPARK_UI_KEY, url)
+
+
+def leave(context: Context, key: str, value: Any) -> None:
+    """Leave a hint for a page or another task.
+
+    Never the reason why a task fails: the job that it watches would end with it. Airflow's server may be
+    restarting or refuse the value; where XComs are kept is each installation's own.
+    """
+    task_instance = context.get("ti")
+    if task_instance is None:
+        return
+    try:
+        task_instance.xcom_push(key=key, value=value)
+    except Exception as error:  # noqa: BLE001 - whatever an XCom backend raises
+        log.warning("%s is not shown: %s", key, error)
+
+
+class ReplicateOperator(FlowJobOperator):
+    """Copy a flow's topics.
+
+    :param flow: the flow's name (templated)
+    :param until: ``caught-up``, ``forever`` or a duration (templated)
+    :param master: Spark master instead of the flow file's; empty: the flow file's (templated)
+    """
+
+    template_fields: Sequence[str] = ("flow", "until", "master")
+    operator_extra_links = (SparkUiLink(),)
+
+    def __init__(self, *, flow: str, until: str, master: str = "", **kwargs: Any) -> None:
+        super().__init__(flow=flow, master=master, **kwargs)
+        self.until = until
+
+    def job(self, flow: Flow) -> SparkJob:
+        """Return the copy."""
+        from onceover.spark.launch.submit import replicate_job
+
+        return replicate_job(flow, until=self.until, master=self.master or None)
+
+    def judged(self, verdict: TaskVerdict, report: Mapping[str, Any] | None, context: Context) -> TaskVerdict:
+        """A copy of nothing is no success, although the job ended well."""
+        return judge_scope(verdict, report)
+
+    def result(self, report: Mapping[str, Any]) -> Any:
+        """Return what was copied."""
+        return count_report(report)
