@@ -30,6 +30,7 @@ COMMANDS: Final = (
     "translate",
     "receipts",
     "audit",
+    "drill",
     "connectors",
     "clusters",
     "demo",

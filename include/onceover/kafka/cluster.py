@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from onceover.ages import age_text
@@ -29,6 +29,8 @@ from onceover.wire.metadata import Metadata
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+# An answer about one partition, its error code first.
+A = TypeVar("A", bound=tuple[Any, ...])
 
 DEFAULT_TIMEOUT_S = 30.0
 # Longer than an election; whoever waits at a terminal wonders by then.
@@ -399,7 +401,7 @@ class Cluster:
         self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = calls.READ_COMMITTED
     ) -> Each[TopicPartition, int]:
         """Return the same, with the partitions beside it that are not answered."""
-        each = self._each_leader(
+        each = self.each_leader(
             partitions,
             Api.LIST_OFFSETS,
             lambda connection, some: calls.list_offsets(connection, some, timestamp_ms, isolation),
@@ -408,7 +410,7 @@ class Cluster:
 
     def each_epoch_end(self, epochs: Mapping[TopicPartition, int]) -> Each[TopicPartition, tuple[int, int]]:
         """Return where each leader epoch ends in the log now, as (epoch, end offset) (KIP-320)."""
-        each = self._each_leader(
+        each = self.each_leader(
             epochs,
             Api.OFFSET_FOR_LEADER_EPOCH,
             lambda connection, some: calls.end_offsets_for_epochs(
@@ -434,7 +436,7 @@ class Cluster:
             found = calls.open_transactions(connection, some)
             return {tp: (code, *oldest(tp, firsts)) for tp, (code, firsts) in found.items()}
 
-        each = self._each_leader(producer_ids, Api.DESCRIBE_PRODUCERS, ask)
+        each = self.each_leader(producer_ids, Api.DESCRIBE_PRODUCERS, ask)
         return Each({tp: answer[1:] for tp, answer in each.found.items()}, each.failed)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
@@ -445,15 +447,15 @@ class Cluster:
         """
         return self.each_epoch_end(epochs).whole()
 
-    def _each_leader(
+    def each_leader(
         self,
         partitions: Iterable[TopicPartition],
         api: Api,
-        ask: Callable[[Connection, list[TopicPartition]], Mapping[TopicPartition, tuple[int, int, int]]],
-    ) -> Each[TopicPartition, tuple[int, int, int]]:
+        ask: Callable[[Connection, list[TopicPartition]], Mapping[TopicPartition, A]],
+    ) -> Each[TopicPartition, A]:
         """Ask the leaders one after the other; each answer begins with an error code."""
         led = self._by_leader(list(partitions))
-        each: Each[TopicPartition, tuple[int, int, int]] = Each(failed=led.failed)
+        each: Each[TopicPartition, A] = Each(failed=led.failed)
         for node in sorted(set(led.found.values())):
             group = [tp for tp, leader in led.found.items() if leader == node]
             try:

@@ -1,24 +1,35 @@
-"""Members of a classic group, with what each of them told it when it joined; the rules of ``kafka.calls``."""
+"""Members of a group of either protocol, with what each told when it joined; the rules of ``kafka.calls``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from kafka.protocol.admin.groups import DescribeGroupsRequest, DescribeGroupsResponse
+from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment
 
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.groups.messages import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from onceover.txn.classify import Action, Api, classify
 
 _VERSION: Final = 5
+_CONSUMER_PROTOCOL: Final = "consumer"
 
 
 class GroupMember(NamedTuple):
-    """One member; ``metadata`` is its protocol's own."""
+    """One member.
+
+    Args:
+        metadata: its protocol's own, of a classic group.
+        topics: of the partitions that it is assigned; none where its protocol is not that of consumers.
+    """
 
     member_id: str
+    client_id: str
     client_host: str
-    metadata: bytes
+    metadata: bytes = b""
+    topics: frozenset[str] = frozenset()
 
 
 class DescribedGroup(NamedTuple):
@@ -30,14 +41,30 @@ class DescribedGroup(NamedTuple):
 
 
 def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
-    """Return a group as its coordinator knows it. Try again with ``Cluster.retry``.
+    """Return a classic group as its coordinator knows it. Try again with ``Cluster.retry``.
 
     Raises:
         Retriable: the coordinator is away or moves.
         UsageError: not authorized to describe the group.
     """
     request = DescribeGroupsRequest(version=_VERSION, groups=[group], include_authorized_operations=False)
-    error_code, found = cluster.coordinator(group, calls.GROUP).call(request, DescribeGroupsResponse, _read)
+    return _asked(cluster, group, request, DescribeGroupsResponse, _read_classic)
+
+
+def describe_consumer_group(cluster: Cluster, group: str) -> DescribedGroup:
+    """Return a group of the new protocol (KIP-848), likewise."""
+    request = ConsumerGroupDescribeRequest(version=0, group_ids=[group], include_authorized_operations=False)
+    return _asked(cluster, group, request, ConsumerGroupDescribeResponse, _read_consumer)
+
+
+def _asked(
+    cluster: Cluster,
+    group: str,
+    request: Any,
+    response: Any,
+    read: Callable[[Any], tuple[int, DescribedGroup]],
+) -> DescribedGroup:
+    error_code, found = cluster.coordinator(group, calls.GROUP).call(request, response, read)
     action = classify(Api.LIST_GROUPS, error_code)
     if action is Action.REFRESH_AND_RETRY:
         cluster.forget_coordinator(group, calls.GROUP)
@@ -46,9 +73,39 @@ def describe_group(cluster: Cluster, group: str) -> DescribedGroup:
     return found
 
 
-def _read(answer: Any) -> tuple[int, DescribedGroup]:
+def _read_classic(answer: Any) -> tuple[int, DescribedGroup]:
     [group] = answer.groups
+    consumers = group.protocol_type == _CONSUMER_PROTOCOL
+
+    def topics(assignment: bytes) -> frozenset[str]:
+        # A group that rebalances has assigned nothing yet.
+        if not consumers or not assignment:
+            return frozenset()
+        assigned = ConsumerProtocolAssignment.decode(assignment).assigned_partitions
+        return frozenset(calls.text(one.topic) for one in assigned)
+
     members = tuple(
-        [GroupMember(m.member_id, m.client_host, bytes(m.member_metadata)) for m in group.members]
+        GroupMember(
+            m.member_id,
+            m.client_id,
+            m.client_host,
+            bytes(m.member_metadata),
+            topics(bytes(m.member_assignment)),
+        )
+        for m in group.members
     )
     return group.error_code, DescribedGroup(group.group_state.lower(), group.protocol_data, members)
+
+
+def _read_consumer(answer: Any) -> tuple[int, DescribedGroup]:
+    [group] = answer.groups
+    members = tuple(
+        GroupMember(
+            m.member_id,
+            m.client_id,
+            m.client_host,
+            topics=frozenset(calls.text(one.topic_name) for one in m.assignment.topic_partitions),
+        )
+        for m in group.members
+    )
+    return group.error_code, DescribedGroup(group.group_state.lower(), group.assignor_name, members)

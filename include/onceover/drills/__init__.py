@@ -1,0 +1,1 @@
+"""Failover drills: made of the operations that there are, never a second implementation of one."""

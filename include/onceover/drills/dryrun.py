@@ -1,0 +1,209 @@
+"""What a failover now would cost, and what stands in its way: from live clusters, changing nothing. Pure.
+
+It is put together from the status, the plan for topics, the plan for groups and a look at who uses the
+source, each as its own command has it. Invariant: what could not be looked at is named and never counted as
+in order; a loss that nobody can know is null, never 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from onceover.ages import age_text
+from onceover.drills.clients import ClientsSeen
+from onceover.errors import OnceoverError
+from onceover.groups.plan import GroupPlan
+from onceover.operate.statusshape import exit_of, worst
+from onceover.planning.operation import Planned
+from onceover.shown import lined
+
+
+class TopicLoss(NamedTuple):
+    """What of one topic is on the source alone.
+
+    Args:
+        offsets: source offsets that are not copied, markers of transactions among them; None for unknown.
+        seconds: age of the oldest record among them; None for unknown.
+        open_offsets: behind an open transaction: not readable yet, and lost with it.
+    """
+
+    topic: str
+    offsets: int | None
+    seconds: float | None
+    open_offsets: int
+
+
+class GroupCost(NamedTuple):
+    """What a failover would mean for one group.
+
+    Args:
+        repeats: records that it would read again, by offsets; ``skips`` that it would never read.
+        not_copied: offsets that it has read on the source, and that are not on the target.
+        left: partitions whose position is not put in place, with the reason.
+    """
+
+    group: str
+    repeats: int
+    skips: int
+    not_copied: int
+    left: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DryRun:
+    """What was found.
+
+    Args:
+        flow: its name.
+        status: its entry of ``status``; None where not even that could be read.
+        drift: what its topics, configuration and ACLs lack.
+        groups: where its groups would go on.
+        clients: who uses its topics on the source.
+        problems: why a part could not be looked at, by part.
+    """
+
+    flow: str
+    checked_at_ms: int
+    status: Mapping[str, Any] | None = None
+    drift: Planned | None = None
+    groups: GroupPlan | None = None
+    clients: ClientsSeen | None = None
+    problems: Mapping[str, OnceoverError] = field(default_factory=dict)
+
+    @property
+    def losses(self) -> list[TopicLoss]:
+        """What would be lost, by source topic; topics of which nothing would be are left out."""
+        return losses_of(self.status["partitions"] if self.status else ())
+
+    @property
+    def costs(self) -> list[GroupCost]:
+        """What it would mean for the groups; those that go on exactly where they were are left out."""
+        return costs_of(self.groups) if self.groups else []
+
+    @property
+    def needs(self) -> list[dict[str, Any]]:
+        """What waits for somebody before a failover: code, message and way out of each."""
+        needs = [dict(need) for need in (self.status or {}).get("needs", ())]
+        plans = [plan for plan in (self.drift, self.groups) if plan is not None]
+        for plan in plans:
+            needs += [
+                {
+                    "code": r.code,
+                    "message": f"{r.object}: {r.message}",
+                    "resolve": r.resolve,
+                    "exit": plan.exit_code,
+                }
+                for r in plan.refused
+                if r.blocks
+            ]
+        told: dict[tuple[str, str], dict[str, Any]] = {}
+        for need in needs:
+            told.setdefault((need["code"], need["message"]), need)
+        return list(told.values())
+
+    @property
+    def exit_code(self) -> int:
+        """0 when everything is in order; otherwise as the worst of its parts: 3 somebody has to decide, 5 run
+        it again."""
+        codes = [need["exit"] for need in self.needs]
+        codes += [plan.exit_code for plan in (self.drift, self.groups) if plan is not None]
+        codes += [exit_of(error) for error in self.problems.values()]
+        return worst(codes)
+
+    def document(self) -> dict[str, Any]:
+        """Return its JSON."""
+        return {
+            "flow": self.flow,
+            "mode": "dry-run",
+            "checked_at_ms": self.checked_at_ms,
+            "ready": self.exit_code == 0,
+            "needs": self.needs,
+            "losses": [loss._asdict() for loss in self.losses],
+            "groups": [{**cost._asdict(), "left": dict(cost.left)} for cost in self.costs],
+            "drift": None if self.drift is None else [change.document() for change in self.drift.changes],
+            "clients": None if self.clients is None else self.clients.document(),
+            "problems": {part: error.as_dict() for part, error in self.problems.items()},
+            "status": None if self.status is None else self.status["state"],
+            "verified": None if self.status is None else self.status["verified"],
+        }
+
+    def describe(self) -> str:
+        """Return it as text."""
+        lines = [f"failover of flow {self.flow}, if it were now:"]
+        lines += _section("lost", [_loss(each) for each in self.losses], self.status is not None)
+        lines += _section("groups", [_cost(each) for each in self.costs], self.groups is not None)
+        drift = [] if self.drift is None else [line for c in self.drift.changes for line in c.describe()]
+        lines += _section("topics that differ", drift, self.drift is not None)
+        if self.clients is not None:
+            lines += [f"who uses {self.clients.alias}:", *self.clients.describe()]
+        lines += [f"not looked at: {part}: {error}" for part, error in self.problems.items()]
+        lines += [f"first: {need['message']}; {need['resolve']}" for need in self.needs]
+        lines.append("ready" if self.exit_code == 0 else "not ready; nothing was changed")
+        return lined(lines)
+
+
+def losses_of(partitions: Iterable[Mapping[str, Any]]) -> list[TopicLoss]:
+    """Return what of each topic is on the source alone, from ``partitions`` of a status."""
+    by_topic: dict[str, list[Mapping[str, Any]]] = {}
+    for partition in partitions:
+        by_topic.setdefault(partition["topic"], []).append(partition)
+    found = []
+    for topic, each in sorted(by_topic.items()):
+        lags, ages = [p["lag_offsets"] for p in each], [p["oldest_missing_s"] for p in each]
+        loss = TopicLoss(
+            topic,
+            None if None in lags else sum(lags),
+            None if None in ages else max(ages),
+            sum(p["open_offsets"] for p in each),
+        )
+        if loss.offsets != 0 or loss.open_offsets:
+            found.append(loss)
+    return found
+
+
+def costs_of(plan: GroupPlan) -> list[GroupCost]:
+    """Return what a plan for groups means for each of them."""
+    by_group: dict[str, list[Any]] = {}
+    for row in plan.rows:
+        by_group.setdefault(row.group, []).append(row)
+    found = []
+    for group, rows in sorted(by_group.items()):
+        cost = GroupCost(
+            group,
+            sum(row.decision.records or 0 for row in rows if row.decision.risk == "repeat"),
+            sum(row.decision.records or 0 for row in rows if row.decision.risk == "skip"),
+            sum(row.facts.uncopied or 0 for row in rows),
+            {str(row.facts.giving): row.decision.reason for row in rows if row.decision.code},
+        )
+        if cost.repeats or cost.skips or cost.not_copied or cost.left:
+            found.append(cost)
+    return found
+
+
+def _section(heading: str, lines: Sequence[str], is_known: bool) -> list[str]:
+    if not is_known:
+        return []
+    return [f"{heading}:", *lines] if lines else [f"{heading}: nothing"]
+
+
+def _loss(loss: TopicLoss) -> str:
+    offsets = "an unknown number of offsets" if loss.offsets is None else f"{loss.offsets:,} offsets"
+    age = "of unknown age" if loss.seconds is None else f"the oldest of them {age_text(loss.seconds)} old"
+    opened = f"; {loss.open_offsets:,} more behind open transactions" if loss.open_offsets else ""
+    return f"  {loss.topic}: {offsets}, {age}{opened}"
+
+
+def _cost(cost: GroupCost) -> str:
+    said = [
+        f"{text} {number:,} offsets"
+        for text, number in (
+            ("would repeat", cost.repeats),
+            ("would skip", cost.skips),
+            ("has read, where nothing is copied,", cost.not_copied),
+        )
+        if number
+    ]
+    said += [f"left alone at {where}: {why}" for where, why in cost.left.items()]
+    return f"  {cost.group}: {'; '.join(said)}"

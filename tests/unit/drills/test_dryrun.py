@@ -1,0 +1,83 @@
+"""A look before a failover: what is lost, what it means for groups, and that nothing unknown is fine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onceover.drills.clients import ClientsSeen, Consumer, Producer
+from onceover.drills.dryrun import DryRun, TopicLoss, costs_of, losses_of
+from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
+from onceover.groups.decide import Allowed
+from onceover.groups.plan import plan_groups
+from onceover.model import TopicPartition
+from tests.unit.groups.groupworld import World
+
+CLEAN: dict[str, Any] = {"state": "caught_up", "needs": [], "partitions": [], "verified": None}
+
+
+def partition(topic: str, lag: int | None, oldest_s: float | None, open_offsets: int = 0) -> dict[str, Any]:
+    return {
+        "topic": topic,
+        "lag_offsets": lag,
+        "oldest_missing_s": oldest_s,
+        "open_offsets": open_offsets,
+    }
+
+
+def test_what_is_on_the_source_alone_is_lost() -> None:
+    """By topic, with the oldest record; a topic of which nothing is missing is none."""
+    found = losses_of([partition("a", 3, 2.0), partition("a", 4, 9.0, 1), partition("b", 0, 0.0)])
+    assert found == [TopicLoss("a", 7, 9.0, 1)]
+
+
+def test_a_loss_that_nobody_can_know_is_not_none() -> None:
+    """One partition of a topic that nobody can tell makes the topic's unknown; what is open is lost, too."""
+    assert losses_of([partition("a", 3, 2.0), partition("a", None, None)]) == [TopicLoss("a", None, None, 0)]
+    assert losses_of([partition("a", 0, 0.0, 5)]) == [TopicLoss("a", 0, 0.0, 5)]
+
+
+def test_groups_that_go_on_where_they_were_cost_nothing() -> None:
+    """One that would skip is named with how much; so is one that is left alone, and why."""
+    world = World(here={"fine": 4, "foreign": 7, "busy": 4}, there={"foreign": 101}, members={"busy"})
+    costs = {cost.group: cost for cost in costs_of(plan_groups(world.read(), Allowed()))}
+    assert "fine" not in costs
+    assert costs["foreign"].skips == 6
+    assert list(costs["busy"].left) == ["orders:0"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [(Retriable("away"), 5), (UsageError("no right"), 2), (NeedsOperator("another cluster"), 3)],
+)
+def test_what_could_not_be_looked_at_is_not_in_order(problem: OnceoverError, code: int) -> None:
+    """Also where all the rest is."""
+    found = DryRun(flow="f", checked_at_ms=0, status=CLEAN, problems={"clients": problem})
+    assert found.exit_code == code
+    assert found.document()["ready"] is False
+    assert f"not looked at: clients: {problem}" in found.describe()
+    assert DryRun(flow="f", checked_at_ms=0, status=CLEAN).document()["ready"] is True
+
+
+def test_what_waits_for_somebody_is_said_once_with_its_way_out() -> None:
+    """As the status has it."""
+    need = {"code": "LOST", "message": "two are missing", "resolve": "decide", "exit": 3}
+    found = DryRun(flow="f", checked_at_ms=0, status={**CLEAN, "needs": [need, need]})
+    assert (found.exit_code, found.describe().count("first: two are missing; decide")) == (3, 1)
+
+
+def test_who_uses_the_source_is_named_with_host_and_transaction() -> None:
+    """A person has to find them."""
+    seen = ClientsSeen(
+        "east",
+        (Consumer("g", "app", "10.0.0.7", ("a", "b")),),
+        (Producer(7, "tx", ("a",), 12, (TopicPartition("a", 0),)), Producer(8, None, ("b",), None, ())),
+        (Retriable("broker 3 is away"),),
+    )
+    text = "\n".join(seen.describe())
+    assert "group g: app at 10.0.0.7 reads a, b" in text
+    assert "tx has written to a, with a transaction open in a:0" in text
+    assert "producer id 8 has written to b" in text
+    assert "not all of them are known: broker 3 is away" in text
+    assert ClientsSeen("east").describe() == ["  nobody that the brokers know of"]
