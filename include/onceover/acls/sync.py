@@ -2,8 +2,10 @@
 
 Invariant: an ACL that this flow created has an ownership record at every moment of its life. The record
 is written before the ACL and removed after it, so an interruption leaves at worst a record without an
-ACL, which the next plan puts right. At no moment is an ALLOW of this flow there without the DENYs that limit
-it on the source: those come before it and go after it.
+ACL, which the next plan puts right. ACLs cannot be fenced: of two runs at once, or one that was frozen and
+wakes, each looks behind what it wrote, so that whatever stands at the end has its record. At no moment is
+an ALLOW of this flow there without the DENYs that limit it on the source: those come before it and go
+after it.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, Protocol
 from uuid import uuid4
 
@@ -139,15 +141,25 @@ def apply_acls(plan: AclPlan, target: Acls, notes: Notes, done: Done = nobody) -
         Retriable: the target is away; what is left will be in the next plan.
         UsageError: the principal may not change ACLs.
     """
-    if plan.create:
-        at_ms = now_ms()
-        notes.write_all({acl_key(acl): acl_record(acl, at_ms) for acl in plan.create})
-    problem = _create(plan, target, done)
+    _record(plan.create, notes)
+    try:
+        problem = _create(plan, target, done)
+    finally:
+        # Again: another run may have forgotten them meanwhile, as records without an ACL.
+        _record(plan.create, notes)
     _delete(plan.delete, target, done)
     if gone := plan.delete + plan.forget:
         notes.write_all({acl_key(acl): None for acl in gone})
+        # Another run that has just made one has written its record before this removed it.
+        _record(target.topic_acls() & frozenset(gone), notes)
     if problem is not None:
         raise problem
+
+
+def _record(acls: Collection[Acl], notes: Notes) -> None:
+    if acls:
+        at_ms = now_ms()
+        notes.write_all({acl_key(acl): acl_record(acl, at_ms) for acl in acls})
 
 
 def _create(plan: AclPlan, target: Acls, done: Done) -> UsageError | NeedsOperator | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -363,7 +363,7 @@ NEW = {acl("READ"), acl("DESCRIBE_CONFIGS"), acl("WRITE", permission="DENY", pri
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("effect", range(1, 9))
+@pytest.mark.parametrize("effect", range(1, 11))
 def test_killed_at_any_effect_and_run_again_the_end_is_the_same(effect: int, after: bool) -> None:
     """And at no moment is there an ACL of ours without a record, so removals are always followed."""
     foreign = acl("WRITE", name="east.flights", principal="User:foreign")
@@ -371,7 +371,7 @@ def test_killed_at_any_effect_and_run_again_the_end_is_the_same(effect: int, aft
     apply_acls(plan_now(OLD, target, notes), target, notes)
     life = Life(effect, after=after)
     target.life = notes.life = life
-    # 2 records, 2 creations, 2 deletions, 2 tombstones: eight effects.
+    # 2 records, 2 creations, 2 records again, 2 deletions, 2 tombstones: ten effects.
     with pytest.raises(Killed):
         apply_acls(plan_now(NEW, target, notes), target, notes)
     assert target.acls - {foreign} <= owned_acls(notes.values)
@@ -382,6 +382,51 @@ def test_killed_at_any_effect_and_run_again_the_end_is_the_same(effect: int, aft
     apply_acls(plan_now(set(), target, notes), target, notes)
     assert target.acls == {foreign}
     assert notes.values == {}
+
+
+class Frozen(Life):
+    """Stops before the n-th effect until ``meanwhile`` has happened, and goes on."""
+
+    def __init__(self, effect: int, meanwhile: Callable[[], None]) -> None:
+        self._before, self._meanwhile = effect, meanwhile
+
+    def pass_through(self, effect: Any) -> None:
+        self._before -= 1
+        if self._before == 0:
+            self._meanwhile()
+        effect()
+
+
+@pytest.mark.parametrize("effect", range(1, 11))
+@pytest.mark.parametrize(
+    ("before", "older", "newer"),
+    [(set(), OLD, set()), (OLD, NEW, OLD), (OLD, set(), OLD), (OLD, NEW, set()), (set(), OLD, NEW)],
+    ids=["taken back", "turned round", "given again", "all taken back", "changed"],
+)
+@pytest.mark.parametrize("planned_first", [False, True])
+def test_a_writer_that_wakes_leaves_no_acl_that_nobody_would_remove(
+    before: set[Acl], older: set[Acl], newer: set[Acl], effect: int, *, planned_first: bool
+) -> None:
+    """Frozen before any of its effects, while another one follows a newer source with a plan of its own.
+
+    ACLs cannot be fenced: what it writes late is put right by the next one, if that knows whose it is.
+    """
+    foreign = acl("WRITE", name="east.flights", principal="User:foreign")
+    target, notes = FakeAcls({foreign}), FakeNotes()
+    other, others = FakeAcls(set()), FakeNotes()
+    other.acls, others.values = target.acls, notes.values
+    apply_acls(plan_now(before, target, notes), target, notes)
+    old = plan_now(older, target, notes)
+    new = plan_now(newer, other, others) if planned_first else None
+
+    def meanwhile() -> None:
+        apply_acls(new or plan_now(newer, other, others), other, others)
+
+    target.life = notes.life = Frozen(effect, meanwhile)
+    apply_acls(old, target, notes)
+    assert target.acls - {foreign} <= owned_acls(notes.values)
+    apply_acls(plan_now(set(), other, others), other, others)
+    assert target.acls == {foreign}
 
 
 # ---- beside a running copy
