@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +41,14 @@ from tests.support.grants import (
 )
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica
-from tests.support.operations import apply_groups
+from tests.support.operations import apply_groups, apply_topics
 from tests.support.rawacls import DENIED, DESCRIBE, TWO_PHASE_COMMIT, WRITE, RawAcl, create_raw
 from tests.support.rawkafka import Codec, RawRecord
 from tests.support.replica import Replica, read_records
 from tests.support.wait import wait_until
 
 OWN, FOREIGN = "User:onceover", "User:foreign"
+_TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -403,6 +406,41 @@ def test_the_command_brings_acls_in_line_without_a_running_flow(
     assert topics("apply") == [("delete acl", topic)]
     assert reads not in target.topic_acls()
     assert topics("plan") == []
+
+
+def test_a_command_that_was_frozen_allows_nothing_for_good_that_the_source_has_taken_back(
+    replica: Replica,
+    superusers: tuple[AclAdmin, AclAdmin],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Between its record of an ACL and the ACL: meanwhile the source takes it back, and another command runs,
+    which finds a record without an ACL."""
+    monkeypatch.setenv("ONCEOVER_HOME", str(tmp_path / "home"))
+    source, target = superusers
+    topic, flow = replica.topic(), replica.flow.watch.flow
+    reads = acl(topic, "READ")
+    source.create([reads])
+    frozen, woken, creates = threading.Event(), threading.Event(), AclAdmin.create
+
+    def create(admin: AclAdmin, acls: Iterable[Acl]) -> None:
+        wanted = list(acls)
+        if reads in wanted and not frozen.is_set():
+            frozen.set()
+            assert woken.wait(_TIMEOUT_S)
+        creates(admin, wanted)
+
+    monkeypatch.setattr(AclAdmin, "create", create)
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(apply_topics, flow)
+        assert frozen.wait(_TIMEOUT_S)
+        source.delete([reads])
+        apply_topics(flow)
+        assert reads not in owned(replica)
+        woken.set()
+        late.result(_TIMEOUT_S)
+    assert reads not in target.topic_acls()
+    assert reads not in owned(replica)
 
 
 def test_without_authorizer_the_copy_goes_on_and_says_so(
