@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Asset, AssetAlias
@@ -50,18 +51,18 @@ class GroupTasks(OperationTasks["GroupPlan"]):
         """Yield the flow's groups, put in place once or for a while, with both clusters open."""
         from onceover.config.units import parse_duration_ms
         from onceover.groups.follow import GroupFollowing
-        from onceover.wiring.flows import open_clusters
-        from onceover.wiring.groups import group_sync
+        from onceover.wiring import flows, groups
 
-        until = context["params"]["until"]
-        with flow_at_hand(name) as flow:
-            source, target = open_clusters(flow)
-            with source, target, group_sync(flow, source, target, _request(context["params"])) as sync:
-                if until == ONCE:
-                    yield sync
-                else:
-                    pause = _until(time.monotonic() + parse_duration_ms(until) / 1000)
-                    yield GroupFollowing(sync, FOLLOW_INTERVAL_S, pause)
+        until, making = (
+            context["params"]["until"],
+            partial(groups.group_sync, request=_request(context["params"])),
+        )
+        with flow_at_hand(name) as flow, flows.opened(flow, making) as sync:
+            if until == ONCE:
+                yield sync
+            else:
+                pause = _until(time.monotonic() + parse_duration_ms(until) / 1000)
+                yield GroupFollowing(sync, FOLLOW_INTERVAL_S, pause)
 
     def wants_asking(self, context: Context) -> bool:
         """Tell whether the form wants a person asked: in scheduled runs nobody is."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param
@@ -70,13 +71,12 @@ class RepairTasks(OperationTasks["Repair"]):
     @contextmanager
     def opened(self, name: str, context: Context) -> Iterator[Repairer]:
         """Yield the repair that the form asks for, with both clusters open."""
-        from onceover.wiring.flows import open_clusters
-        from onceover.wiring.repairs import repairer
+        from onceover.wiring import flows, repairs
 
         with flow_at_hand(name) as flow:
-            source, target = open_clusters(flow)
-            with source, target:
-                yield repairer(flow, source, target, _request(context["params"]))
+            making = partial(repairs.repairer, request=_request(context["params"]))
+            with flows.opened(flow, making) as repair:
+                yield repair
 
     def check(self, planned: Repair) -> None:
         """Fail where something is refused: nothing is done then."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import Param
@@ -95,21 +96,20 @@ class SeedTasks(OperationTasks["SeedPlan"]):
     @contextmanager
     def opened(self, name: str, context: Context) -> Iterator[Seeder]:
         """Yield what is to be seeded or adopted, with both clusters open."""
-        from onceover.wiring.flows import open_clusters
+        from onceover.wiring import flows, seeding
         from onceover.wiring.offsetfiles import offset_files, within
-        from onceover.wiring.seeding import adopter, seeder
 
         params = context["params"]
         check_fields(params)
         with _flow(name, params) as flow:
             read = within(offset_files())
-            source, target = open_clusters(flow)
-            with source, target:
-                if params["kind"] == ADOPT:
-                    yield adopter(flow, source, target, _adoption(params), read=read)
-                else:
-                    with seeder(flow, source, target, _seeding(params), read=read) as seeding:
-                        yield seeding
+            making = (
+                partial(seeding.adopter, request=_adoption(params), read=read)
+                if params["kind"] == ADOPT
+                else partial(seeding.seeder, request=_seeding(params), read=read)
+            )
+            with flows.opened(flow, making) as operation:
+                yield operation
 
     def question(self, planned: SeedPlan) -> str:
         """Return the plan as Markdown: what is repeated or skipped, and why each position is right."""

@@ -42,13 +42,10 @@ class TopicTasks(OperationTasks["SyncPlan"]):
     @contextmanager
     def opened(self, name: str, context: Context) -> Iterator[TopicSync]:
         """Yield the flow's topics, with both clusters open."""
-        from onceover.wiring.flows import open_clusters
-        from onceover.wiring.topics import topic_sync
+        from onceover.wiring import flows, topics
 
-        with flow_at_hand(name) as flow:
-            source, target = open_clusters(flow)
-            with source, target, topic_sync(flow, source, target) as sync:
-                yield sync
+        with flow_at_hand(name) as flow, flows.opened(flow, topics.topic_sync) as sync:
+            yield sync
 
     def question(self, planned: SyncPlan) -> str:
         """Return the changes that may cost records, as Markdown."""

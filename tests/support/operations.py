@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from onceover.config.flow.flowfile import Flow
@@ -15,7 +16,7 @@ from onceover.planning.operation import Caller, Pause, Tell
 from onceover.seeding.apply import Seeded
 from onceover.seeding.plan import SeedPlan
 from onceover.topics.sync import AppliedSync
-from onceover.wiring.flows import open_clusters
+from onceover.wiring.flows import opened
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.repairs import RepairRequest, repairer
 from onceover.wiring.seeding import Seeding, seeder
@@ -35,8 +36,7 @@ def at_once(seconds: float) -> bool:
 
 def apply_topics(flow: Flow, announce: Announce = ignored) -> AppliedSync:
     """Bring topics in line."""
-    source, target = open_clusters(flow)
-    with source, target, topic_sync(flow, source, target) as sync:
+    with opened(flow, topic_sync) as sync:
         return sync.apply(Caller(announce))
 
 
@@ -44,38 +44,33 @@ def apply_groups(
     flow: Flow, request: GroupRequest, announce: Announce = ignored, pause: Pause = at_once
 ) -> AppliedGroups:
     """Put groups in place once."""
-    source, target = open_clusters(flow)
-    with source, target, group_sync(flow, source, target, request) as sync:
+    with opened(flow, partial(group_sync, request=request)) as sync:
         return sync.apply(Caller(announce, pause=pause))
 
 
 def follow_groups(flow: Flow, request: GroupRequest, interval_s: float, pause: Pause, tell: Tell) -> Followed:
     """Keep groups in place until ``pause`` returns True."""
-    source, target = open_clusters(flow)
-    with source, target, group_sync(flow, source, target, request) as sync:
+    with opened(flow, partial(group_sync, request=request)) as sync:
         return follow(sync, interval_s, pause, tell)
 
 
 def plan_repair(flow: Flow, request: RepairRequest) -> Repair:
     """Return what a repair would do."""
-    source, target = open_clusters(flow)
-    with source, target:
-        return repairer(flow, source, target, request).plan()
+    with opened(flow, partial(repairer, request=request)) as repair:
+        return repair.plan()
 
 
 def apply_repair(
     flow: Flow, request: RepairRequest, announce: Announce = ignored, approval: Approval | None = None
 ) -> Repaired:
     """Repair."""
-    source, target = open_clusters(flow)
-    with source, target:
-        return repairer(flow, source, target, request).apply(Caller(announce), approval)
+    with opened(flow, partial(repairer, request=request)) as repair:
+        return repair.apply(Caller(announce), approval)
 
 
 def plan_seed(flow: Flow, request: Seeding) -> SeedPlan:
     """Return what seeding would do."""
-    source, target = open_clusters(flow)
-    with source, target, seeder(flow, source, target, request) as seeding:
+    with opened(flow, partial(seeder, request=request)) as seeding:
         return seeding.plan()
 
 
@@ -83,6 +78,5 @@ def apply_seed(
     flow: Flow, request: Seeding, announce: Announce = ignored, approval: Approval | None = None
 ) -> Seeded:
     """Seed."""
-    source, target = open_clusters(flow)
-    with source, target, seeder(flow, source, target, request) as seeding:
+    with opened(flow, partial(seeder, request=request)) as seeding:
         return seeding.apply(Caller(announce), approval)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from onceover.acls.sync import AclSync
 from onceover.config.clients.resolve import resolve_clients
@@ -32,6 +33,8 @@ from onceover.topics.scope import Rules
 from onceover.wiring.handlers import dead_letter_specs, lane_handler_of, target_partitions
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class FlowWatch:
@@ -93,6 +96,14 @@ def open_clusters(flow: Flow, environ: Mapping[str, str] | None = None) -> tuple
     """
     source, target = resolve_clients(flow, environ)
     return Cluster(source), Cluster(target)
+
+
+@contextmanager
+def opened(flow: Flow, make: Callable[[Flow, Cluster, Cluster], AbstractContextManager[T]]) -> Iterator[T]:
+    """Yield what ``make`` makes of the flow and its clusters, which are closed at the end."""
+    source, target = open_clusters(flow)
+    with source, target, make(flow, source, target) as made:
+        yield made
 
 
 def journal_of(flow: Flow, operation: str) -> OpenJournal:

@@ -51,15 +51,16 @@ def check_request(request: RepairRequest) -> None:
         raise UsageError("skip-to needs an offset", expected="the next source offset to copy", seen=seen)
 
 
-def repairer(flow: Flow, source: Cluster, target: Cluster, request: RepairRequest) -> Repairer:
-    """Return what repairs the flow's partitions.
+@contextmanager
+def repairer(flow: Flow, source: Cluster, target: Cluster, request: RepairRequest) -> Iterator[Repairer]:
+    """Yield what repairs the flow's partitions.
 
     Raises:
         UsageError: the request makes no sense.
     """
     check_request(request)
     plan = partial(_plan, flow, source, target, request)
-    return Repairer(identity(flow), source, target, plan, journal_of(flow, "partition"))
+    yield Repairer(identity(flow), source, target, plan, journal_of(flow, "partition"))
 
 
 @contextmanager

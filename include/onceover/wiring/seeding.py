@@ -88,10 +88,11 @@ def seeder(
         yield _seeder(flow, source, target, SEED, origin, request.choice, request.topics)
 
 
+@contextmanager
 def adopter(
     flow: Flow, source: Cluster, target: Cluster, request: Adoption, *, read: ReadFile = read_file
-) -> Seeder:
-    """Return what takes over a MirrorMaker 2 flow that was stopped; ``read`` returns the text of the file of
+) -> Iterator[Seeder]:
+    """Yield what takes over a MirrorMaker 2 flow that was stopped; ``read`` returns the text of the file of
     decided offsets.
 
     Raises:
@@ -110,7 +111,7 @@ def adopter(
     )
     decided = seedspec.parse_offsets(read(request.decided), request.decided) if request.decided else {}
     origin = MirrorMakerOrigin(mirror, decided, request.window)
-    return _seeder(flow, source, target, ADOPT, origin, Choice(), request.topics)
+    yield _seeder(flow, source, target, ADOPT, origin, Choice(), request.topics)
 
 
 def _seeder(

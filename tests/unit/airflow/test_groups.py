@@ -57,8 +57,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """Groups of two clusters, one of them committed by somebody else on the receiving side."""
     world = World(here={"new": 4, "foreign": 7}, there={"foreign": 101})
 
-    def sync(*args: Any) -> AbstractContextManager[GroupSync]:
-        request: GroupRequest = args[-1]
+    def sync(*_: object, request: GroupRequest) -> AbstractContextManager[GroupSync]:
         return nullcontext(GroupSync(cast(Any, world), request.allowed, cast(Any, Lines().opened), 1))
 
     monkeypatch.setattr(group_runs, "group_sync", sync)

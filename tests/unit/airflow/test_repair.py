@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -65,9 +66,9 @@ class Clusters:
         self.applied = 0
         self.problem: Exception | None = None
 
-    def repairer(self, *args: Any) -> Clusters:
-        self.asked.append(args[-1])
-        return self
+    def repairer(self, *_: object, request: RepairRequest) -> AbstractContextManager[Clusters]:
+        self.asked.append(request)
+        return nullcontext(self)
 
     def plan(self) -> Repair:
         if self.problem is not None:

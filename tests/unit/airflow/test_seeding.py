@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -59,15 +59,10 @@ class Clusters:
             raise self.problem
         return self._plans.pop(0) if len(self._plans) > 1 else self._plans[0]
 
-    def seeder(self, *args: Any, read: ReadFile) -> Any:
-        self.asked.append(args[-1])
+    def made(self, *_: object, request: Any, read: ReadFile) -> AbstractContextManager[Clusters]:
+        self.asked.append(request)
         self.read = read
         return nullcontext(self)
-
-    def adopter(self, *args: Any, read: ReadFile) -> Any:
-        self.asked.append(args[-1])
-        self.read = read
-        return self
 
     def plan(self) -> SeedPlan:
         return self.next()
@@ -94,7 +89,7 @@ def live(monkeypatch: pytest.MonkeyPatch, spark: FakeSpark) -> Live:
     def begin(context: Context, *plans: SeedPlan) -> Clusters:
         clusters = Clusters(*plans)
         for name in ("seeder", "adopter"):
-            monkeypatch.setattr(seed_runs, name, getattr(clusters, name))
+            monkeypatch.setattr(seed_runs, name, clusters.made)
         monkeypatch.setattr(operation, "get_current_context", lambda: context.values)
         monkeypatch.setattr("onceover_airflow.connections.connection_environment", lambda _: {})
         return clusters

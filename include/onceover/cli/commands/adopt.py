@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow
-from onceover.wiring.flows import open_clusters
+from onceover.wiring.flows import opened
 from onceover.wiring.seeding import Adoption, adopter
 
 
@@ -27,16 +28,11 @@ def _request(args: argparse.Namespace) -> Adoption:
 
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
-    flow = load_flow(args.flow)
-    source, target = open_clusters(flow)
-    with source, target:
-        return planned(adopter(flow, source, target, _request(args)))
+    with opened(load_flow(args.flow), partial(adopter, request=_request(args))) as adoption:
+        return planned(adoption)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it."""
-    flow = load_flow(args.flow)
-    source, target = open_clusters(flow)
-    with source, target:
-        adoption = adopter(flow, source, target, _request(args))
+    with opened(load_flow(args.flow), partial(adopter, request=_request(args))) as adoption:
         return applied(adoption, as_json=args.json, counting="positions")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult, say
@@ -11,40 +12,31 @@ from onceover.config.flow.load import load_flow
 from onceover.groups.decide import Allowed, Direction
 from onceover.groups.follow import follow as keep_in_place
 from onceover.shown import visible
-from onceover.wiring.flows import open_clusters
+from onceover.wiring.flows import opened
 from onceover.wiring.groups import GroupRequest, group_sync
 
 
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
-    flow = load_flow(args.flow)
-    source, target = open_clusters(flow)
-    with source, target, group_sync(flow, source, target, _request(args)) as sync:
+    with opened(load_flow(args.flow), partial(group_sync, request=_request(args))) as sync:
         return planned(sync)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, write it."""
-    flow = load_flow(args.flow)
-    source, target = open_clusters(flow)
-    with (
-        asked_to_end() as asked,
-        source,
-        target,
-        group_sync(flow, source, target, _request(args)) as sync,
-    ):
+    flow, making = load_flow(args.flow), partial(group_sync, request=_request(args))
+    with asked_to_end() as asked, opened(flow, making) as sync:
         return applied(sync, as_json=args.json, counting="groups", pause=asked.wait)
 
 
 def follow(args: argparse.Namespace) -> CommandResult:
     """Plan and write until a signal comes."""
     flow, request = load_flow(args.flow), _request(args)
-    source, target = open_clusters(flow)
 
     def tell(line: str) -> None:
         say(visible(line), aside=args.json)
 
-    with asked_to_end() as asked, source, target, group_sync(flow, source, target, request) as sync:
+    with asked_to_end() as asked, opened(flow, partial(group_sync, request=request)) as sync:
         followed = keep_in_place(sync, args.interval, asked.wait, tell)
     document = {"flow": flow.flow, "direction": str(request.direction), **followed.document()}
     return CommandResult(document, followed.describe(), followed.exit_code)

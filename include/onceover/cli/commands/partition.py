@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from onceover.cli.planned import ADD_APPLY, applied, planned
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow
 from onceover.operate.repair import SKIP
-from onceover.wiring.flows import open_clusters
+from onceover.wiring.flows import opened
 from onceover.wiring.repairs import RepairRequest, repairer
 
 
@@ -19,8 +20,5 @@ def run(args: argparse.Namespace) -> CommandResult:
         args.partition,
         args.offset if args.action == SKIP else None,
     )
-    flow = load_flow(args.flow)
-    source, target = open_clusters(flow)
-    with source, target:
-        repair = repairer(flow, source, target, request)
+    with opened(load_flow(args.flow), partial(repairer, request=request)) as repair:
         return applied(repair, as_json=args.json) if args.apply else planned(repair, ADD_APPLY)

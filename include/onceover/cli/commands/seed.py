@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow
 from onceover.seeding.plan import Choice
-from onceover.wiring.flows import open_clusters
+from onceover.wiring.flows import opened
 from onceover.wiring.seeding import Seeding, seeder
 
 
 def plan(args: argparse.Namespace) -> CommandResult:
     """Say what would be done."""
-    flow = load_flow(args.flow)
-    source, target = open_clusters(flow)
-    with source, target, seeder(flow, source, target, _request(args)) as seeding:
+    with opened(load_flow(args.flow), partial(seeder, request=_request(args))) as seeding:
         return planned(seeding)
 
 
 def apply(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it."""
-    flow = load_flow(args.flow)
-    source, target = open_clusters(flow)
-    with source, target, seeder(flow, source, target, _request(args)) as seeding:
+    with opened(load_flow(args.flow), partial(seeder, request=_request(args))) as seeding:
         return applied(seeding, as_json=args.json, counting="positions")
 
 
