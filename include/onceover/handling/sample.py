@@ -16,14 +16,14 @@ from onceover.errors import Retriable
 from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handling, Request, groups
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster, TopicInfo
-from onceover.kafka.fetcher import Fetcher, Position
+from onceover.kafka.fetcher import Fetcher
+from onceover.kafka.reading import place, visible
 from onceover.model import TopicPartition
-from onceover.txn.classify import Action, Api, classify
 from onceover.wire.batch import parse_header
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.records import DecodedRecord, control_type, decode, decode_payload
+from onceover.wire.records import DecodedRecord, decode, decode_payload
 from onceover.wire.unpack import READERS, Ceiling
-from onceover.wire.visibility import Visible, visible_batches
+from onceover.wire.visibility import Visible
 
 # A source that does not answer for so long is looked at another time.
 _TIMEOUT_S: Final = 15.0
@@ -137,8 +137,9 @@ def _read(source: Cluster, topics: Mapping[str, TopicInfo], wanted: dict[TopicPa
     )
     with closing(fetcher):
         for tp, one in wanted.items():
-            info = topics[tp.topic].partitions[tp.partition]
-            position = Position(topics[tp.topic].topic_id, one.start, info.leader, info.leader_epoch)
+            position = place(topics[tp.topic], tp.partition, one.start)
+            if position is None:
+                raise Retriable(f"{tp} has no leader at the moment", where=str(tp), resolve="run it again")
             fetcher.assign(tp, position)
         until_s = time.monotonic() + _TIMEOUT_S
         while fetcher.positions:
@@ -148,23 +149,16 @@ def _read(source: Cluster, topics: Mapping[str, TopicInfo], wanted: dict[TopicPa
                 )
             fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
             for tp, answer in fetcher.poll(_WAIT_MS / 1000):
-                _take(fetcher, tp, answer, wanted[tp])
+                _take(source.alias, fetcher, tp, answer, wanted[tp])
 
 
-def _take(fetcher: Fetcher, tp: TopicPartition, answer: FetchedPartition, one: _Wanted) -> None:
-    if classify(Api.FETCH, answer.error_code) is not Action.OK:
-        raise Retriable(
-            f"{tp}: fetch answers error {answer.error_code}", where=str(tp), resolve="run it again"
-        )
+def _take(alias: str, fetcher: Fetcher, tp: TopicPartition, answer: FetchedPartition, one: _Wanted) -> None:
     position = fetcher.positions[tp]
-    visible = list(visible_batches(answer.records, answer.aborted, position.offset, control_type))
-    for outcome in _outcomes(tp, one, visible, position.offset):
+    wanted = position.offset
+    for outcome in _outcomes(tp, one, list(visible(alias, tp, answer, position)), wanted):
         if one.left and outcome.record.offset < one.end:
             one.outcomes.append(outcome)
             one.left -= 1
-    if visible:
-        position.offset = visible[-1].header.next_offset
-        position.last_fetched_epoch = visible[-1].header.leader_epoch
     if not one.left or position.offset >= one.end:
         fetcher.remove(tp)
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.fetcher import Fetcher, Position
+from onceover.kafka.reading import place, visible
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.wire.records import control_type
-from onceover.wire.visibility import visible_batches
+from onceover.wire.hotpath import FetchedPartition
+from onceover.wire.visibility import Visible
 
 _PEEK_BYTES: Final = 1 << 18
 _PEEK_TRIES: Final = 20
@@ -45,12 +46,11 @@ def oldest_timestamps(
             for tp, answer in fetcher.poll(_WAIT_S):
                 position = fetcher.positions[tp]
                 before = position.offset
-                for visible in visible_batches(answer.records, answer.aborted, position.offset, control_type):
-                    position.offset = visible.header.next_offset
-                    if visible.batch is not None:
-                        found[tp] = visible.header.base_timestamp
+                for each in _seen(source, tp, answer, position):
+                    if each.batch is not None:
+                        found[tp] = each.header.base_timestamp
                         break
-                if tp in found or answer.error_code or position.offset == before:
+                if tp in found or position.offset == before:
                     fetcher.remove(tp)
     finally:
         fetcher.close()
@@ -79,9 +79,11 @@ def last_commit_ms(target: Cluster, flow: str) -> int | None:
             if not fetcher.waiting:
                 break
             for tp, answer in fetcher.poll(_WAIT_S):
-                for visible in visible_batches(answer.records, answer.aborted, starts[tp], control_type):
-                    if visible.batch is not None:
-                        newest.append(visible.header.max_timestamp)
+                newest += [
+                    each.header.max_timestamp
+                    for each in _seen(target, tp, answer, fetcher.positions[tp])
+                    if each.batch is not None
+                ]
     finally:
         fetcher.close()
     return max(newest, default=None)
@@ -94,5 +96,14 @@ def _fetcher(cluster: Cluster) -> Fetcher:
 
 
 def _assign(fetcher: Fetcher, topic: TopicInfo, tp: TopicPartition, offset: int) -> None:
-    leader = topic.partitions[tp.partition]
-    fetcher.assign(tp, Position(topic.topic_id, offset, leader.leader, leader.leader_epoch))
+    position = place(topic, tp.partition, offset)
+    if position is not None:
+        fetcher.assign(tp, position)
+
+
+def _seen(
+    cluster: Cluster, tp: TopicPartition, answer: FetchedPartition, position: Position
+) -> Iterator[Visible]:
+    """Yield what is in an answer; of one that refuses nothing: whoever peeks does without."""
+    if not answer.error_code:
+        yield from visible(cluster.alias, tp, answer, position)

@@ -14,17 +14,16 @@ from uuid import UUID
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo, failure
+from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.fetcher import Fetcher, Position
+from onceover.kafka.reading import OffsetGone, TopicGone, place, visible
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.txn.classify import Action, Api, classify
 from onceover.wire.batch import Buffer
 from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.offsetmap import MapKey, MapRecord, decode_map_key, decode_map_value, key_named_by
-from onceover.wire.records import control_type, decode
-from onceover.wire.visibility import visible_batches
+from onceover.wire.records import decode
 
 # One answer is decoded and applied as a whole: a quarter of a second of work, a few MB of memory.
 _MAX_BYTES: Final = 1 << 20
@@ -203,34 +202,27 @@ class MapTopic:
             fetcher.close()
 
     def _assign(self, fetcher: Fetcher, partition: int, point: Point) -> None:
-        leader = self.info.partitions[partition]
-        position = Position(
-            self.topic_id, point.offset, leader.leader, leader.leader_epoch, last_fetched_epoch=point.epoch
-        )
+        position = place(self.info, partition, point.offset, point.epoch)
+        if position is None:
+            raise Retriable(f"{self.info.name}:{partition} has no leader at the moment")
         fetcher.assign(TopicPartition(self.info.name, partition), position)
 
     def _entries(
         self, position: Position, tp: TopicPartition, answer: FetchedPartition
     ) -> tuple[list[MapEntry], list[Unread]]:
-        action = classify(Api.FETCH, answer.error_code)
-        if answer.diverging is not None or action in (Action.OUT_OF_RANGE, Action.MISSING):
-            raise MapChanged(tp.partition)
-        if action in (Action.RETRY, Action.REFRESH_AND_RETRY):
-            raise Retriable(f"{tp} cannot be read at the moment (error {answer.error_code})")
-        if action is not Action.OK:
-            raise failure(self.target.alias, Api.FETCH, action, answer.error_code, str(tp))
         found: list[MapEntry] = []
         unread: list[Unread] = []
-        for visible in visible_batches(answer.records, answer.aborted, position.offset, control_type):
-            if visible.batch is not None:
-                for record in decode(visible.header, visible.batch):
-                    if record.offset >= position.offset and record.key is not None:
+        wanted = position.offset
+        try:
+            for each in visible(self.target.alias, tp, answer, position, keeps_epochs=True):
+                for record in () if each.batch is None else decode(each.header, each.batch):
+                    if record.offset >= wanted and record.key is not None:
                         try:
                             found.append(_entry(record.offset, record.key, record.value))
                         except NeedsOperator as error:
                             unread.append(Unread(record.offset, key_named_by(record.key), error))
-            position.offset = visible.header.next_offset
-            position.last_fetched_epoch = visible.header.leader_epoch
+        except (OffsetGone, TopicGone) as error:
+            raise MapChanged(tp.partition) from error
         return found, unread
 
 

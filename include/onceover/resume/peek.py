@@ -14,15 +14,15 @@ from typing import Final, NamedTuple
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.fetcher import Fetcher, Position
+from onceover.kafka.reading import TopicGone, place, visible
 from onceover.model import TopicPartition
-from onceover.txn.classify import Action, Api, classify
 from onceover.wire.batch import BatchHeader
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.records import DecodedRecord, control_type, decode, encode_body
-from onceover.wire.visibility import Visible, visible_batches
+from onceover.wire.records import DecodedRecord, decode, encode_body
+from onceover.wire.visibility import Visible
 
 _MAX_BYTES: Final = 4 << 20
 _WAIT_S: Final = 10.0
@@ -88,10 +88,10 @@ class PartitionReader:
         Raises:
             Retriable, NeedsOperator: as ``read``.
         """
-        for visible in self._all(offset, offset + 1):
-            header = visible.header
+        for each in self._all(offset, offset + 1):
+            header = each.header
             if header.base_offset <= offset:
-                return visible.batch is None and header.count > 0 and not header.is_control
+                return each.batch is None and header.count > 0 and not header.is_control
         # Compaction has removed it.
         return False
 
@@ -109,10 +109,10 @@ class PartitionReader:
             self._fetcher.request(max_wait_ms=100, min_bytes=1)
             for _, answer in self._fetcher.poll(_WAIT_S):
                 before = position.offset
-                for visible in self._absorb(answer, position):
-                    if visible.header.base_offset >= end:
+                for each in self._visible(answer, position):
+                    if each.header.base_offset >= end:
                         return
-                    yield visible
+                    yield each
                 if position.offset > before:
                     deadline = Deadline(_STUCK_S)
             if deadline.passed:
@@ -125,22 +125,22 @@ class PartitionReader:
         # A request that was left behind by a read that ended early would answer for another offset.
         self._fetcher.close()
         info = self._cluster.topics([self._tp.topic]).get(self._tp.topic)
-        leader = None if info is None else info.partitions.get(self._tp.partition)
-        if info is None or leader is None:
-            raise NeedsOperator(f"{self._tp} does not exist on {self._cluster.alias}", code=KafkaCode.MISSING)
-        position = Position(info.topic_id, start, leader.leader, leader.leader_epoch)
+        if info is None or self._tp.partition not in info.partitions:
+            raise self._missing()
+        position = place(info, self._tp.partition, start)
+        if position is None:
+            raise Retriable(f"{self._tp} has no leader on {self._cluster.alias} at the moment")
         self._fetcher.assign(self._tp, position)
         return position
 
-    def _absorb(self, answer: FetchedPartition, position: Position) -> Iterator[Visible]:
-        action = classify(Api.FETCH, answer.error_code)
-        if action in (Action.OUT_OF_RANGE, Action.RETRY, Action.REFRESH_AND_RETRY):
-            raise Retriable(f"{self._tp} cannot be read at the moment (error {answer.error_code})")
-        if action is not Action.OK:
-            raise failure(self._cluster.alias, Api.FETCH, action, answer.error_code, str(self._tp))
-        for visible in visible_batches(answer.records, answer.aborted, position.offset, control_type):
-            position.offset = visible.header.next_offset
-            yield visible
+    def _visible(self, answer: FetchedPartition, position: Position) -> Iterator[Visible]:
+        try:
+            yield from visible(self._cluster.alias, self._tp, answer, position)
+        except TopicGone as error:
+            raise self._missing() from error
+
+    def _missing(self) -> NeedsOperator:
+        return NeedsOperator(f"{self._tp} does not exist on {self._cluster.alias}", code=KafkaCode.MISSING)
 
 
 def read_topic(cluster: Cluster, topic: str) -> Iterator[tuple[TopicPartition, DecodedRecord]]:

@@ -16,15 +16,14 @@ from uuid import UUID
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import NeedsOperator, NotNow, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo, failure
+from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.fetcher import Fetcher, Position
+from onceover.kafka.reading import OffsetGone, TopicGone, place, visible
 from onceover.model import TopicPartition
 from onceover.state.codes import StateCode
 from onceover.state.value import Illegible, parsed, parts_of
-from onceover.txn.classify import Action, Api, classify
 from onceover.wire.hotpath import FetchedPartition
-from onceover.wire.records import control_type, decode
-from onceover.wire.visibility import visible_batches
+from onceover.wire.records import decode
 
 log = logging.getLogger(__name__)
 
@@ -146,7 +145,7 @@ class StateLog:
         try:
             fetcher.request(max_wait_ms=held_ms, min_bytes=1)
             for _, answer in fetcher.poll(timeout_s=wait_s):
-                self._absorb(answer)
+                self._absorb(answer, position)
         except Retriable:
             # The broker went away, perhaps the leader moved: the next call looks for it anew.
             self.close()
@@ -154,37 +153,32 @@ class StateLog:
 
     def _place(self, info: TopicInfo) -> Position | None:
         """Return from where it is read next, None where nobody leads it."""
-        leader = info.partitions.get(self._tp.partition)
-        if leader is None or leader.leader < 0:
-            return None
-        return Position(info.topic_id, self._offset, leader.leader, leader.leader_epoch)
+        return place(info, self._tp.partition, self._offset)
 
     def _open(self) -> Fetcher:
         if self._fetcher is None:
             info = self._cluster.topics([self._tp.topic]).get(self._tp.topic)
-            leader = info.partitions.get(self._tp.partition) if info else None
-            if info is None or leader is None:
+            if info is None or self._tp.partition not in info.partitions:
                 raise self._missing()
+            position = self._place(info)
+            if position is None:
+                raise NotNow(f"{self._tp} has no leader at the moment")
             self._topic_id = info.topic_id
             self._fetcher = Fetcher(
                 self._cluster, isolation=self._isolation, max_bytes=_MAX_BYTES, partition_max_bytes=_MAX_BYTES
             )
-            position = Position(info.topic_id, self._offset, leader.leader, leader.leader_epoch)
             self._fetcher.assign(self._tp, position)
         return self._fetcher
 
-    def _absorb(self, answer: FetchedPartition) -> None:
-        action = classify(Api.FETCH, answer.error_code)
-        if action is Action.OK:
-            self._read(answer)
-        elif action is Action.OUT_OF_RANGE:
+    def _absorb(self, answer: FetchedPartition, position: Position) -> None:
+        try:
+            self._read(answer, position)
+        except OffsetGone:
             self._offset = self._cluster.list_offsets([self._tp], calls.EARLIEST)[self._tp]
-        elif action is Action.MISSING and self._is_gone():
-            raise self._missing()
-        elif action in (Action.REFRESH_AND_RETRY, Action.RETRY, Action.MISSING):
-            raise NotNow(f"{self._tp} cannot be read at the moment (error {answer.error_code})")
-        else:
-            raise failure(self._cluster.alias, Api.FETCH, action, answer.error_code, str(self._tp))
+        except TopicGone as error:
+            if self._is_gone():
+                raise self._missing() from error
+            raise
 
     def _is_gone(self) -> bool:
         """Tell a topic that was deleted, or made anew, from one that a broker does not know yet."""
@@ -199,23 +193,21 @@ class StateLog:
             resolve="start the flow with `onceover replicate`; if deleted, see docs/operations.md",
         )
 
-    def _take(self, answer: FetchedPartition) -> bool:
+    def _take(self, answer: FetchedPartition, position: Position) -> bool:
         """Take over what was read together with others; False where something is in the way."""
-        if classify(Api.FETCH, answer.error_code) is not Action.OK:
-            return False
         try:
-            self._read(answer)
+            self._read(answer, position)
         except OnceoverError:
             return False
         return True
 
-    def _read(self, answer: FetchedPartition) -> None:
-        for visible in visible_batches(answer.records, answer.aborted, self._offset, control_type):
-            if visible.batch is not None:
-                for record in decode(visible.header, visible.batch):
+    def _read(self, answer: FetchedPartition, position: Position) -> None:
+        for each in visible(self._cluster.alias, self._tp, answer, position):
+            if each.batch is not None:
+                for record in decode(each.header, each.batch):
                     if record.offset >= self._offset:
                         self._put(record.key, record.value)
-            self._offset = visible.header.next_offset
+            self._offset = each.header.next_offset
 
     def _put(self, key: bytes | None, value: bytes | None) -> None:
         name = (key or b"").decode("utf-8", "replace")
@@ -281,10 +273,8 @@ def catch_up_together(cluster: Cluster, logs: Mapping[StateLog, tuple[TopicInfo,
             fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
             for tp, answer in fetcher.poll(timeout_s=_NOT_NOW_S):
                 state = pending[tp]
-                if not state._take(answer) or state._offset >= logs[state][1]:
+                if not state._take(answer, fetcher.positions[tp]) or state._offset >= logs[state][1]:
                     fetcher.remove(tp)
-                else:
-                    fetcher.positions[tp].offset = state._offset
     except OnceoverError as error:
         log.debug("the others are read one by one: %s", error)
     finally:
