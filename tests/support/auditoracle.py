@@ -18,6 +18,7 @@ from onceover.audit.checks.suiterows import suite_rows
 from onceover.audit.checks.suites import RULES, RuleKind
 from onceover.audit.checks.verdict import RuleOutcome, conclude
 from onceover.audit.compare.sides import Sides
+from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Finding, FindingKind, Row, Side, Verdict
 from onceover.audit.ranges.since import START, WATERMARK
 from onceover.audit.ranges.snapshot import AuditSelection, snapshot_of
@@ -25,7 +26,6 @@ from onceover.audit.records.diverted import diverted
 from onceover.audit.records.lookup import Lookup
 from onceover.model import TopicPartition
 from onceover.wiring.audit import Content, audit_content, planned, proven
-from onceover.wiring.auditplan import PlanInputs
 from tests.support.auditworld import FLOW, LETTERS, SOURCE, Place, World
 from tests.support.contentaudit import InlineWorkers
 from tests.support.fakelogs import FakeAdmin, FakeLog

@@ -14,6 +14,7 @@ from onceover.audit.checks.result import AuditResult, PartitionResult
 from onceover.audit.checks.verdict import QualityVerdict
 from onceover.audit.course.lastverdict import FinishedAudit, next_verdicts
 from onceover.audit.course.partitions import ComparedPartition, PairPlan, Workers, compare_partitions, sample
+from onceover.audit.course.plans import PlanInputs
 from onceover.audit.model import Mode, Side
 from onceover.audit.ranges.bounds import not_taken_in
 from onceover.audit.ranges.cut import RANGE_BYTES
@@ -46,7 +47,6 @@ from onceover.state.read import read_flow_state
 from onceover.state.verdicts import AuditAnswer
 from onceover.state.verified import Watermark
 from onceover.topics.scope import explain
-from onceover.wiring.auditplan import PlanInputs
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.handlers import dead_letter_of
 

@@ -13,6 +13,7 @@ import pytest
 from onceover.audit.checks.result import PartitionResult
 from onceover.audit.compare.excuses import Cleaned, Decided, Excused, held
 from onceover.audit.course import partitions
+from onceover.audit.course.plans import PlanInputs
 from onceover.audit.course.rowworkers import RowWorkers
 from onceover.audit.model import Finding, Unverifiable
 from onceover.audit.ranges.bounds import _Bounding
@@ -22,7 +23,6 @@ from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.sketch import parse_mark
 from onceover.errors import UsageError
 from onceover.wiring import auditplan
-from onceover.wiring.auditplan import PlanInputs
 from tests.support.auditstory import Event, live
 
 _DAMAGE = Event("target damaged", 0, 1, 1)
