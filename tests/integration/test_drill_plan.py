@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from onceover.wiring import drills
 from tests.support.groups import commit, member
 from tests.support.replica import Replica
 
@@ -54,9 +55,10 @@ def test_clients_losses_and_groups_are_seen(replica: Replica, capsys: pytest.Cap
 
 
 def test_a_source_that_is_away_is_no_flow_without_losses(
-    replica: Replica, capsys: pytest.CaptureFixture[str]
+    replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What is on the target is told all the same; nothing is called ready."""
+    monkeypatch.setattr(drills, "PATIENCE_S", 1.0)
     topic = replica.topic()
     replica.source.plain(topic, 0, replica.source.records(10))
     replica.copy()

@@ -45,7 +45,7 @@ def dry_run(flow: Flow) -> DryRun:
     source, target = open_clusters(flow)
     source.patience, target.patience = Patience(PATIENCE_S), Patience(PATIENCE_S)
     # On connections of its own: neither waits for what the other one waits for.
-    reading = in_background(lambda: read_status(flow))
+    reading = in_background(lambda: read_status(flow, patience_s=PATIENCE_S))
     with source, target:
         drift = part("topics", lambda: _drift(flow, source, target))
         groups = part("groups", lambda: _groups(flow, source, target))
