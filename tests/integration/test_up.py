@@ -36,6 +36,7 @@ EXPECTED: Final = {
     "status": r"flights\.airports:0 +\d+ caught_up",
     "groups apply": r"nothing to do",
     "translate": r"flights\.airports:0 offset 812 -> flights\.airports:0 offset 8\d\d",
+    "drill plan": r"^lost: nothing\n(.*\n)*ready$",
     "audit": r"^PASS: 1,459 records",
     "partition skip-to": r"repeats \d+ offsets\n(.*\n)*nothing was changed; add --apply",
     "stop": r"flights-dr was not running",
