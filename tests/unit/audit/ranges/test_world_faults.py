@@ -12,7 +12,7 @@ import pytest
 
 from onceover.audit.checks.result import PartitionResult
 from onceover.audit.compare.excuses import Cleaned, Decided, Excused, held
-from onceover.audit.course import partitions
+from onceover.audit.course import partitions, plans
 from onceover.audit.course.plans import PlanInputs
 from onceover.audit.course.rowworkers import RowWorkers
 from onceover.audit.model import Finding, Unverifiable
@@ -22,7 +22,6 @@ from onceover.audit.ranges.tasks import First, LapsedRange, OpenedStretch, Range
 from onceover.audit.records.digest import RunningDigest
 from onceover.audit.records.sketch import parse_mark
 from onceover.errors import UsageError
-from onceover.wiring import auditplan
 from tests.support.auditstory import Event, live
 
 _DAMAGE = Event("target damaged", 0, 1, 1)
@@ -158,7 +157,7 @@ def _a_marker_is_a_gap(patch: pytest.MonkeyPatch) -> None:
 
 def _handlers_write_once(patch: pytest.MonkeyPatch) -> None:
     """No cleaner takes what a handler has made."""
-    patch.setattr(auditplan, "_is_compacted", lambda _: False)
+    patch.setattr(plans, "_is_compacted", lambda _: False)
 
 
 def _nobody_decides(patch: pytest.MonkeyPatch) -> None:
