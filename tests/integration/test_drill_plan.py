@@ -54,6 +54,21 @@ def test_clients_losses_and_groups_are_seen(replica: Replica, capsys: pytest.Cap
     assert planned(replica, capsys)[1]["losses"] == []
 
 
+def test_who_uses_a_topic_that_is_not_copied_yet_is_seen_too(
+    replica: Replica, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The flow was never started: nothing is ready, and nobody is called gone."""
+    topic = replica.topic()
+    replica.source.plain(topic, 0, replica.source.records(3))
+    name = f"{replica.name}-early"
+    with member(replica.source_client, name, topic, reset="earliest"):
+        code, found = planned(replica, capsys)
+    assert (code, found["ready"]) == (2, False)
+    assert [(loss["topic"], loss["offsets"]) for loss in found["losses"]] == [(topic, 3)]
+    assert [consumer["group"] for consumer in found["clients"]["consumers"]] == [name]
+    assert "never started" in found["problems"]["groups"]["message"]
+
+
 def test_a_source_that_is_away_is_no_flow_without_losses(
     replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,9 +15,9 @@ from onceover.groups.plan import GroupPlan
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.planning.background import in_background
-from onceover.state.read import read_flow_state
+from onceover.topics.scope import explain
 from onceover.topics.sync import SyncPlan
-from onceover.wiring.flows import open_clusters
+from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.status import PATIENCE_S, read_status
 from onceover.wiring.topics import topic_sync
@@ -49,7 +49,7 @@ def dry_run(flow: Flow) -> DryRun:
     with source, target:
         drift = part("topics", lambda: _drift(flow, source, target))
         groups = part("groups", lambda: _groups(flow, source, target))
-        clients = part("clients", lambda: _clients(flow, source, target))
+        clients = part("clients", lambda: _clients(flow, source))
         status = part("status", reading.result)
     return DryRun(
         flow=flow.flow,
@@ -72,7 +72,10 @@ def _groups(flow: Flow, source: Cluster, target: Cluster) -> GroupPlan:
         return sync.plan()
 
 
-def _clients(flow: Flow, source: Cluster, target: Cluster) -> ClientsSeen:
-    state = target.retry(lambda: read_flow_state(target, flow.flow))
-    partitions: list[TopicPartition] = [tp for e in state.enrolled.values() for tp in e.sources()]
+def _clients(flow: Flow, source: Cluster) -> ClientsSeen:
+    which = rules(flow)
+    # Whatever is in scope, taken in or not: who uses a topic that is not copied yet is a client, too.
+    topics = source.retry(source.topics)
+    inside = [info for name, info in topics.items() if explain(name, which).inside]
+    partitions = [TopicPartition(info.name, number) for info in inside for number in info.partitions]
     return source.retry(lambda: look(source, partitions))
