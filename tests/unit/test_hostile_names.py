@@ -27,6 +27,9 @@ from onceover.cli.terminal import output, statustext
 from onceover.config.faults import BadConfig, Fault
 from onceover.connectors.acltable import Grant, Role, table
 from onceover.connectors.model import ConnectorPlan, MigrationPlan, WorkerFacts
+from onceover.drills.clients import ClientsSeen, Producer
+from onceover.drills.clients import Consumer as DrillConsumer
+from onceover.drills.dryrun import DryRun
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.groups.apply import AppliedGroups as GroupsApplied
 from onceover.groups.decide import Allowed
@@ -97,6 +100,20 @@ def of_acls(name: str) -> str:
     return planned.describe() + AppliedSync(planned, planned).describe()
 
 
+def of_drill(name: str) -> str:
+    """Whoever may connect names a client; whoever may write names a transactional.id."""
+    tp = TopicPartition(name, 0)
+    problem = Retriable(f"{name} is away")
+    seen = ClientsSeen(
+        name, (DrillConsumer(name, name, name, (name,)),), (Producer(7, name, (name,), 1, (tp,)),), (problem,)
+    )
+    need = {"code": "X", "message": f"{name} waits", "resolve": f"ask {name}", "exit": 3}
+    partition = {"topic": name, "lag_offsets": 3, "oldest_missing_s": 1.0, "open_offsets": 2}
+    status = {"state": "copying", "needs": [need], "partitions": [partition], "verified": None}
+    found = DryRun(flow="f", checked_at_ms=0, status=status, clients=seen, problems={"topics": problem})
+    return found.describe()
+
+
 def of_sample(name: str) -> str:
     content = name.encode(errors="replace")
     record = DecodedRecord(0, 0, content, None, ((content, content),))
@@ -156,6 +173,7 @@ TEXTS = [
     of_groups,
     of_group_tables,
     of_acls,
+    of_drill,
     of_sample,
     of_seeding,
     of_connectors,

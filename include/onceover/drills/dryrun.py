@@ -109,7 +109,8 @@ class DryRun:
         it again."""
         codes = [need["exit"] for need in self.needs]
         codes += [plan.exit_code for plan in (self.drift, self.groups) if plan is not None]
-        codes += [exit_of(error) for error in self.problems.values()]
+        unseen = () if self.clients is None else self.clients.unseen
+        codes += [exit_of(error) for error in (*self.problems.values(), *unseen)]
         return worst(codes)
 
     def document(self) -> dict[str, Any]:

@@ -60,6 +60,13 @@ def test_what_could_not_be_looked_at_is_not_in_order(problem: OnceoverError, cod
     assert DryRun(flow="f", checked_at_ms=0, status=CLEAN).document()["ready"] is True
 
 
+def test_clients_of_whom_some_may_be_unseen_are_not_in_order() -> None:
+    """A broker that is away knows of others."""
+    seen = ClientsSeen("east", unseen=(Retriable("broker 3 is away"),))
+    found = DryRun(flow="f", checked_at_ms=0, status=CLEAN, clients=seen)
+    assert (found.exit_code, found.document()["ready"]) == (5, False)
+
+
 def test_what_waits_for_somebody_is_said_once_with_its_way_out() -> None:
     """As the status has it."""
     need = {"code": "LOST", "message": "two are missing", "resolve": "decide", "exit": 3}
