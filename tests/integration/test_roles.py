@@ -52,6 +52,8 @@ COMMANDS: Final[dict[str, Callable[[str, str], list[str]]]] = {
     # To and fro, so that there is always something to write.
     "seed apply": lambda flow, _: ["seed", "apply", flow, "--from", next(ORIGINS), "--replace"],
     "groups plan": lambda flow, _: ["groups", "plan", flow],
+    "drill run": lambda flow, _: ["drill", "run", flow],
+    "drill abort": lambda flow, _: ["drill", "abort", flow],
     "partition resume": lambda flow, _: ["partition", "resume", flow, "--apply"],
     "partition skip-to": lambda flow, topic: ["partition", "skip-to", flow, f"{topic}:0", "4", "--apply"],
     "partition reseed": lambda flow, topic: ["partition", "reseed", flow, f"{topic}:0", "--apply"],

@@ -17,6 +17,7 @@ _NAMED: Final = {
     "topics with prefix": (TOPIC, True),
     "topic": (TOPIC, False),
     "group": (GROUP, False),
+    "groups with prefix": (GROUP, True),
     "transactional ids with prefix": (TRANSACTIONAL_ID, True),
 }
 _OF_THE_FLOW: Final = {"topics of the flow": TOPIC, "groups of the flow": GROUP, "the group named": GROUP}

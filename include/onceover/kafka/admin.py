@@ -1,4 +1,4 @@
-"""Creating topics, and reading and setting their configuration.
+"""Creating and deleting topics, and reading and setting their configuration.
 
 One topic's failure is that topic's: calls over many topics return what failed by name and raise only
 what concerns them all. Each call has a connection of its own (``kafka.changes``).
@@ -98,6 +98,16 @@ class Admin:
             return admincalls.create_topics(connection, wanted, validate_only=validate_only)
 
         return self._failures(changed(self._cluster, ask), "create topic {}")
+
+    def delete_topics(self, names: Iterable[str]) -> None:
+        """Delete topics; one that does not exist is gone already."""
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            return
+        answers = changed(self._cluster, lambda c: admincalls.delete_topics(c, wanted))
+        for error in self._failures(answers, "delete topic {}").values():
+            if error.code != KafkaCode.TOPIC_MISSING:
+                raise error
 
     def grow_topic(self, name: str, count: int) -> None:
         """Add partitions so that the topic has ``count``; a topic that has them already is left alone."""

@@ -1,4 +1,4 @@
-"""The requests that create and configure topics; the rules of ``kafka.calls``."""
+"""The requests that create, configure and delete topics; the rules of ``kafka.calls``."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from kafka.protocol.admin import (
     CreatePartitionsResponse,
     CreateTopicsRequest,
     CreateTopicsResponse,
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
     DescribeConfigsRequest,
     DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
@@ -53,6 +55,16 @@ def create_topics(
     names = [topic.name for topic in topics]
     return connection.call(
         request, CreateTopicsResponse, lambda answer: _of(names, ((t.name, t) for t in answer.topics))
+    )
+
+
+def delete_topics(connection: Connection, topics: Sequence[str]) -> dict[str, AdminAnswer]:
+    """DeleteTopics v5: an answer for each, by name."""
+    request = DeleteTopicsRequest(version=5, topic_names=list(topics), timeout_ms=_TIMEOUT_MS)
+    return connection.call(
+        request,
+        DeleteTopicsResponse,
+        lambda answer: _of(topics, ((t.name, t) for t in answer.responses)),
     )
 
 

@@ -53,6 +53,46 @@ def groups_topic(flow: str) -> str:
     return f"{PREFIX}{flow}.groups"
 
 
+def drills_topic(flow: str) -> str:
+    """Topic with the journal of the flow's drills."""
+    return f"{PREFIX}{flow}.drills"
+
+
+def drills_id(flow: str) -> str:
+    """transactional.id of whoever writes that journal."""
+    return f"onceover.{flow}.drills"
+
+
+def rehearsal_flow(flow: str) -> str:
+    """Flow that a rehearsal copies with. No file can have this name, and what it owns is the flow's own."""
+    return f"{flow}.rehearsal"
+
+
+def rehearsal_prefix(flow: str) -> str:
+    """What every topic begins with that a rehearsal makes, on either cluster."""
+    return f"{PREFIX}{rehearsal_flow(flow)}."
+
+
+def canary_topic(flow: str) -> str:
+    """Topic on the source that a rehearsal writes its numbered records into."""
+    return f"{rehearsal_prefix(flow)}canary"
+
+
+def rehearsal_copies(flow: str) -> str:
+    """What stands before the names of a rehearsal's copies on the target, without the dot behind it."""
+    return f"{rehearsal_prefix(flow)}copy"
+
+
+def rehearsal_group(flow: str, group: str) -> str:
+    """Group on the target that a rehearsal puts in place instead of the real one of that name."""
+    return f"{progress_group(rehearsal_flow(flow))}.group.{group}"
+
+
+def canary_group(flow: str) -> str:
+    """Group on the source that fails over in a rehearsal."""
+    return f"{progress_group(rehearsal_flow(flow))}.canary"
+
+
 def progress_group(flow: str) -> str:
     """Group on the target whose committed offsets are the next source offsets (KIP-656)."""
     return f"onceover.{flow}"

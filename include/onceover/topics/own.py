@@ -66,7 +66,7 @@ def create_flow_topics(admin: Admin, target: Cluster, flow: str, settings: State
         ]
     )
     wanted = [state, offsets, owned, *(spec.name for spec in settings.dead_letter)]
-    target.retry(lambda: _check_ready(target, wanted))
+    target.retry(lambda: check_ready(target, wanted))
     _bring_in_line(admin, state)
 
 
@@ -124,7 +124,7 @@ class OwnedLog:
 
     def _make(self) -> None:
         self._admin.create_topics([_owned_spec(self._tp.topic, self._settings.replication_factor)])
-        self._target.retry(lambda: _check_ready(self._target, [self._tp.topic]))
+        self._target.retry(lambda: check_ready(self._target, [self._tp.topic]))
         log.warning(
             "%s was deleted: made anew; the flow looks after nothing that it has created before",
             self._tp.topic,
@@ -242,7 +242,12 @@ def _owned_spec(topic: str, factor: int) -> TopicSpec:
     return TopicSpec(topic, 1, factor, STATE_CONFIG)
 
 
-def _check_ready(target: Cluster, wanted: list[str]) -> None:
+def check_ready(target: Cluster, wanted: list[str]) -> None:
+    """Return when topics of the flow's own have leaders.
+
+    Raises:
+        Retriable: not all of them have.
+    """
     found = target.topics(wanted)
     leaders = [p.leader for topic in found.values() for p in topic.partitions.values()]
     if len(found) < len(wanted) or min(leaders) < 0:

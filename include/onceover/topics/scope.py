@@ -36,6 +36,8 @@ class Rules:
         target_partitions: partitions of a copy for so many of its source; more than those only where a
             handler wants it. Raises ``UsageError`` for fewer.
         one_to_one: whether records stay in their partition; a handler may give them to any other.
+        chosen: topics named one by one, which are in whatever their names say, and no others (rehearsals);
+            None for the filter.
     """
 
     include: tuple[str, ...]
@@ -43,6 +45,7 @@ class Rules:
     naming: NamingPolicy
     target_partitions: Callable[[int], int] = field(default=_same_count, compare=False)
     one_to_one: bool = True
+    chosen: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ def explain(topic: str, rules: Rules, *, is_internal: bool = False) -> ScopeDeci
 
 
 def _decide(topic: str, rules: Rules, *, is_internal: bool) -> tuple[bool, str]:
+    if rules.chosen is not None:
+        return (True, "chosen") if topic in rules.chosen else (False, "not chosen")
     internal = internal_reason(topic, rules.naming)
     if internal is not None:
         return False, f"internal: {internal}"

@@ -1,28 +1,66 @@
-"""A flow's drills, for the command line."""
+"""A flow's drills, for the command line and Airflow: what a failover would cost, and rehearsals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeVar
 
+from onceover.acls.sync import AclSync
+from onceover.audit.compare.sides import Sides
+from onceover.audit.course.local import LocalWorkers
+from onceover.audit.model import Side
+from onceover.audit.report.htmlpage import put
 from onceover.backoff import Patience
 from onceover.clock import now_ms
 from onceover.config.flow.flowfile import Flow
+from onceover.config.flow.load import run_dir
+from onceover.config.patterns import check_typed
+from onceover.copy.identity import LaneIdentity
+from onceover.copy.lane import LaneTask
+from onceover.copy.loop import CopySettings
+from onceover.drills.abort import Aborted, abort
+from onceover.drills.choice import CANARIES, SAMPLE_S, RehearsalRequest
 from onceover.drills.clients import ClientsSeen, look
 from onceover.drills.dryrun import DryRun
+from onceover.drills.history import DrillHistory
+from onceover.drills.journal import DrillJournal
+from onceover.drills.page import drill_page
+from onceover.drills.rehearsal import Rehearsal, RehearsalOutcome
+from onceover.drills.rehearsalsteps import CopyCompared, RehearsalParts
+from onceover.drills.remains import Removal
+from onceover.drills.shadow import LANES, ShadowCopy
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.cluster import Cluster
+from onceover.lead.leader import FlowIdentity
+from onceover.lead.supervisor import Scope, Supervisor
+from onceover.mirrormaker.output import MirrorOutput, Round
+from onceover.mirrormaker.records import MirrorSettings
 from onceover.model import TopicPartition
+from onceover.namematch import names_whole
 from onceover.planning.background import in_background
-from onceover.topics.scope import explain
+from onceover.planning.operation import Pause
+from onceover.positions.translate import Translator
+from onceover.state import names
+from onceover.topics.namingpolicy import PREFIX, NamingPolicy
+from onceover.topics.own import StateSettings
+from onceover.topics.scope import Rules, explain
 from onceover.topics.sync import SyncPlan
-from onceover.wiring.flows import open_clusters, rules
+from onceover.wiring.audit import AuditRequest, audit_content, prepare, record_bytes
+from onceover.wiring.flows import open_clusters, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.status import PATIENCE_S, read_status
 from onceover.wiring.topics import topic_sync
 
 T = TypeVar("T")
+# A rehearsal's lane: its steps have deadlines of their own.
+_GIVE_UP_S: Final = 120.0
 
 
 def dry_run(flow: Flow) -> DryRun:
@@ -79,3 +117,175 @@ def _clients(flow: Flow, source: Cluster) -> ClientsSeen:
     inside = [info for name, info in topics.items() if explain(name, which).inside]
     partitions = [TopicPartition(info.name, number) for info in inside for number in info.partitions]
     return source.retry(lambda: look(source, partitions))
+
+
+@dataclass(frozen=True)
+class RehearsalWish:
+    """What a person types.
+
+    Args:
+        topics: anchored regular expressions over source topics; none for the first few.
+        groups: likewise over groups.
+        sample_s: how far back the topics are copied, in seconds.
+        canaries: how many numbered records.
+    """
+
+    topics: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    sample_s: float = SAMPLE_S
+    canaries: int = CANARIES
+
+    def request(self) -> RehearsalRequest:
+        """Return it as the use case has it.
+
+        Raises:
+            UsageError: an expression is none.
+        """
+        return RehearsalRequest(
+            _matcher("--topics", self.topics), _matcher("--group", self.groups), self.sample_s, self.canaries
+        )
+
+
+def _matcher(option: str, patterns: Sequence[str]) -> Callable[[str], bool] | None:
+    checked = [check_typed(option, pattern) for pattern in patterns]
+    return (lambda name: any(names_whole(pattern, name) for pattern in checked)) if checked else None
+
+
+@contextmanager
+def rehearsal(
+    flow: Flow, source: Cluster, target: Cluster, wish: RehearsalWish, pause: Pause
+) -> Iterator[Rehearsal]:
+    """Yield what rehearses a failover of the flow."""
+    home = drills_dir(flow)
+    parts = RehearsalParts(
+        flow=flow.flow,
+        source=source,
+        target=target,
+        look=lambda: dry_run(flow).document(),
+        shadow=lambda topics, begin_ms: _shadow(flow, source, target, topics, begin_ms),
+        audit=lambda topics: _compared(flow, source, target, topics),
+        translator=lambda: Translator(target, names.rehearsal_flow(flow.flow), None),
+        replication_factor=flow.state.replication_factor,
+    )
+    with drill_journal(flow, target, pause) as journal:
+        yield Rehearsal(
+            parts,
+            wish.request(),
+            flow.groups.selects,
+            journal,
+            partial(_keep_report, home),
+            flow.objectives.rto_ms,
+        )
+
+
+def drills_dir(flow: Flow) -> Path:
+    """Return where the reports of a flow's drills are."""
+    return run_dir(flow) / "drills"
+
+
+@contextmanager
+def drill_journal(flow: Flow, target: Cluster, pause: Pause) -> Iterator[DrillJournal]:
+    """Yield the journal of the flow's drills."""
+    with DrillJournal(target, flow.flow, flow.state.replication_factor, drills_dir(flow), pause) as journal:
+        yield journal
+
+
+def drill_history(flow: Flow, pause: Pause) -> DrillHistory:
+    """Return what the journal tells of the flow's drills.
+
+    Raises:
+        NeedsOperator: JOURNAL_DAMAGED.
+        Retriable: the target is away.
+    """
+    source, target = open_clusters(flow)
+    with source, target, drill_journal(flow, target, pause) as journal:
+        return DrillHistory(flow.flow, journal.read(), now_ms())
+
+
+def abort_drill(flow: Flow, pause: Pause) -> Aborted:
+    """End the flow's drill that runs, or take away what is left of one that died.
+
+    Raises:
+        Retriable: it does not end in time, or a cluster is away.
+    """
+    source, target = open_clusters(flow)
+    with source, target, drill_journal(flow, target, pause) as journal:
+        return abort(journal, Removal(flow.flow, source, target), flow.flow, pause)
+
+
+def _keep_report(home: Path, outcome: RehearsalOutcome) -> None:
+    """Write the report as it is now: a reader finds the old one or the new one."""
+    put(json.dumps(outcome.document(), indent=1), home / outcome.drill / "report.json")
+    put(drill_page(outcome.document()), home / outcome.drill / "report.html")
+
+
+def _shadow(
+    flow: Flow, source: Cluster, target: Cluster, topics: frozenset[str], begin_ms: int
+) -> ShadowCopy:
+    name = names.rehearsal_flow(flow.flow)
+    # Names are those of the source behind a prefix, whatever the flow calls its copies.
+    naming = NamingPolicy(PREFIX, names.rehearsal_copies(flow.flow), flow.target.alias)
+    scope = Scope(Rules((), (), naming, chosen=topics), begin_ms, float("inf"), flow.topics.sync_configs)
+    return ShadowCopy(
+        name,
+        source,
+        target,
+        partial(_shadow_lead, flow, name, scope),
+        partial(_shadow_lane, flow),
+        lambda: opened(flow, _both),
+    )
+
+
+@contextmanager
+def _both(_: Flow, source: Cluster, target: Cluster) -> Iterator[tuple[Cluster, Cluster]]:
+    yield source, target
+
+
+def _shadow_lead(flow: Flow, name: str, scope: Scope, source: Cluster, target: Cluster) -> Supervisor:
+    nothing = MirrorSettings(
+        checkpoints=False,
+        offset_syncs=False,
+        heartbeats=False,
+        checkpoint_interval_s=0,
+        heartbeat_interval_s=0,
+        selects=lambda _: False,
+    )
+    return Supervisor(
+        FlowIdentity(name, LANES, flow.sha256),
+        source,
+        target,
+        lambda: scope,
+        StateSettings(flow.state.replication_factor, flow.state.map_retention_ms),
+        AclSync(source, target, lambda: False),
+        MirrorOutput(lambda: nothing, _no_rounds),
+        drills_dir(flow) / "shadow",
+    )
+
+
+def _no_rounds() -> AbstractContextManager[Sequence[Round]]:
+    return nullcontext(())
+
+
+def _shadow_lane(flow: Flow, me: LaneIdentity, source: Cluster, target: Cluster) -> LaneTask:
+    settings = CopySettings(
+        max_interval_s=flow.transaction.max_interval_ms / 1000,
+        max_bytes=flow.transaction.max_bytes,
+        bytes_per_second=flow.limits.bytes_per_second,
+    )
+    return LaneTask(
+        me, source, target, lambda: settings, lambda: flow.limits.memory_per_lane_bytes, _GIVE_UP_S
+    )
+
+
+def _compared(flow: Flow, source: Cluster, target: Cluster, topics: Sequence[str]) -> CopyCompared:
+    shadow = flow.model_copy(
+        update={"flow": names.rehearsal_flow(flow.flow), "handler": None, "on_bad_record": "stop"}
+    )
+    request = AuditRequest(tuple(re.escape(topic) for topic in topics), since="start")
+    workers = LocalWorkers(Sides(source, target, record_bytes=record_bytes(flow)))
+    content = audit_content(prepare(shadow, source, target, request), workers)
+    return CopyCompared(
+        records=sum(each.records(Side.SOURCE) for each in content.partitions),
+        different=sum(each.by_kind.total() for each in content.partitions),
+        unverifiable=sum(gap.offsets for each in content.partitions for gap in each.unverifiable),
+    )

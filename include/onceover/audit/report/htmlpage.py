@@ -1,4 +1,4 @@
-"""What every page of an audit has in common: its templates, and how it gets onto the disk.
+"""What every page of an audit, or of a drill, has in common: its templates, and how it gets onto the disk.
 
 Invariant: a page loads nothing and runs nothing, wherever it is opened. Every text in it is escaped, whoever
 has chosen it (``onceover.shown``). A reader finds the old file or the new one, never half of one.
@@ -22,14 +22,15 @@ if TYPE_CHECKING:
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 
 
-def render(template: str, /, **values: Any) -> str:
+def render(template: str, /, *, beside: Path | None = None, **values: Any) -> str:
     """Return a whole page.
 
     Args:
         template: its name, without ``.html``.
+        beside: folder of further templates, which may use those of here.
         values: what it shows; all of them as text, but what is ``drawn``.
     """
-    return _environment().get_template(f"{template}.html").render(values)
+    return _environment(beside).get_template(f"{template}.html").render(values)
 
 
 def drawn(svg: str) -> str:
@@ -57,12 +58,12 @@ def put(text: str, path: Path) -> None:
 
 
 @cache
-def _environment() -> Environment:
+def _environment(beside: Path | None) -> Environment:
     # Only where a page is made: most commands make none.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
+        loader=FileSystemLoader([_TEMPLATES, *([beside] if beside else [])]),
         autoescape=True,
         finalize=_seen,
         undefined=StrictUndefined,

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import Final
 
+from onceover.cli.numbers import duration, whole
 from onceover.cli.parser import Subparsers, Work, add_actions, add_command, add_flow, end
 
+DRY_RUN: Final = "dry-run"
+REHEARSAL: Final = "rehearsal"
+_LEAST_CANARIES: Final = 12
+_MOST_CANARIES: Final = 100_000
+
 _EXAMPLES: Final = """examples:
+  onceover drill plan flights-dr                     what a failover would cost now, what is in its way
+  onceover drill plan flights-dr --mode rehearsal    what a rehearsal would do
+  onceover drill run flights-dr                      rehearse a failover beside the running flow
+  onceover drill status flights-dr                   the drills until now
+  onceover drill abort flights-dr                    end the one that runs; remove what a killed one has left
+"""
+_PLAN: Final = """examples:
   onceover drill plan flights-dr           what a failover would cost now, and what stands in its way
   onceover drill plan flights-dr --json    the same as one JSON document
 
@@ -17,12 +31,76 @@ Exit code 0: ready. 2: the flow was never started, or a client of it is not in o
 decide something first, see the lines that begin with `first`. 5: a cluster is away, or something may pass:
 run again.
 """
+_RUN: Final = """examples:
+  onceover drill run flights-dr                                   the first topics, their newest minute
+  onceover drill run flights-dr --topics 'flights\\..*' --sample 10m
+  onceover drill run flights-dr --group 'billing-.*' --json
+
+A rehearsal touches no client, and may run while production runs. Numbered records go through a topic of
+their own and a copy like the flow's; a consumer group fails over and has to go on with exactly its next
+record; everything is compared, and everything is taken away again, also when it fails or is interrupted.
+
+Exit code 0: PASS. 3: FAIL, see the report. 5: a cluster is away: run again. 2: nothing was done.
+"""
+_STATUS: Final = """examples:
+  onceover drill status flights-dr
+  onceover drill status flights-dr --json
+"""
+_ABORT: Final = """examples:
+  onceover drill abort flights-dr    end the drill that runs, or remove what a killed one has left
+"""
 
 
 def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
-    parser = add_command(subparsers, "drill", "what a failover would cost now", _EXAMPLES)
-    actions = add_actions(parser, "plan")
-    action = add_command(actions, "plan", "look at everything; change nothing", _EXAMPLES)
-    add_flow(action)
-    end(action, Work("drill", "plan"))
+    parser = add_command(subparsers, "drill", "rehearse a failover, or ask what it would cost now", _EXAMPLES)
+    actions = add_actions(parser, "plan", "run", "status", "abort")
+    plan = add_command(actions, "plan", "look at everything; change nothing", _PLAN)
+    add_flow(plan)
+    plan.add_argument(
+        "--mode", choices=(DRY_RUN, REHEARSAL), default=DRY_RUN, help=f"of what (default: {DRY_RUN})"
+    )
+    _add_choice(plan)
+    end(plan, Work("drill", "plan"))
+    run = add_command(actions, "run", "rehearse a failover beside the running flow", _RUN)
+    add_flow(run)
+    run.add_argument("--mode", choices=(REHEARSAL,), default=REHEARSAL, help="what is run")
+    _add_choice(run)
+    end(run, Work("drill"))
+    status = add_command(actions, "status", "the drills until now, and the one that runs", _STATUS)
+    add_flow(status)
+    end(status, Work("drill", "status"))
+    abort = add_command(actions, "abort", "end the drill that runs, or remove what is left of one", _ABORT)
+    add_flow(abort)
+    end(abort, Work("drill", "abort"))
+
+
+def _add_choice(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--topics",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="topics whose newest records are copied; may be given again (default: the first few)",
+    )
+    parser.add_argument(
+        "--group",
+        metavar="REGEX",
+        action="append",
+        default=[],
+        help="groups that are put in place under other names; may be given again (default: the first few)",
+    )
+    parser.add_argument(
+        "--sample",
+        metavar="DURATION",
+        type=duration("--sample"),
+        default=60.0,
+        help="how far back those topics are copied (default: 60s)",
+    )
+    parser.add_argument(
+        "--canaries",
+        metavar="N",
+        type=whole("number of canaries", _LEAST_CANARIES, _MOST_CANARIES),
+        default=200,
+        help="how many numbered records (default: 200)",
+    )

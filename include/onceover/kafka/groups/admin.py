@@ -162,6 +162,16 @@ class GroupAdmin:
         wanted = list(partitions)
         self._retry(lambda: self._delete(group, wanted))
 
+    def delete(self, group: str) -> None:
+        """Delete a group without members, and all that it has committed; one that is not there is gone.
+
+        Raises:
+            HasMembers: somebody consumes.
+            Retriable: the coordinator is away.
+            UsageError: not authorized.
+        """
+        self._retry(lambda: self._delete_group(group))
+
     # ---- one try each
 
     def _list(self, node: int) -> list[ListedGroup]:
@@ -242,6 +252,11 @@ class GroupAdmin:
                 return
             for each in (code, *answer.values()):
                 self._check(Api.OFFSET_DELETE, each, group, f"group {group}")
+
+    def _delete_group(self, group: str) -> None:
+        code = groupcalls.delete_group(self.cluster.coordinator(group, calls.GROUP), group)
+        if code not in _NO_GROUP:
+            self._check(Api.OFFSET_DELETE, code, group, f"group {group}")
 
     def _check(self, api: Api, code: int, group: str, subject: str) -> None:
         if code in _HAS_MEMBERS:

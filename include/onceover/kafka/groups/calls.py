@@ -9,7 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
-from kafka.protocol.admin.groups import ListGroupsRequest, ListGroupsResponse
+from kafka.protocol.admin.groups import (
+    DeleteGroupsRequest,
+    DeleteGroupsResponse,
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from kafka.protocol.consumer.group import OffsetDeleteRequest, OffsetDeleteResponse
 
 from onceover.kafka import calls
@@ -54,6 +59,12 @@ def list_groups_version(connection: Connection) -> int:
     """Return the newest version of ListGroups that both sides speak."""
     newest = calls.api_versions(connection).newest.get(LIST_GROUPS_KEY, _STATES_SINCE)
     return max(_STATES_SINCE, min(_TYPES_SINCE, newest))
+
+
+def delete_group(connection: Connection, group: str) -> int:
+    """DeleteGroups v2: the group's error code."""
+    request = DeleteGroupsRequest(version=2, groups_names=[group])
+    return connection.call(request, DeleteGroupsResponse, lambda answer: int(answer.results[0].error_code))
 
 
 def offset_delete(

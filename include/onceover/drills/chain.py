@@ -1,0 +1,152 @@
+"""The journal of drills as a chain: each entry holds the hash of the one before it. Pure.
+
+Invariant: an entry that was changed, removed or put in between is told by every entry behind it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onceover.drills.codes import DrillCode
+from onceover.errors import NeedsOperator
+from onceover.state.value import MALFORMED, mapping, text, whole_number
+
+VERSION: Final = 1
+KEY_PREFIX: Final = "entry/"
+BEGINNING: Final = "0" * 64
+# Of a run: it has begun, each of its steps, somebody wants it to end, and its end.
+BEGUN: Final = "begun"
+STEP: Final = "step"
+ABORT: Final = "abort"
+ENDED: Final = "ended"
+
+
+@dataclass(frozen=True)
+class JournalEntry:
+    """One entry.
+
+    Args:
+        number: from 1 on, over all drills of the flow.
+        drill: id of the drill.
+        what: ``begun``, ``step``, ``abort`` or ``ended``.
+        at_ms: when it was written, in ms since 1970, by the writer's clock.
+        said: names, counts and codes; never a payload, never a secret.
+        before: hash of the entry before it.
+    """
+
+    number: int
+    drill: str
+    what: str
+    at_ms: int
+    said: Mapping[str, Any]
+    before: str
+
+    @property
+    def key(self) -> str:
+        """Key of its record: in the order of the numbers when sorted."""
+        return f"{KEY_PREFIX}{self.number:012d}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its value."""
+        return {
+            "v": VERSION,
+            "number": self.number,
+            "drill": self.drill,
+            "what": self.what,
+            "at_ms": self.at_ms,
+            "said": dict(self.said),
+            "before": self.before,
+        }
+
+    @property
+    def hash(self) -> str:
+        """Hash of everything in it, and so of everything before it."""
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+    @classmethod
+    def from_json(cls, value: Any) -> JournalEntry:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            LookupError, TypeError, ValueError: it is not of that shape.
+        """
+        found = mapping(value, "journal entry")
+        if whole_number(found["v"]) != VERSION:
+            raise ValueError("an entry of another version")
+        return cls(
+            whole_number(found["number"]),
+            text(found["drill"]),
+            text(found["what"]),
+            whole_number(found["at_ms"]),
+            mapping(found["said"], "what is said"),
+            text(found["before"]),
+        )
+
+
+def next_entry(
+    chain: Sequence[JournalEntry], drill: str, what: str, at_ms: int, said: Mapping[str, Any]
+) -> JournalEntry:
+    """Return what comes behind a chain."""
+    before = chain[-1].hash if chain else BEGINNING
+    number = chain[-1].number + 1 if chain else 1
+    return JournalEntry(number, drill, what, at_ms, said, before)
+
+
+def read_chain(values: Mapping[str, Any], where: str) -> list[JournalEntry]:
+    """Return the entries in their order.
+
+    Args:
+        values: of the journal's topic, by key.
+        where: the topic, for messages.
+
+    Raises:
+        NeedsOperator: JOURNAL_DAMAGED, an entry was changed, removed or put in between.
+    """
+    chain: list[JournalEntry] = []
+    for key in sorted(key for key in values if key.startswith(KEY_PREFIX)):
+        try:
+            entry = JournalEntry.from_json(values[key])
+        except MALFORMED as error:
+            raise _damaged(where, key, "it cannot be read") from error
+        wanted = next_entry(chain, entry.drill, entry.what, entry.at_ms, entry.said)
+        if entry != wanted or entry.key != key:
+            raise _damaged(where, key, "it does not follow on the one before it")
+        chain.append(entry)
+    return chain
+
+
+def running(chain: Iterable[JournalEntry]) -> JournalEntry | None:
+    """Return the beginning of the drill that has not ended, None without one."""
+    begun: JournalEntry | None = None
+    for entry in chain:
+        if entry.what == BEGUN:
+            begun = entry
+        elif entry.what == ENDED and begun is not None and entry.drill == begun.drill:
+            begun = None
+    return begun
+
+
+def is_asked_to_end(chain: Iterable[JournalEntry], drill: str) -> bool:
+    """Tell whether somebody wants a drill to end."""
+    return any(entry.what == ABORT and entry.drill == drill for entry in chain)
+
+
+def of_drill(chain: Iterable[JournalEntry], drill: str) -> list[JournalEntry]:
+    """Return what was written of one drill."""
+    return [entry for entry in chain if entry.drill == drill]
+
+
+def _damaged(where: str, key: str, why: str) -> NeedsOperator:
+    return NeedsOperator(
+        f"the journal of drills is not as it was written: {why}",
+        code=DrillCode.JOURNAL_DAMAGED,
+        where=f"{where}, {key}",
+        expected="entries that each hold the hash of the one before",
+        seen="another one",
+        resolve=f"keep a copy of {where} as evidence, find out who writes there, then delete the topic: "
+        "the next drill begins a new journal",
+    )

@@ -1,0 +1,28 @@
+"""Why a drill is not run, or did not come to its end. Pure."""
+
+from __future__ import annotations
+
+from enum import auto
+
+from onceover.codes import Code
+
+
+class DrillCode(Code):
+    """Errors and findings of drills."""
+
+    DRILL_RUNS = auto()
+    DRILL_TAKEN_OVER = auto()
+    DRILL_ABORTED = auto()
+    DRILL_LATE = auto()
+    NOTHING_CHOSEN = auto()
+    JOURNAL_DAMAGED = auto()
+    CANARY_LOST = auto()
+    GROUP_MOVED = auto()
+    COPY_DIFFERS = auto()
+    COPY_STOPPED = auto()
+    REMAINS = auto()
+    # Findings that do not fail a drill.
+    NOT_READY = auto()
+    GROUP_NOT_COVERED = auto()
+    TOPIC_LEFT_OUT = auto()
+    RTO_MISSED = auto()

@@ -1,0 +1,177 @@
+"""A drill as a list of steps, each with a deadline, its evidence, and what a person does by hand.
+
+Invariant: what was begun is told even when it never ends: the record is renewed before and behind each step.
+The last step, which takes everything away again, is run however the others end, unless somebody else has
+taken the drill over; an error of it is told beside the first one, not instead of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from onceover.backoff import Deadline
+from onceover.clock import now_ms
+from onceover.drills.codes import DrillCode
+from onceover.errors import Fenced, OnceoverError, Retriable, unexpected
+
+
+class StepState(StrEnum):
+    """Where a step is."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True)
+class DrillStep:
+    """One step.
+
+    Args:
+        name: for programs; ``title`` for people.
+        deadline_s: how long it may take.
+        act: does it, and returns its evidence: names, counts and seconds.
+        by_hand: what a person does instead, if the tool is gone.
+    """
+
+    name: str
+    title: str
+    deadline_s: float
+    act: Callable[[Deadline], Mapping[str, Any]]
+    by_hand: str
+
+    def document(self) -> dict[str, Any]:
+        """Return it as a plan shows it."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "deadline_s": self.deadline_s,
+            "by_hand": self.by_hand,
+        }
+
+
+@dataclass
+class StepResult:
+    """What became of a step; ``evidence`` as its action has returned it."""
+
+    name: str
+    title: str
+    deadline_s: float
+    state: StepState = StepState.WAITING
+    began_ms: int | None = None
+    seconds: float | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    error: OnceoverError | None = None
+
+    def document(self) -> dict[str, Any]:
+        """Return its JSON."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "deadline_s": self.deadline_s,
+            "state": str(self.state),
+            "began_ms": self.began_ms,
+            "seconds": None if self.seconds is None else round(self.seconds, 3),
+            "evidence": dict(self.evidence),
+            "error": None if self.error is None else self.error.as_dict(),
+        }
+
+
+@dataclass(frozen=True)
+class CourseWatch:
+    """Who hears of a course.
+
+    Args:
+        changed: called with all results whenever one of them is another; raises to end the course.
+        asked_to_end: tells whether somebody wants the drill to end; asked before each step.
+    """
+
+    changed: Callable[[Sequence[StepResult], StepResult], None]
+    asked_to_end: Callable[[], bool]
+
+
+def run_course(steps: Sequence[DrillStep], last: DrillStep, watch: CourseWatch) -> list[StepResult]:
+    """Run steps one after the other, then ``last``, and return what became of all of them.
+
+    An error of a step is in its result; what follows is skipped, but for ``last``.
+
+    Raises:
+        BaseException: what is no error of ours, such as Ctrl-C, once ``last`` was run.
+    """
+    results = [StepResult(step.name, step.title, step.deadline_s) for step in (*steps, last)]
+    ended: BaseException | None = None
+    try:
+        for step, result in zip(steps, results, strict=False):
+            if not _run(step, result, results, watch):
+                break
+    except BaseException as error:  # noqa: BLE001 - raised again below, behind the last step
+        ended = error
+    for result in results[:-1]:
+        if result.state is StepState.RUNNING:
+            result.state = StepState.FAILED
+        elif result.state is StepState.WAITING:
+            result.state = StepState.SKIPPED
+    if any(isinstance(result.error, Fenced) for result in results):
+        # What is there by now may be the other one's.
+        results[-1].state = StepState.SKIPPED
+    else:
+        _act(last, results[-1], results, watch)
+    if ended is not None:
+        raise ended
+    return results
+
+
+def _run(step: DrillStep, result: StepResult, results: Sequence[StepResult], watch: CourseWatch) -> bool:
+    """Run a step unless somebody wants the drill to end; tell whether the next one follows."""
+    try:
+        asked = watch.asked_to_end()
+    except OnceoverError as error:
+        result.state, result.error = StepState.FAILED, error
+        return False
+    if asked:
+        result.state = StepState.FAILED
+        result.error = Retriable(
+            "somebody wants the drill to end",
+            code=DrillCode.DRILL_ABORTED,
+            resolve="run it again when there is time for it",
+        )
+        return False
+    return _act(step, result, results, watch)
+
+
+def _act(step: DrillStep, result: StepResult, results: Sequence[StepResult], watch: CourseWatch) -> bool:
+    began_s = time.monotonic()
+    result.state, result.began_ms = StepState.RUNNING, now_ms()
+    try:
+        watch.changed(results, result)
+        deadline = Deadline(step.deadline_s)
+        result.evidence = step.act(deadline)
+        result.error = _late(step) if deadline.passed else None
+        result.state = StepState.DONE if result.error is None else StepState.FAILED
+    except OnceoverError as error:
+        result.state, result.error = StepState.FAILED, error
+    except Exception as error:  # noqa: BLE001 - told as any other error of the step; the last one follows
+        result.state, result.error = StepState.FAILED, unexpected(error)
+    finally:
+        result.seconds = time.monotonic() - began_s
+    if isinstance(result.error, Fenced):
+        return False
+    try:
+        watch.changed(results, result)
+    except OnceoverError as error:
+        result.state, result.error = StepState.FAILED, result.error or error
+    return result.state is StepState.DONE
+
+
+def _late(step: DrillStep) -> Retriable:
+    return Retriable(
+        f"{step.title}: it took longer than {step.deadline_s:.0f} s",
+        code=DrillCode.DRILL_LATE,
+        resolve="see what the step waited for; a real failover would wait, too",
+    )

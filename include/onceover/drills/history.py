@@ -1,0 +1,73 @@
+"""The drills of a flow, as their journal tells of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onceover.ages import age_text
+from onceover.drills import chain as chains
+from onceover.drills.chain import JournalEntry
+from onceover.shown import lined
+
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True)
+class DrillHistory:
+    """What is known.
+
+    Args:
+        flow: its name.
+        chain: the journal.
+        now_ms: the time, in ms since 1970.
+    """
+
+    flow: str
+    chain: Sequence[JournalEntry]
+    now_ms: int
+
+    @property
+    def drills(self) -> list[dict[str, Any]]:
+        """The drills, the newest first; those that only took something away are none."""
+        begun = [e for e in self.chain if e.what == chains.BEGUN and e.said.get("mode") != "abort"]
+        return [self._drill(entry) for entry in reversed(begun)]
+
+    def _drill(self, begun: JournalEntry) -> dict[str, Any]:
+        entries = chains.of_drill(self.chain, begun.drill)
+        ended = next((e for e in entries if e.what == chains.ENDED), None)
+        steps = [e for e in entries if e.what == chains.STEP]
+        return {
+            "drill": begun.drill,
+            "mode": begun.said.get("mode"),
+            "began_ms": begun.at_ms,
+            "ended_ms": None if ended is None else ended.at_ms,
+            "result": None if ended is None else ended.said.get("result"),
+            "step": steps[-1].said.get("step") if steps else None,
+            "asked_to_end": chains.is_asked_to_end(entries, begun.drill),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return its JSON."""
+        running = chains.running(self.chain)
+        return {
+            "flow": self.flow,
+            "running": None if running is None else running.drill,
+            "entries": len(self.chain),
+            "hash": self.chain[-1].hash if self.chain else chains.BEGINNING,
+            "drills": self.drills,
+        }
+
+    def describe(self) -> str:
+        """Return it as text."""
+        if not self.drills:
+            return (
+                f"no drill of flow {self.flow} was ever run; `onceover drill run {self.flow}` rehearses one"
+            )
+        lines = [f"drills of flow {self.flow}, the newest first:"]
+        for each in self.drills[:_SHOWN]:
+            ago = age_text(max(0.0, (self.now_ms - each["began_ms"]) / 1000))
+            result = each["result"] or f"not ended, at step {each['step']}"
+            lines.append(f"  {each['drill']}  {each['mode']}  {result}  begun {ago} ago")
+        return lined(lines)

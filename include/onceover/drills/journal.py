@@ -1,0 +1,260 @@
+"""The journal of a flow's drills, on the target and as a file.
+
+Invariant: one drill of a flow runs at a time. An entry is written under a transactional id, by whoever came
+last, and only behind a chain in which the writer's own drill is the one that runs: of two that begin at once
+one is refused before it has touched anything, and one that was taken for dead writes, and does, nothing more.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from onceover.backoff import Backoff, Deadline
+from onceover.clock import now_ms
+from onceover.drills import chain as chains
+from onceover.drills.chain import JournalEntry
+from onceover.drills.codes import DrillCode
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
+from onceover.kafka.admin import Admin, TopicSpec
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.produce.notes import NoteWriter
+from onceover.model import TopicPartition
+from onceover.state import names
+from onceover.state.fenced import write_last
+from onceover.state.log import StateLog
+from onceover.topics.own import STATE_CONFIG, check_ready
+
+log = logging.getLogger(__name__)
+
+ALIVE: Final = "alive"
+_BEAT_S: Final = 2.0
+# Of a drill that gives no sign for so long nobody is there any more. Clocks are not compared: its sign has to
+# change while we look.
+SILENT_S: Final = 4 * _BEAT_S
+# A reply that was lost, or somebody else who writes, is over by then.
+_WRITE_S: Final = 30.0
+
+
+class DrillJournal:
+    """The journal. Not thread-safe; a context manager.
+
+    Args:
+        target: the flow's target; belongs to the caller.
+        flow: its name.
+        replication_factor: of the topic, should it have to be made.
+        folder: where the file of each drill is written.
+        pause: waits so many seconds; True when it was asked to stop meanwhile.
+    """
+
+    def __init__(
+        self,
+        target: Cluster,
+        flow: str,
+        replication_factor: int,
+        folder: Path,
+        pause: Callable[[float], bool],
+    ) -> None:
+        self._target = target
+        self._flow = flow
+        self._factor = replication_factor
+        self._folder = folder
+        self._pause = pause
+        self._tp = TopicPartition(names.drills_topic(flow), 0)
+        self._log = StateLog(target, *self._tp)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._log.close()
+
+    def prepare(self) -> None:
+        """Make the topic where it is missing."""
+        topic = self._tp.topic
+        if topic not in self._target.retry(lambda: self._target.topics([topic])):
+            Admin(self._target).create_topics([TopicSpec(topic, 1, self._factor, STATE_CONFIG)])
+        self._target.retry(lambda: check_ready(self._target, [topic]))
+
+    def read(self) -> list[JournalEntry]:
+        """Return all entries; none where there never was a drill.
+
+        Raises:
+            NeedsOperator: JOURNAL_DAMAGED.
+            Retriable: the target is away.
+        """
+        topic = self._tp.topic
+        if topic not in self._target.retry(lambda: self._target.topics([topic])):
+            return []
+        return chains.read_chain(self._target.retry(self._log.catch_up), topic)
+
+    def begin(self, drill: str, said: Mapping[str, Any]) -> None:
+        """Begin a drill; what one has left that died is ended first.
+
+        Raises:
+            NeedsOperator: DRILL_RUNS, another one is alive.
+        """
+        self.prepare()
+        other = chains.running(self.read())
+        if other is not None:
+            self.end_dead(other)
+
+        def news(chain: Sequence[JournalEntry]) -> JournalEntry | None:
+            now = chains.running(chain)
+            if now is not None and now.drill != drill:
+                raise self._busy(now)
+            return None if now else chains.next_entry(chain, drill, chains.BEGUN, now_ms(), said)
+
+        self._write(drill, news)
+
+    def end_dead(self, other: JournalEntry) -> None:
+        """End a drill in the journal whose process is not there any more.
+
+        Raises:
+            NeedsOperator: DRILL_RUNS, it gives signs of life.
+        """
+        if self.is_alive():
+            raise self._busy(other)
+
+        def news(chain: Sequence[JournalEntry]) -> JournalEntry | None:
+            now = chains.running(chain)
+            if now is None or now.drill != other.drill:
+                return None
+            said = {"result": "died"}
+            return chains.next_entry(chain, other.drill, chains.ENDED, now_ms(), said)
+
+        self._write(other.drill, news)
+
+    def append(self, drill: str, what: str, said: Mapping[str, Any]) -> None:
+        """Write the next entry of the drill that runs.
+
+        Raises:
+            Fenced: DRILL_TAKEN_OVER, it was taken for dead.
+            Retriable: the target is away.
+        """
+
+        def news(chain: Sequence[JournalEntry]) -> JournalEntry | None:
+            last = chain[-1] if chain else None
+            if last is not None and (last.drill, last.what, dict(last.said)) == (drill, what, dict(said)):
+                # Written by the try before this one, whose reply was lost.
+                return None
+            now = chains.running(chain)
+            if now is None or now.drill != drill:
+                raise Fenced(
+                    f"drill {drill} was taken for dead, and is over",
+                    code=DrillCode.DRILL_TAKEN_OVER,
+                    where=self._tp.topic,
+                    resolve=f"see `onceover drill status {self._flow}`",
+                )
+            return chains.next_entry(chain, drill, what, now_ms(), said)
+
+        self._write(drill, news)
+
+    def is_alive(self) -> bool:
+        """Tell whether the drill that runs gives signs of life; takes some seconds where it does not."""
+        before = self._sign()
+        deadline = Deadline(SILENT_S)
+        while not deadline.passed:
+            if self._pause(min(_BEAT_S / 2, deadline.left_s)):
+                break
+            if self._sign() != before:
+                return True
+        return False
+
+    def heartbeat(self, drill: str) -> Heartbeat:
+        """Return what gives signs of life while it is open."""
+        return Heartbeat(self._target, self._tp, drill)
+
+    def _sign(self) -> Any:
+        return self._target.retry(self._log.catch_up).get(ALIVE)
+
+    def _busy(self, other: JournalEntry) -> NeedsOperator:
+        return NeedsOperator(
+            f"drill {other.drill} of flow {self._flow} is running",
+            code=DrillCode.DRILL_RUNS,
+            where=self._tp.topic,
+            expected="one drill of a flow at a time",
+            resolve=f"wait for it (`onceover drill status {self._flow}`), "
+            f"or end it with `onceover drill abort {self._flow}`",
+        )
+
+    def _write(self, drill: str, news: Callable[[Sequence[JournalEntry]], JournalEntry | None]) -> None:
+        written: list[JournalEntry] = []
+
+        def records() -> Mapping[str, Any]:
+            written.clear()
+            entry = news(self.read())
+            if entry is None:
+                return {}
+            written.append(entry)
+            return {entry.key: entry.to_json()}
+
+        deadline, backoff = Deadline(_WRITE_S), Backoff()
+        while True:
+            try:
+                write_last(self._target, names.drills_id(self._flow), self._tp, records)
+                break
+            except Retriable as error:
+                backoff.pause(deadline, error)
+        for entry in written:
+            self._keep(drill, entry)
+
+    def _keep(self, drill: str, entry: JournalEntry) -> None:
+        """Write the entry into the drill's file, too; the topic is what counts."""
+        path = self._folder / drill / "journal.jsonl"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            descriptor = os.open(path, flags, 0o600)
+            try:
+                os.write(descriptor, f"{json.dumps({**entry.to_json(), 'hash': entry.hash})}\n".encode())
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            log.warning("%s cannot be written: %s", path, error.strerror)
+
+
+class Heartbeat:
+    """Signs of life of a drill, from a thread with connections of its own. A context manager."""
+
+    def __init__(self, target: Cluster, tp: TopicPartition, drill: str) -> None:
+        self._cluster = Cluster(target.config, target.expected_id)
+        self._tp = tp
+        self._drill = drill
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="drill-heartbeat", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join(_WRITE_S)
+
+    def _beat(self) -> None:
+        notes = NoteWriter(self._cluster, self._tp)
+        count = 0
+        try:
+            while not self._over.is_set():
+                count += 1
+                try:
+                    notes.write(ALIVE, {"v": 1, "drill": self._drill, "count": count, "at_ms": now_ms()})
+                except OnceoverError as error:
+                    # Whoever takes the drill for dead is told by the journal's own writes.
+                    log.debug("no sign of life: %s", error)
+                self._over.wait(_BEAT_S)
+        finally:
+            notes.close()
+            self._cluster.close()

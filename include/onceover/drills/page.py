@@ -1,0 +1,74 @@
+"""The report of a drill as a page that stands alone: for people who decide, and for auditors. Pure.
+
+Invariant: it is made from the drill's document alone, loads nothing and runs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from onceover.audit.report.htmlpage import render
+
+_TEMPLATES: Final = Path(__file__).with_name("templates")
+_RUNNING: Final = "UNVERIFIABLE"
+_STATES: Final = {"done": "PASS", "failed": "FAIL"}
+
+
+def drill_page(told: Mapping[str, Any]) -> str:
+    """Return the report as HTML.
+
+    Args:
+        told: ``RehearsalOutcome.document``.
+    """
+    return render(
+        "rehearsal",
+        beside=_TEMPLATES,
+        told=told,
+        verdict=told["verdict"] or _RUNNING,
+        heading=told["verdict"] or "Not ended",
+        answer=_answer(told),
+        tiles=_tiles(told),
+        steps=[{**step, "pill": _STATES.get(step["state"], _RUNNING)} for step in told["steps"]],
+        losses=_evidence(told, "look").get("losses", ()),
+    )
+
+
+def _answer(told: Mapping[str, Any]) -> str:
+    failed = [step["title"] for step in told["steps"] if step["error"] is not None]
+    if told["verdict"] is None:
+        return "The drill is running, or died: what is below was seen until then."
+    if failed:
+        return f"It failed at: {failed[0]}."
+    if told["verdict"] == "PASS":
+        return (
+            "A failover was rehearsed beside the running flow: records, positions and who reads on with them "
+            "were checked on the target, and everything was taken away again."
+        )
+    return "Every step was done, but took longer than the objective allows."
+
+
+def _tiles(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    compared, verified = _evidence(told, "compare"), _evidence(told, "verify")
+    seconds = told["rto"]["seconds"]
+    tiles = [
+        (
+            "-" if seconds is None else f"{seconds:.1f} s",
+            f"for clients; objective {told['rto']['objective_s']:.0f} s",
+        ),
+        (f"{compared['records']:,}" if compared else "-", "records compared on both sides"),
+        (f"{compared['different']:,}" if compared else "-", "of them different"),
+    ]
+    canaries = verified.get("canaries", ())
+    lost = sum(each["missing"] for each in canaries)
+    again = sum(each["repeated"] for each in canaries)
+    tiles.append((f"{lost} / {again}" if canaries else "-", "canaries lost / repeated"))
+    positions = verified.get("positions")
+    tiles.append((f"{positions['exact']:,}" if positions else "-", "positions of groups checked exactly"))
+    return tiles
+
+
+def _evidence(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found: Mapping[str, Any] = next(step["evidence"] for step in told["steps"] if step["name"] == name)
+    return found

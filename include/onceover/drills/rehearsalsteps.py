@@ -1,0 +1,453 @@
+"""What each step of a rehearsal does on both clusters.
+
+Invariant: only what begins with the rehearsal's own names is written; the flow that is rehearsed, its topics
+and its groups are only read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from onceover.backoff import Deadline
+from onceover.clock import now_ms
+from onceover.drills import canary as canaries
+from onceover.drills.canary import ABORTED, Canary, CanaryVerdict, judge
+from onceover.drills.choice import RehearsalRequest
+from onceover.drills.codes import DrillCode
+from onceover.drills.records import end_of, next_record, records_between
+from onceover.drills.remains import Removal
+from onceover.drills.shadow import ShadowCopy
+from onceover.errors import NeedsOperator, OnceoverError
+from onceover.kafka.admin import Admin, TopicSpec
+from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.portions import OwnRecord
+from onceover.kafka.produce.notes import RecordWriter
+from onceover.kafka.produce.producer import TransactionalProducer
+from onceover.kafka.produce.rounds import own_batches
+from onceover.kafka.reading import OffsetGone
+from onceover.model import TopicPartition
+from onceover.positions.translate import Translator
+from onceover.state import names
+from onceover.state.enrolment import Enrolment
+from onceover.state.fenced import take_id
+from onceover.topics.own import check_ready
+from onceover.wire.offsetlookup import Translated
+from onceover.wire.records import DecodedRecord
+
+_TRANSACTION_MS: Final = 10_000
+# Of all numbers, how many are read before the canaries' group moves: in the middle of a transaction.
+_READ_SHARE: Final = 0.7
+
+
+@dataclass(frozen=True)
+class CopyCompared:
+    """What an audit of the copies has found.
+
+    Args:
+        records: of the source that were compared.
+        different: records that are not as they should be.
+        unverifiable: offsets that could not be compared.
+    """
+
+    records: int
+    different: int
+    unverifiable: int
+
+
+@dataclass(frozen=True)
+class RehearsalParts:
+    """What a rehearsal is made of; the caller opens and closes it.
+
+    Args:
+        flow: the flow that is rehearsed.
+        source: its source; ``target`` its target.
+        look: what a failover would cost now, as ``drill plan`` has it.
+        shadow: makes the copy of chosen topics, from a time in ms on.
+        audit: compares what was copied of source topics.
+        translator: opens what translates positions.
+        replication_factor: of the topic of canaries: that of a flow's own topics.
+    """
+
+    flow: str
+    source: Cluster
+    target: Cluster
+    look: Callable[[], Mapping[str, Any]]
+    shadow: Callable[[frozenset[str], int], ShadowCopy]
+    audit: Callable[[Sequence[str]], CopyCompared]
+    translator: Callable[[], Translator]
+    replication_factor: int
+
+
+@dataclass(frozen=True)
+class GroupMove:
+    """Where a group would go on, for one partition.
+
+    Args:
+        source: its next offset on the source; ``target`` on the copy, None where that is not known.
+        why: why not.
+    """
+
+    group: str
+    tp: TopicPartition
+    source: int
+    target_tp: TopicPartition
+    target: int | None
+    why: str = ""
+
+
+@dataclass
+class RehearsalSteps:
+    """The actions, in their order. Not thread-safe.
+
+    Args:
+        parts: what they work with.
+        request: how much.
+        drill: the drill's id.
+        topics: chosen source topics; ``groups`` likewise.
+    """
+
+    parts: RehearsalParts
+    request: RehearsalRequest
+    drill: str
+    topics: Sequence[str]
+    groups: Sequence[str]
+    findings: list[tuple[str, str]] = field(default_factory=list)
+    _shadow: ShadowCopy | None = None
+    _enrolled: dict[str, Enrolment] = field(default_factory=dict)
+    _copied_to: dict[TopicPartition, int] = field(default_factory=dict)
+    _moves: list[GroupMove] = field(default_factory=list)
+    _read: dict[int, int] = field(default_factory=dict)
+    _began_ms: int = 0
+
+    # ---- the steps
+
+    def look(self, _: Deadline) -> Mapping[str, Any]:
+        """Ask what a failover would cost now."""
+        found = self.parts.look()
+        for need in found["needs"]:
+            self.findings.append((DrillCode.NOT_READY, f"{need['message']}; {need['resolve']}"))
+        return {
+            "ready": found["ready"],
+            "losses": found["losses"],
+            "groups": found["groups"],
+            "drift": len(found["drift"] or ()),
+            "consumers": len((found["clients"] or {}).get("consumers", ())),
+            "producers": len((found["clients"] or {}).get("producers", ())),
+            "needs": [need["code"] for need in found["needs"]],
+        }
+
+    def prepare(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Remove what an earlier rehearsal has left, then make the topic of canaries."""
+        removed = self._removal.remove(deadline)
+        self._began_ms = now_ms()
+        spec = TopicSpec(self._canary, canaries.PARTITIONS, self.parts.replication_factor)
+        Admin(self.parts.source).create_topics([spec])
+        self.parts.source.retry(lambda: check_ready(self.parts.source, [self._canary]), deadline)
+        self._feed(0, self._half)
+        return {"removed": removed.document(), "canaries": self._half}
+
+    def copy(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Begin to copy, and write the second half of the canaries meanwhile."""
+        begin_ms = self._began_ms - int(self.request.sample_s * 1000)
+        self._shadow = self.parts.shadow(frozenset({self._canary, *self.topics}), begin_ms)
+        self._enrolled = self._shadow.start()
+        left_out = [topic for topic in self.topics if topic not in self._enrolled]
+        refused = {refusal.object: refusal for refusal in self._shadow.refused}
+        for topic in left_out:
+            why = refused[topic].message if topic in refused else "the copy does not take it in"
+            self.findings.append((DrillCode.TOPIC_LEFT_OUT, f"{topic}: {why}"))
+        if self._canary not in self._enrolled:
+            raise NeedsOperator(
+                "the topic of canaries is not taken in",
+                code=DrillCode.CANARY_LOST,
+                where=self._canary,
+                seen=refused[self._canary].message if self._canary in refused else None,
+            )
+        self._feed(self._half, self.request.canaries)
+        everything = self._copied.values()
+        self._shadow.await_copied(everything, self._shadow.ends(everything), deadline)
+        return {
+            "topics": sorted(self._enrolled),
+            "left_out": left_out,
+            "partitions": sum(len(each.sources()) for each in everything),
+        }
+
+    def read(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Let the canaries' group read a part of them on the source, and commit."""
+        offsets = {}
+        until = int(self.request.canaries * _READ_SHARE)
+        for partition in range(canaries.PARTITIONS):
+            tp = TopicPartition(self._canary, partition)
+            offset = 0
+            for record in records_between(self.parts.source, tp, 0, end_of(self.parts.source, tp), deadline):
+                met = Canary.decode(record.value)
+                if met is None or met.number >= until:
+                    break
+                offset, self._read[partition] = record.offset + 1, met.number
+            offsets[tp] = OffsetToCommit(offset, NO_EPOCH, "")
+        self._commit(GroupAdmin(self.parts.source), names.canary_group(self.parts.flow), offsets)
+        return {"read": {str(p): number for p, number in sorted(self._read.items())}}
+
+    def drain(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Copy up to where the source ends now: a real switchover has its producers fenced by then."""
+        shadow = self._running
+        ends = shadow.ends(self._copied.values())
+        shadow.await_copied(self._copied.values(), ends, deadline)
+        return {"partitions": len(ends)}
+
+    def place(self, _: Deadline) -> Mapping[str, Any]:
+        """Put the canaries' group and the chosen ones in place on the target, under other names."""
+        wanted = [names.canary_group(self.parts.flow), *self.groups]
+        committed = GroupAdmin(self.parts.source).each_committed(wanted)
+        for group, error in committed.failed.items():
+            self.findings.append((DrillCode.GROUP_NOT_COVERED, f"{group}: {error.message}"))
+        with self.parts.translator() as translator:
+            translator.refresh()
+            self._moves = [
+                self._move(translator, group, tp, offset.offset)
+                for group, positions in sorted(committed.found.items())
+                for tp, offset in sorted(positions.items())
+                if tp.topic in self._copied
+            ]
+        self._place_groups()
+        missing = [move for move in self._moves if move.target is None]
+        for move in missing:
+            self.findings.append((DrillCode.GROUP_NOT_COVERED, f"{move.group} at {move.tp}: {move.why}"))
+        return {
+            "groups": len({move.group for move in self._moves}),
+            "positions": len(self._moves),
+            "not_covered": len(missing),
+        }
+
+    def compare(self, _: Deadline) -> Mapping[str, Any]:
+        """Compare every record of the copies with its original."""
+        found = self.parts.audit(sorted(self._copied))
+        evidence = {
+            "records": found.records,
+            "different": found.different,
+            "unverifiable": found.unverifiable,
+        }
+        if found.different:
+            raise NeedsOperator(
+                f"{found.different} records of the copies are not as they should be",
+                code=DrillCode.COPY_DIFFERS,
+                resolve=f"`onceover audit {self.parts.flow}` compares its own copies; do not fail over",
+            )
+        return evidence
+
+    def promote(self, _: Deadline) -> Mapping[str, Any]:
+        """End the copy and fence it, as a switchover does with the flow."""
+        self._running.stop()
+        self._running.close()
+        self._shadow = None
+        self._copied_to = self._progress()
+        return {"fenced": True}
+
+    def verify(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Go on reading and writing on the target."""
+        written = self._write_on(self.request.canaries, self.request.canaries + canaries.PARTITIONS)
+        total = self.request.canaries + written
+        verdicts = [
+            self._canaries_from(partition, total, deadline) for partition in range(canaries.PARTITIONS)
+        ]
+        evidence: dict[str, Any] = {
+            "canaries": [verdict.document() for verdict in verdicts],
+            "written_on_the_target": written,
+            "positions": self._check_moves(deadline),
+        }
+        wrong = [verdict for verdict in verdicts if not verdict.exact]
+        if wrong:
+            raise NeedsOperator(
+                "the canaries' group did not go on with exactly its next record",
+                code=DrillCode.CANARY_LOST,
+                seen="; ".join(str(verdict.document()) for verdict in wrong),
+                resolve="do not fail over; send this report to whoever looks after Onceover",
+            )
+        return evidence
+
+    def remove(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Take everything away."""
+        if self._shadow is not None:
+            self._shadow.close()
+            self._shadow = None
+        return self._removal.remove(deadline).document()
+
+    # ---- canaries
+
+    @property
+    def _canary(self) -> str:
+        return names.canary_topic(self.parts.flow)
+
+    @property
+    def _half(self) -> int:
+        return self.request.canaries // 2
+
+    @property
+    def _removal(self) -> Removal:
+        return Removal(self.parts.flow, self.parts.source, self.parts.target)
+
+    @property
+    def _running(self) -> ShadowCopy:
+        if self._shadow is None:
+            raise NeedsOperator("the rehearsal's copy does not run")
+        return self._shadow
+
+    @property
+    def _copied(self) -> Mapping[str, Enrolment]:
+        return self._enrolled
+
+    def _feed(self, first: int, last: int) -> None:
+        """Write numbers: the first third plainly, the rest in transactions, around one that is aborted."""
+        third = max(1, (last - first) // 3)
+        plain, middle = min(last, first + third), min(last, first + 2 * third)
+        for partition, records in self._numbered(first, plain).items():
+            writer = RecordWriter(self.parts.source, TopicPartition(self._canary, partition))
+            try:
+                writer.write(records)
+            finally:
+                writer.close()
+        self._transaction(self._numbered(plain, middle), commit=True)
+        self._transaction(self._numbered(plain, middle, ABORTED), commit=False)
+        self._transaction(self._numbered(middle, last), commit=True)
+
+    def _numbered(self, first: int, last: int, kind: str = canaries.COMMITTED) -> dict[int, list[OwnRecord]]:
+        return canaries.by_partition(Canary(self.drill, number, kind) for number in range(first, last))
+
+    def _transaction(self, records: Mapping[int, Sequence[OwnRecord]], *, commit: bool) -> None:
+        if not records:
+            return
+        source = self.parts.source
+        producer = TransactionalProducer(
+            source, names.canary_group(self.parts.flow), timeout_ms=_TRANSACTION_MS
+        )
+        try:
+            written = [TopicPartition(self._canary, partition) for partition in records]
+            take_id(source, producer, written, Deadline(_TRANSACTION_MS / 1000))
+            for tp in written:
+                for batch in own_batches(tp, records[tp.partition], now_ms()):
+                    producer.send([batch])
+            producer.drain()
+            if commit:
+                producer.commit()
+            else:
+                producer.abort()
+        finally:
+            producer.close()
+
+    def _write_on(self, first: int, last: int) -> int:
+        """Write the next numbers as a new producer would, into the promoted copy."""
+        copy = self._enrolled[self._canary].target
+        for partition, records in self._numbered(first, last).items():
+            writer = RecordWriter(self.parts.target, TopicPartition(copy, partition))
+            try:
+                writer.write(records)
+            finally:
+                writer.close()
+        return last - first
+
+    def _canaries_from(self, partition: int, total: int, deadline: Deadline) -> CanaryVerdict:
+        """Return what the canaries' group meets on the target, from where it was put."""
+        group = names.canary_group(self.parts.flow)
+        move = next(m for m in self._moves if (m.group, m.tp.partition) == (group, partition))
+        first = self._read.get(partition, -1) + 1
+        if move.target is None:
+            return CanaryVerdict(total, (first,), (), 0)
+        admin = GroupAdmin(self.parts.target)
+        placed = admin.committed(names.rehearsal_group(self.parts.flow, group))[move.target_tp].offset
+        end = end_of(self.parts.target, move.target_tp)
+        met = records_between(self.parts.target, move.target_tp, placed, end, deadline)
+        return judge(self.drill, partition, first, total, [record.value for record in met])
+
+    # ---- groups
+
+    def _move(self, translator: Translator, group: str, tp: TopicPartition, offset: int) -> GroupMove:
+        enrolment = self._enrolled[tp.topic]
+        target = enrolment.target_of(tp)
+        start = enrolment.start.get(tp.partition, 0)
+        if offset < start:
+            why = f"it stands at {offset}, before the {self.request.sample_s:.0f} s that were copied"
+            return GroupMove(group, tp, offset, target, None, why)
+        try:
+            found = translator.to_target(tp, offset)
+        except OnceoverError as error:
+            return GroupMove(group, tp, offset, target, None, error.message)
+        if isinstance(found, Translated):
+            return GroupMove(group, tp, offset, target, found.offset)
+        return GroupMove(group, tp, offset, target, None, found.why or "the offset map does not tell")
+
+    def _place_groups(self) -> None:
+        by_group: dict[str, dict[TopicPartition, OffsetToCommit]] = {}
+        for move in self._moves:
+            if move.target is not None:
+                placed = by_group.setdefault(names.rehearsal_group(self.parts.flow, move.group), {})
+                placed[move.target_tp] = OffsetToCommit(move.target, NO_EPOCH, "")
+        admin = GroupAdmin(self.parts.target)
+        for error in admin.each_commit(by_group).values():
+            raise error
+
+    @staticmethod
+    def _commit(admin: GroupAdmin, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
+        for error in admin.each_commit({group: offsets}).values():
+            raise error
+
+    def _progress(self) -> dict[TopicPartition, int]:
+        """Return up to where each source partition was copied, exclusive."""
+        targets = {e.target_of(tp): tp for e in self._copied.values() for tp in e.sources()}
+        group = names.progress_group(names.rehearsal_flow(self.parts.flow))
+        target = self.parts.target
+        committed = target.retry(lambda: target.committed(group, targets))
+        return {targets[tp]: offset.offset for tp, offset in committed.items()}
+
+    def _check_moves(self, deadline: Deadline) -> Mapping[str, int]:
+        """Compare the next record of each position on both sides; return how many are the same.
+
+        Raises:
+            NeedsOperator: GROUP_MOVED, a group would go on with another record.
+        """
+        canary = names.canary_group(self.parts.flow)
+        moves = [move for move in self._moves if move.target is not None and move.group != canary]
+        compacted = self._compacted({move.tp.topic for move in moves})
+        # What compaction has removed on one side only is no other place to go on from; the audit knows.
+        checked = [move for move in moves if move.tp.topic not in compacted]
+        exact = gone = 0
+        for move in checked:
+            try:
+                here, there = self._next(move, deadline)
+            except OffsetGone:
+                gone += 1
+                continue
+            if _content(here) != _content(there):
+                raise NeedsOperator(
+                    f"group {move.group} would not go on with its next record",
+                    code=DrillCode.GROUP_MOVED,
+                    where=str(move.tp),
+                    expected=f"the record at source offset {move.source} or behind",
+                    seen=f"another one at target offset {move.target} or behind",
+                    resolve="do not fail over; send this report to whoever looks after Onceover",
+                )
+            exact += 1
+        return {"exact": exact, "compacted": len(moves) - len(checked), "expired": gone}
+
+    def _next(self, move: GroupMove, deadline: Deadline) -> tuple[DecodedRecord | None, DecodedRecord | None]:
+        """Return what a group's next record is, of what was copied, on either side."""
+        source, target = self.parts.source, self.parts.target
+        end = self._copied_to.get(move.tp, 0)
+        here = next_record(source, move.tp, move.source, end, deadline)
+        placed = move.source if move.target is None else move.target
+        there = next_record(target, move.target_tp, placed, end_of(target, move.target_tp), deadline)
+        return here, there
+
+    def _compacted(self, topics: Collection[str]) -> set[str]:
+        """Return those of the topics that are compacted, and those that do not tell."""
+        configs = Admin(self.parts.source).topic_configs(topics, standing=("cleanup.policy",))
+        told = {topic: configs.standing.get(topic, {}).get("cleanup.policy") for topic in topics}
+        return {topic for topic, policy in told.items() if policy is None or "compact" in policy}
+
+
+def _content(record: DecodedRecord | None) -> tuple[object, ...] | None:
+    """Return what of a record is the same on both sides; a target may stamp it with a time of its own."""
+    return None if record is None else (record.key, record.value, record.headers)

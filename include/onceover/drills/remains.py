@@ -1,0 +1,111 @@
+"""Everything that a rehearsal makes on either cluster, found by its name and taken away.
+
+Invariant: nothing is touched but what a rehearsal of this very flow makes: its topics begin with a name that
+no flow file can have, and its groups likewise. It can be done again and again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from onceover.backoff import Backoff, Deadline
+from onceover.drills.codes import DrillCode
+from onceover.errors import NotNow
+from onceover.kafka.admin import Admin
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.groups.admin import GroupAdmin
+from onceover.state import names
+
+
+@dataclass(frozen=True)
+class Remains:
+    """What is there.
+
+    Args:
+        source_topics: on the source; the others likewise.
+    """
+
+    source_topics: tuple[str, ...] = ()
+    target_topics: tuple[str, ...] = ()
+    source_groups: tuple[str, ...] = ()
+    target_groups: tuple[str, ...] = ()
+
+    @property
+    def nothing(self) -> bool:
+        """True when there is nothing."""
+        return not (self.source_topics or self.target_topics or self.source_groups or self.target_groups)
+
+    def document(self) -> dict[str, Any]:
+        """Return the names."""
+        return {
+            "source_topics": list(self.source_topics),
+            "target_topics": list(self.target_topics),
+            "source_groups": list(self.source_groups),
+            "target_groups": list(self.target_groups),
+        }
+
+
+class Removal:
+    """Finds and removes them. Not thread-safe; the clusters belong to the caller.
+
+    Args:
+        flow: the flow that is rehearsed.
+        source: its source; ``target`` its target.
+    """
+
+    def __init__(self, flow: str, source: Cluster, target: Cluster) -> None:
+        self._flow = flow
+        self._source, self._target = source, target
+
+    def find(self) -> Remains:
+        """Return what is there.
+
+        Raises:
+            Retriable: a cluster is away.
+        """
+        canary, prefix = names.canary_topic(self._flow), names.rehearsal_prefix(self._flow)
+        shadow = names.rehearsal_flow(self._flow)
+        group, lag = names.progress_group(shadow), names.lag_group(shadow)
+        here = self._source.retry(lambda: self._source.topics([canary]))
+        there = self._target.retry(self._target.topics)
+        return Remains(
+            tuple(here),
+            tuple(sorted(name for name in there if name.startswith(prefix))),
+            tuple(
+                name for name in self._groups(self._source) if name in (lag, names.canary_group(self._flow))
+            ),
+            tuple(n for n in self._groups(self._target) if n == group or n.startswith(f"{group}.group.")),
+        )
+
+    def remove(self, deadline: Deadline) -> Remains:
+        """Remove what is there, wait until it is gone, and return what it was.
+
+        Raises:
+            Retriable: it is not gone in time, or a cluster is away.
+            UsageError: not authorized.
+        """
+        found = self.find()
+        Admin(self._target).delete_topics(found.target_topics)
+        Admin(self._source).delete_topics(found.source_topics)
+        for cluster, groups in ((self._source, found.source_groups), (self._target, found.target_groups)):
+            admin = GroupAdmin(cluster)
+            for group in groups:
+                admin.delete(group)
+        backoff = Backoff(cap_s=0.5)
+        while not (left := self.find()).nothing:
+            late = NotNow(
+                "what the rehearsal has made is not gone yet",
+                code=DrillCode.REMAINS,
+                seen=str(left.document()),
+                resolve=f"`onceover drill abort {self._flow}` removes it",
+            )
+            backoff.pause(deadline, late)
+        return found
+
+    @staticmethod
+    def _groups(cluster: Cluster) -> list[str]:
+        listing = GroupAdmin(cluster).groups()
+        for error in listing.unheard:
+            raise error
+        return sorted(listing.groups)

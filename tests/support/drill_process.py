@@ -1,0 +1,62 @@
+"""Rehearse a flow in a process that kills, pauses or holds itself before a named step, or at once behind it.
+
+Run as ``python drill_process.py FLOW.yaml --step copy --when before --signal KILL``; without a step it
+goes to its end and returns the command's exit code.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from onceover.backoff import Deadline
+from onceover.cli import main as command_line
+from onceover.drills.rehearsalsteps import RehearsalSteps
+from tests.support.wait import wait_until
+
+_HELD_S = 120.0
+
+
+def meet_at(step: str, when: str, meet: Callable[[], None]) -> None:
+    """Have ``meet`` called at a step."""
+    real = getattr(RehearsalSteps, step)
+
+    def act(steps: RehearsalSteps, deadline: Deadline) -> Mapping[str, Any]:
+        if when == "before":
+            meet()
+        found: Mapping[str, Any] = real(steps, deadline)
+        if when == "behind":
+            meet()
+        return found
+
+    setattr(RehearsalSteps, step, act)
+
+
+def main() -> int:
+    """Rehearse until done, killed or paused."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("flow", type=Path)
+    parser.add_argument("--step", default="")
+    parser.add_argument("--when", choices=("before", "behind"), default="before")
+    parser.add_argument("--signal", choices=("KILL", "STOP", "INT"), default="KILL")
+    parser.add_argument("--hold", type=Path, help="wait until this file is there, alive")
+    args = parser.parse_args()
+
+    def meet() -> None:
+        if args.hold is None:
+            os.kill(os.getpid(), signal.Signals[f"SIG{args.signal}"])
+        else:
+            wait_until(args.hold.exists, _HELD_S, "it is let go")
+
+    if args.step:
+        meet_at(args.step, args.when, meet)
+    return command_line.main(["drill", "run", str(args.flow), "--json"])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

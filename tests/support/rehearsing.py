@@ -1,0 +1,55 @@
+"""What tests of rehearsals share: a rehearsal in a process of its own, and what is on both clusters."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from confluent_kafka.admin import AdminClient
+
+from onceover.process.children import ChildProcess
+from tests.support.replica import Replica
+
+_SCRIPT = Path(__file__).with_name("drill_process.py")
+_TIMEOUT_S = 30.0
+
+
+class Things(NamedTuple):
+    """Topics and groups of a cluster that have to do with a flow, but for its journal of drills."""
+
+    topics: frozenset[str]
+    groups: frozenset[str]
+
+
+def things(client: Mapping[str, str], name: str) -> Things:
+    """Return what an ordinary client sees of a flow on a cluster."""
+    admin = AdminClient(dict(client))
+    topics = set(admin.list_topics(timeout=_TIMEOUT_S).topics)
+    groups = {each.group_id for each in admin.list_consumer_groups().result(_TIMEOUT_S).valid}
+    return Things(
+        frozenset(topic for topic in topics if name in topic and not topic.endswith(".drills")),
+        frozenset(group for group in groups if name in group),
+    )
+
+
+def both_sides(replica: Replica) -> list[Things]:
+    """Return what is there on source and target."""
+    return [things(client, replica.name) for client in (replica.source_client, replica.target_client)]
+
+
+@contextmanager
+def rehearsing(replica: Replica, log: Path, **options: Any) -> Iterator[ChildProcess]:
+    """Rehearse in a process of its own meanwhile; ``options`` are those of ``drill_process``."""
+    paths = [str(_SCRIPT.parents[2]), str(_SCRIPT.parents[2] / "include")]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    more = [part for name, value in options.items() for part in (f"--{name}", value)]
+    command = [sys.executable, str(_SCRIPT), str(replica.flow.path), *more]
+    child = ChildProcess.start(command, name="drill", log_path=log, env=env)
+    try:
+        yield child
+    finally:
+        child.kill()

@@ -1,0 +1,139 @@
+"""What a rehearsal chooses, what it came to, and the page that shows it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from onceover.drills.choice import (
+    GROUPS,
+    TOPICS,
+    RehearsalPlan,
+    RehearsalRequest,
+    changes_of,
+    chosen_groups,
+    chosen_topics,
+)
+from onceover.drills.course import StepResult, StepState
+from onceover.drills.page import drill_page
+from onceover.drills.rehearsal import RTO_STEPS, RehearsalOutcome
+from onceover.errors import NeedsOperator, UsageError
+from onceover.state import names
+from onceover.state.enrolment import Enrolment
+from onceover.topics.namingpolicy import PREFIX, NamingPolicy
+from onceover.topics.scope import Rules, explain
+from tests.support.hostilenames import HOSTILE
+
+STEPS = ("look", "prepare", "copy", "read", "drain", "place", "compare", "promote", "verify", "remove")
+EVIDENCE: dict[str, dict[str, Any]] = {
+    "look": {"losses": [{"topic": "orders", "offsets": 3, "seconds": None}]},
+    "compare": {"records": 1234, "different": 0, "unverifiable": 0},
+    "verify": {"canaries": [{"missing": 0, "repeated": 0}], "positions": {"exact": 2}},
+}
+
+
+def enrolment(topic: str, *, active: bool = True) -> Enrolment:
+    return Enrolment(topic, topic, UUID(int=1), UUID(int=2), {0: 0}, 0, active)
+
+
+def outcome(
+    *, name: str = "orders", failed: str = "", seconds: float = 1.0, ended: bool = True
+) -> RehearsalOutcome:
+    results = [
+        StepResult(
+            step,
+            step,
+            10.0,
+            StepState.FAILED if step == failed else StepState.DONE,
+            1000,
+            seconds,
+            EVIDENCE.get(step, {}),
+            NeedsOperator(f"bad {name}", code="CANARY_LOST") if step == failed else None,
+        )
+        for step in STEPS
+    ]
+    plan = RehearsalPlan(
+        operation="rehearsal",
+        flow="orders-dr",
+        changes=changes_of("orders-dr", "east", "west", [name], [name], 200),
+        topics=(name,),
+        groups=(name,),
+        steps=(),
+        sample_s=60.0,
+    )
+    finding = ("NOT_READY", f"{name} first")
+    return RehearsalOutcome(plan, "d1", results, (finding,), 30_000, 1000, 9000 if ended else None)
+
+
+def test_topics_are_the_first_few_or_those_that_were_asked_for() -> None:
+    """None that the flow has left; none at all where nothing matches is an error that names some."""
+    enrolled = [enrolment(f"t{n}") for n in range(6)] + [enrolment("a", active=False)]
+    assert chosen_topics(RehearsalRequest(), enrolled) == tuple(f"t{n}" for n in range(TOPICS))
+    assert chosen_topics(RehearsalRequest(topics=lambda t: t in ("t5", "a")), enrolled) == ("t5",)
+    with pytest.raises(UsageError, match="--topics") as caught:
+        chosen_topics(RehearsalRequest(topics=lambda _: False), enrolled)
+    assert "t0, t1" in (caught.value.expected or "")
+    assert chosen_topics(RehearsalRequest(), []) == ()
+
+
+def test_groups_are_those_that_read_the_topics() -> None:
+    """The first few of them, or those that were asked for."""
+    reads = {f"g{n:02}": {"t0"} for n in range(30)} | {"other": {"t9"}}
+    assert len(chosen_groups(RehearsalRequest(), reads, ["t0"])) == GROUPS
+    assert chosen_groups(RehearsalRequest(groups=lambda g: g in ("g29", "other")), reads, ["t0"]) == ("g29",)
+
+
+def test_only_what_is_chosen_is_copied_whatever_it_is_called() -> None:
+    """The canaries' topic looks internal, and a topic may look like a hop: both are in, nothing else is."""
+    canary = names.canary_topic("orders-dr")
+    naming = NamingPolicy(PREFIX, names.rehearsal_copies("orders-dr"), "west")
+    rules = Rules((".*",), (), naming, chosen=frozenset({canary, "west.orders"}))
+    assert explain(canary, rules).inside
+    assert explain("west.orders", rules).target_topic == "__onceover.orders-dr.rehearsal.copy.west.orders"
+    assert not explain("orders", rules).inside
+
+
+def test_no_flow_can_be_called_like_a_rehearsals() -> None:
+    """Nobody takes its state for a flow's, and it begins with what the flow may write anyway."""
+    flow = names.rehearsal_flow("orders-dr")
+    assert names.state_owner(names.state_topic(flow)) is None
+    assert names.state_topic(flow).startswith("__onceover.orders-dr.")
+    assert names.state_topic(flow).startswith(names.rehearsal_prefix("orders-dr"))
+
+
+def test_the_verdict_needs_every_step_and_the_objective() -> None:
+    """While it runs there is none."""
+    assert outcome().verdict == "PASS"
+    assert outcome().exit_code == 0
+    assert outcome().rto_s == len(RTO_STEPS)
+    assert outcome(ended=False).verdict is None
+    late = outcome(seconds=20.0)
+    assert (late.verdict, late.exit_code) == ("FAIL", 3)
+    failed = outcome(failed="verify")
+    assert (failed.verdict, failed.exit_code, failed.rto_s) == ("FAIL", 3, None)
+    assert outcome(failed="remove").verdict == "FAIL"
+
+
+@pytest.mark.parametrize("told", [outcome(), outcome(failed="verify"), outcome(ended=False)])
+def test_the_page_shows_what_was_seen(told: RehearsalOutcome) -> None:
+    """Also of one that died, or failed."""
+    page = drill_page(told.document())
+    assert (told.verdict or "Not ended") in page
+    assert "1,234" in page
+    assert "orders first" in page
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_do_nothing_in_text_and_page(name: str) -> None:
+    """They are shown, in the plan, the outcome and the page."""
+    told = outcome(name=name, failed="verify")
+    harmless = outcome(failed="verify")
+    assert drill_page(told.document()).count("<") == drill_page(harmless.document()).count("<")
+    for text in (told.describe(), told.plan.describe()):
+        assert not [char for char in text if ord(char) < 32 and char != "\n"]
+        assert len(text.split("\n")) in (
+            len(harmless.describe().split("\n")),
+            len(harmless.plan.describe().split("\n")),
+        )
