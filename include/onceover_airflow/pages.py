@@ -1,4 +1,4 @@
-"""Where an audit's pages are: on disk, and under Airflow's web server."""
+"""Where the pages of audits and drills are: on disk, and under Airflow's web server."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 PREFIX: Final = "/onceover"
-_FOLDER: Final = "audit"
+# Folders of a flow's pages, by what they are called in an address.
+FOLDERS: Final = {"audits": "audit", "drills": "drills"}
 
 
-def audit_folder(home: Path, flow: str, run: str) -> Path:
-    """Return where an audit left its files.
+def pages_folder(home: Path, kind: str, flow: str, run: str) -> Path:
+    """Return where an audit or a drill left its files.
 
     Args:
         home: ``ONCEOVER_HOME``.
+        kind: ``audits`` or ``drills``.
         flow: name of the flow.
-        run: name of the audit's own folder.
+        run: name of the audit's or drill's own folder.
     """
-    return home / flow / _FOLDER / run
+    return home / flow / FOLDERS[kind] / run
 
 
 def page_link(home: Path, page: str | None) -> str:
-    """Return the address of a page on Airflow's host, empty where it is none that an audit left.
+    """Return the address of a page on Airflow's host, empty where it is none of ours.
 
     Args:
         home: ``ONCEOVER_HOME``.
@@ -35,9 +37,10 @@ def page_link(home: Path, page: str | None) -> str:
     if path is None or not path.is_relative_to(home):
         return ""
     flow, folder, *rest = path.relative_to(home).parts
-    if folder != _FOLDER or len(rest) < 2:
+    kind = next((kind for kind, name in FOLDERS.items() if name == folder), None)
+    if kind is None or len(rest) < 2:
         return ""
-    return "/".join((base_path() + PREFIX, "audits", flow, *rest))
+    return "/".join((base_path() + PREFIX, kind, flow, *rest))
 
 
 def base_path() -> str:

@@ -28,6 +28,7 @@ SUBJECTS: Final = {
     "repair_partition": "flow",
     "sync_group_offsets": "flow",
     "audit": "flow",
+    "rehearse": "flow",
     "migrate_connector_offsets": "connect",
 }
 # A reverse proxy may have put something in front.

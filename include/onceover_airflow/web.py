@@ -1,8 +1,8 @@
-"""The pages that audits leave, served by Airflow's own web server to people who are logged in.
+"""The pages that audits and drills leave, served by Airflow's own web server to people who are logged in.
 
-Invariant: nothing outside of an audit's folder is ever served, nothing without Airflow's own authentication,
-and no page served here can run a script, send a form or load anything: it stands in the origin that holds
-Airflow's session, and shows names that strangers gave to topics.
+Invariant: nothing outside of the folder of one of them is ever served, nothing without Airflow's own
+authentication, and no page served here can run a script, send a form or load anything: it stands in the
+origin that holds Airflow's session, and shows names that strangers gave to topics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from onceover.audit.report.htmlpage import render
 from onceover.config.home import onceover_home
-from onceover_airflow.pages import PREFIX, audit_folder, base_path
+from onceover_airflow.pages import FOLDERS, PREFIX, base_path, pages_folder
 
 ACCESS: Final = requires_access_view(AccessView.WEBSITE)
 _HEADERS: Final = {
@@ -34,6 +34,7 @@ _HEADERS: Final = {
     "Cache-Control": "private, no-store",
 }
 _FLOW: Final = r"^[a-z0-9][a-z0-9-]*$"
+_KIND: Final = f"^({'|'.join(FOLDERS)})$"
 _RUN: Final = r"^[0-9A-Za-z][0-9A-Za-z-]*$"
 # Airflow's door for every auth manager: it leads to the manager's own page, and checks `next`.
 _LOGIN: Final = "/api/v2/auth/login"
@@ -42,7 +43,7 @@ _STALE_TOKEN: Final = "Invalid JWT token"  # noqa: S105 - a message
 _GONE: Final = (
     "There is no such page. Of every flow the newest ten audits are kept, and older ones are removed. If "
     "this one is newer, Airflow's web server may see another ONCEOVER_HOME than its tasks. The verdict is "
-    "still in the log and the XCom of the run's task report_audit."
+    "still in the log and the XCom of the run's last task."
 )
 _TITLES: Final = {
     status.HTTP_403_FORBIDDEN: "Not for this user",
@@ -56,14 +57,15 @@ def create_app() -> FastAPI:
         title="Onceover", docs_url=None, redoc_url=None, openapi_url=None, dependencies=[Depends(ACCESS)]
     )
 
-    @app.get("/audits/{flow}/{run}/{path:path}")
-    def audit_page(
+    @app.get("/{kind}/{flow}/{run}/{path:path}")
+    def flow_page(
+        kind: Annotated[str, PathParameter(pattern=_KIND)],
         flow: Annotated[str, PathParameter(pattern=_FLOW)],
         run: Annotated[str, PathParameter(pattern=_RUN)],
         path: str,
     ) -> FileResponse:
-        """Return one file of an audit."""
-        return FileResponse(_file(audit_folder(onceover_home(), flow, run), path), headers=_HEADERS)
+        """Return one file of an audit or a drill."""
+        return FileResponse(_file(pages_folder(onceover_home(), kind, flow, run), path), headers=_HEADERS)
 
     @app.exception_handler(RequestValidationError)
     async def no_such_name(request: Request, _: RequestValidationError) -> Response:
@@ -82,10 +84,10 @@ async def _refused(app: FastAPI, request: Request, error: StarletteHTTPException
     """Answer a browser with what its reader can do next, and a program with the bare status."""
     if "text/html" not in request.headers.get("accept", ""):
         return await http_exception_handler(request, error)
-    known = {"flow", "run", "path"} <= request.path_params.keys()
+    known = {"kind", "flow", "run", "path"} <= request.path_params.keys()
     if known and (error.status_code == status.HTTP_401_UNAUTHORIZED or error.detail == _STALE_TOKEN):
         # From the parts of the route: behind a proxy, the address that was asked for may lack the prefix.
-        page = app.url_path_for("audit_page", **request.path_params)
+        page = app.url_path_for("flow_page", **request.path_params)
         door = f"{base_path()}{_LOGIN}?{urlencode({'next': f'{base_path()}{PREFIX}{page}'})}"
         return RedirectResponse(door, headers={"Cache-Control": "no-store"})
     title = _TITLES.get(error.status_code, "This page cannot be shown")

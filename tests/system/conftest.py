@@ -182,6 +182,7 @@ def flows(session_home: Path, target_cluster: SharedCluster) -> Path:
         "flights": {"source": source, "target": target},
         "sys-topics": {"source": source, "target": target},
         "sys-groups": {"source": source, "target": target},
+        "sys-rehearse": {"source": source, "target": target},
         "sys-progress": {"source": source, "target": target},
         "sys-adopted": {"source": source, "target": target},
         "sys-repair": {"source": source, "target": target},

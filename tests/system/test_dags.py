@@ -17,6 +17,7 @@ DAGS = Path(__file__).parents[2] / "dags"
 COPYING = {"replicate", "replicate_nightly", "replicate_always"}
 # Daily, unless the flow file says otherwise.
 AUDITING = {"audit", "audit_by-hand", "audit_nightly", "audit_always"}
+REHEARSING = {"rehearse", "rehearse_by-hand", "rehearse_nightly", "rehearse_always"}
 TASKS = {"check_flow": {"replicate", "report_result"}, "replicate": {"report_result"}, "report_result": set()}
 HEAVY = (
     "pyspark",
@@ -70,6 +71,7 @@ def test_every_copying_dag_has_its_tasks_in_order(dags: dict[str, Any]) -> None:
         "repair_partition",
         "migrate_connector_offsets",
         *AUDITING,
+        *REHEARSING,
     }
     for dag in (dags[name] for name in COPYING):
         assert {task.task_id: task.downstream_task_ids for task in dag.tasks} == TASKS
@@ -289,5 +291,7 @@ def test_fault_of_one_flow_file_reaches_no_other_flow(
         "replicate_good",
         "sync_group_offsets_good",
         "audit_good",
-        *("audit_" + name for name in ("date",)),
+        "audit_date",
+        # Of files whose other schedules are faulty: each key for itself.
+        *(f"rehearse_{name}" for name in ("good", "date", "drawn", "minute-61")),
     }

@@ -35,6 +35,13 @@ CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
         "master": "local[2]",
     },
     "sync_topics": {"flow": FLOW, "apply": False},
+    "rehearse": {
+        "flow": FLOW,
+        "topics": f"{FLOW}[.].*",
+        "group": "some-.*",
+        "sample": "10m",
+        "canaries": 20,
+    },
     "seed_progress": {
         "flow": FLOW,
         "kind": "seed",

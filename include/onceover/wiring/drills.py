@@ -61,6 +61,7 @@ from onceover.wiring.topics import topic_sync
 T = TypeVar("T")
 # A rehearsal's lane: its steps have deadlines of their own.
 _GIVE_UP_S: Final = 120.0
+_PAGE: Final = "report.html"
 
 
 def dry_run(flow: Flow) -> DryRun:
@@ -183,6 +184,11 @@ def drills_dir(flow: Flow) -> Path:
     return run_dir(flow) / "drills"
 
 
+def report_page(flow: Flow, drill: str) -> Path:
+    """Return where the page of one drill is."""
+    return (drills_dir(flow) / drill / _PAGE).absolute()
+
+
 @contextmanager
 def drill_journal(flow: Flow, target: Cluster, pause: Pause) -> Iterator[DrillJournal]:
     """Yield the journal of the flow's drills."""
@@ -216,7 +222,7 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
 def _keep_report(home: Path, outcome: RehearsalOutcome) -> None:
     """Write the report as it is now: a reader finds the old one or the new one."""
     put(json.dumps(outcome.document(), indent=1), home / outcome.drill / "report.json")
-    put(drill_page(outcome.document()), home / outcome.drill / "report.html")
+    put(drill_page(outcome.document()), home / outcome.drill / _PAGE)
 
 
 def _shadow(

@@ -144,7 +144,7 @@ def test_a_flow_whose_dag_is_refused_costs_itself_only(
     assert "longer than 100" in caplog.text
 
 
-@pytest.mark.parametrize("kind", ["audit", "replicate", "sync_group_offsets"])
+@pytest.mark.parametrize("kind", ["audit", "replicate", "sync_group_offsets", "rehearse"])
 def test_the_longest_flow_name_gives_a_dag(folder: Path, kind: str) -> None:
     """The flow file allows no name that Airflow, or Kafka, could not carry in everything made of it."""
     name = "f" * MAX_NAME_LENGTH

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from onceover.wiring.auditruns import run_folder, runs_folder
-from onceover_airflow.pages import audit_folder, page_link
+from onceover_airflow.pages import page_link, pages_folder
 
 
 def earlier(runs: Path, count: int) -> list[Path]:
@@ -66,7 +66,7 @@ def test_contents_of_records_lie_where_nothing_is_served_from(tmp_path: Path) ->
     """Whoever may log in to Airflow may read reports, and no records; the address is all that it takes."""
     home = tmp_path / "flights"
     shown, hidden = (runs_folder(home, show_payload=payload) for payload in (False, True))
-    assert audit_folder(tmp_path, "flights", "1-a").parent == shown
+    assert pages_folder(tmp_path, "audits", "flights", "1-a").parent == shown
     assert not hidden.is_relative_to(shown)
     assert page_link(tmp_path, str(shown / "1-a" / "report.html"))
     assert page_link(tmp_path, str(hidden / "1-a" / "report.html")) == ""

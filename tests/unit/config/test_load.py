@@ -64,7 +64,12 @@ def test_defaults_are_those_of_the_reference(write_flow: FlowWriter) -> None:
     assert (flow.topics.sync_configs, flow.topics.sync_acls) == (True, False)
     assert (flow.state.replication_factor, flow.state.map_retention_ms) == (-1, 14 * 86_400_000)
     assert (flow.spark.master, flow.spark.task_length_ms) == ("local", 300_000)
-    assert flow.schedules.model_dump() == {"replicate": None, "sync_group_offsets": None, "audit": "@daily"}
+    assert flow.schedules.model_dump() == {
+        "replicate": None,
+        "sync_group_offsets": None,
+        "audit": "@daily",
+        "rehearse": "@weekly",
+    }
     assert (flow.objectives.rto_ms, flow.objectives.rpo) == (900_000, Rpo(records=0))
 
 

@@ -8,7 +8,6 @@ from functools import partial
 from onceover.cli.parsers.drill import REHEARSAL
 from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult
-from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.planning.operation import wait
 from onceover.private import privately
@@ -16,9 +15,9 @@ from onceover.wiring.drills import (
     RehearsalWish,
     abort_drill,
     drill_history,
-    drills_dir,
     dry_run,
     rehearsal,
+    report_page,
 )
 from onceover.wiring.flows import opened
 
@@ -38,7 +37,7 @@ def run(args: argparse.Namespace) -> CommandResult:
     flow = load_flow(args.flow)
     with privately(), opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as operation:
         told = applied(operation, as_json=args.json)
-    report = _report(flow, str(told.document["drill"]))
+    report = str(report_page(flow, str(told.document["drill"])))
     return CommandResult(
         {**told.document, "report": report}, f"{told.text}\nreport: {report}", told.exit_code
     )
@@ -59,7 +58,3 @@ def abort(args: argparse.Namespace) -> CommandResult:
 
 def _wish(args: argparse.Namespace) -> RehearsalWish:
     return RehearsalWish(tuple(args.topics), tuple(args.group), args.sample, args.canaries)
-
-
-def _report(flow: Flow, drill: str) -> str:
-    return str((drills_dir(flow) / drill / "report.html").absolute())

@@ -148,6 +148,7 @@ class SchedulesSpec(Closed):
     replicate: Annotated[str | None, BeforeValidator(values.optional(values.schedule))] = None
     sync_group_offsets: Annotated[str | None, BeforeValidator(values.optional(values.schedule))] = None
     audit: Annotated[str | None, BeforeValidator(values.optional(values.schedule))] = "@daily"
+    rehearse: Annotated[str | None, BeforeValidator(values.optional(values.schedule))] = "@weekly"
 
 
 class ObjectivesSpec(Closed):
