@@ -354,6 +354,38 @@ def test_a_connector_is_not_sent_what_our_environment_holds(
     assert SECRET not in told(lambda: access.role_client(role, config))
 
 
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {
+            "security.protocol": "SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": "/etc/onceover/client.pem",
+        },
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "GSSAPI",
+            "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+            'principal="onceover@EXAMPLE" keyTab="/etc/onceover/onceover.keytab";',
+        },
+    ],
+)
+def test_a_connector_does_not_choose_among_the_keys_of_this_machine(
+    write: Writer, theirs: dict[str, str]
+) -> None:
+    """The file that it means is the workers'; the one at that place here may be another flow's login."""
+    config = OTHER | {f"{role}.override.{key}": each for role in ROLES for key, each in theirs.items()}
+    access = resolved(write())
+    for reach in (access.offsets_client, lambda _, config: access.role_client("consumer", config)):
+        with pytest.raises(UsageError, match="names a file of the workers' machines"):
+            reach("c", {**config, "name": "c"})
+    file = {"worker": None, "kafka": None, "worker_config": "worker.properties"}
+    if "ssl.keystore.type" in theirs:
+        named = "".join(f"{key}={value}\n" for key, value in theirs.items())
+        found = resolved(write(file, PROPERTIES + named)).role_client("producer", {"name": "c"})
+        assert found.properties["ssl.certificate.location"] == "/etc/onceover/client.pem"
+
+
 def test_the_workers_own_file_names_our_variables(write: Writer) -> None:
     """Somebody has put it here, for this; what it stands for holds for clients of connectors, too."""
     file = {"worker": None, "kafka": None, "worker_config": "worker.properties"}

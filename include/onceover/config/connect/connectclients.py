@@ -22,6 +22,7 @@ from onceover.config.connect.workerfile import (
     WorkerSettings,
     check_worker,
     client_of,
+    logins_in_files,
     role_properties,
     with_variables,
     worker_settings,
@@ -105,7 +106,7 @@ class ResolvedConnect:
         overridden = named[PRODUCER] != with_variables(self.properties, self.environ).get(_SERVERS, "")
         if not overridden or endpoints(_compact(servers)) & endpoints(ours):
             return self.kafka
-        return self._from_java(connector, roles[PRODUCER])
+        return self._of_producer(connector, config)
 
     def role_properties(self, role: str, config: Mapping[str, str]) -> dict[str, str]:
         """Return the Java settings of one of a connector's own clients; only the workers' name our variables.
@@ -127,7 +128,7 @@ class ResolvedConnect:
             UsageError: what it logs in with cannot be read here.
         """
         name = config.get("name", "")
-        client, missing = client_of(name, self.role_properties(role, config), ours=False)
+        client, missing = self._client(name, role, config)
         if missing:
             raise UsageError(f"its {role}'s " + "; ".join(f"{key} {reason}" for key, reason in missing))
         return literal_client(_alias(f"{self.name}.{name}"), client, where=f"connector {name}: {role}")
@@ -147,8 +148,15 @@ class ResolvedConnect:
             resolve="set producer.override., consumer.override. and admin.override.bootstrap.servers alike",
         )
 
-    def _from_java(self, connector: str, java: Mapping[str, str]) -> ClientConfig:
-        client, missing = client_of(connector, java, ours=False)
+    def _client(
+        self, connector: str, role: str, config: Mapping[str, str]
+    ) -> tuple[dict[str, str], list[tuple[str, str]]]:
+        """Return the keys of one of its clients, and what of its settings cannot be read here."""
+        client, missing = client_of(connector, self.role_properties(role, config), ours=False)
+        return client, missing + logins_in_files(role, config)
+
+    def _of_producer(self, connector: str, config: Mapping[str, str]) -> ClientConfig:
+        client, missing = self._client(connector, PRODUCER, config)
         if missing:
             raise UsageError(
                 f"connector {connector} keeps its offsets on another Kafka cluster, and its client settings "

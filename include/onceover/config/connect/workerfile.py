@@ -56,6 +56,11 @@ _CLIENT_KEYS: Final = re.compile(r"bootstrap\.servers|security\.protocol|sasl\..
 _NEEDED: Final = re.compile(r"sasl\.jaas\.config|ssl\.(truststore|keystore)\..*|ssl\.key\.password")
 _PROVIDER: Final = "refers to a config provider"
 _REFERENCE: Final = "${"
+_LOGIN_FILES: Final = {
+    "ssl.certificate.location": "ssl.keystore.location",
+    "sasl.kerberos.keytab": "sasl.jaas.config",
+}
+_ON_WORKERS: Final = "names a file of the workers' machines that it logs in with"
 
 
 @dataclass(frozen=True)
@@ -130,6 +135,16 @@ def client_of(
         (key, reason) for key, reason in dropped if _NEEDED.fullmatch(key) or reason.startswith(_PROVIDER)
     ]
     return translated.client, missing
+
+
+def logins_in_files(role: str, connector: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the Java keys with which a connector's own settings log in by a file, and why that is not read.
+
+    It lies on the workers' machines. At the same place here may be somebody else's key, and who may write a
+    connector would have Onceover log in with it, where they say.
+    """
+    client, _ = client_of("connector", role_properties({}, role, connector), ours=False)
+    return [(java, _ON_WORKERS) for key, java in _LOGIN_FILES.items() if key in client]
 
 
 def with_variables(worker: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
