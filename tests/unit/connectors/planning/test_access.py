@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from onceover.config.clients.resolve import ClientConfig
+from onceover.connectors.offsets.configtopic import ConfigRecords
 from onceover.connectors.planning.access import ConnectAccess, advertised_url, version_of
+from onceover.connectors.planning.view import fence_ids
 from onceover.connectors.rights import missing, needing, principal_of
 from onceover.connectors.settings import ConnectSettings, RestSettings, RoleClient
-from onceover.errors import UsageError
+from onceover.errors import NeedsOperator, UsageError
 
 CLIENT = ClientConfig("kafka", {"bootstrap.servers": "127.0.0.1:1"})
 WORKER = {"group.id": "g", "offset.storage.topic": "o", "config.storage.topic": "c"}
@@ -128,3 +130,16 @@ def test_missing_says_what_to_grant() -> None:
     """And where to find all that is needed."""
     found = missing(CLIENT, "WRITE", "topic t")
     assert (found.expected, found.code) == ("ALLOW WRITE on topic t for User:ANONYMOUS", "NOT_AUTHORIZED")
+
+
+def test_a_connector_that_claims_any_number_of_tasks_is_refused_and_costs_nothing() -> None:
+    """Workers take ``tasks.max`` of 31 bits from whoever writes a connector, and begin as many as it has."""
+    records = ConfigRecords()
+    assert fence_ids(records.fence_count("c", {"tasks.max": "3"}), str) == ["0", "1", "2"]
+    with pytest.raises(NeedsOperator) as caught:
+        fence_ids(records.fence_count("c", {"tasks.max": str((1 << 31) - 1)}), _never)
+    assert caught.value.code == "TOO_MANY_TASKS"
+
+
+def _never(number: int) -> str:
+    raise AssertionError(number)
