@@ -15,9 +15,11 @@ from html import escape
 from typing import Final
 
 # What Unicode calls printable although nothing is printed: fillers, selectors of variants, an empty Braille
-# cell. Everything else that cannot be seen, controls and directions included, it does not.
+# cell, a note without a head, blanks among hieroglyphs. Everything else that cannot be seen, controls and
+# directions included, it does not.
 _BLANK: Final = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
+    "\U00013441\U00013442\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
 # Wherever in a line they stand: Airflow's page of a log drops the line, or hides what follows (3.3.2).
 _COMMAND: Final = re.compile(r":(?=:(?:end)?group::)", re.IGNORECASE)

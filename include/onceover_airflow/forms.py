@@ -21,7 +21,10 @@ from onceover_airflow.jobs.retrying import limits, told
 RUN_LENGTH_PATTERN: Final = rf"^(caught-up|forever|{RUN_LENGTH})$"
 GROUPS_UNTIL_PATTERN: Final = rf"^(once|{RUN_LENGTH})$"
 # What Spark itself takes for a master; whether somebody answers there, the job finds out.
-MASTER_PATTERN: Final = r"^(|local(\[([1-9][0-9]{0,3}|\*)(,[1-9][0-9]{0,3})?\])?|yarn|spark://[^\s/:]+:[0-9]+(,[^\s/:]+:[0-9]+)*|k8s://\S+)$"
+MASTER_PATTERN: Final = (
+    r"^(|local(\[([1-9][0-9]{0,3}|\*)(,[1-9][0-9]{0,3})?\])?|yarn"
+    r"|spark://[^\s/:]+:[0-9]+(,[^\s/:]+:[0-9]+)*|k8s://(https://)?[^\s/:@]+(:[0-9]+)?(/[^\s@]*)?)$"
+)
 # Longer than any name, path or pattern that somebody would type.
 MAX_TEXT: Final = 1000
 MAX_PARTITION: Final = 2**31 - 1

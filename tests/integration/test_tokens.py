@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import ssl
+import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
+from threading import Event
 from typing import ClassVar
 from urllib.parse import quote, unquote
 
@@ -89,6 +92,63 @@ def test_token_endpoint_that_refuses_is_no_outage(
     assert seen in str(caught.value.seen)
     assert "echo" not in str(caught.value.seen)
     assert _SECRET not in f"{caught.value!r} {caught.value}"
+
+
+class EndlessEndpoint(BaseHTTPRequestHandler):
+    """Goes on answering until nobody listens any more: before, in, or behind the head of an answer."""
+
+    def do_POST(self) -> None:
+        self.close_connection = True
+        for piece in self._pieces(self.path):
+            try:
+                self.wfile.write(piece)
+            except OSError:
+                return
+            # Each comes long before anybody stops waiting for it.
+            self.server.slowly.wait(0.02)  # type: ignore[attr-defined]
+
+    @staticmethod
+    def _pieces(path: str) -> Iterator[bytes]:
+        match path:
+            case "/before":
+                yield from itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n")
+            case "/in":
+                yield b"HTTP/1.1 200 OK\r\nX: "
+            case "/behind":
+                yield b"HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n"
+            case "/error":
+                yield b"HTTP/1.1 400 Bad Request\r\nContent-Length: 900000\r\n\r\n"
+        yield from itertools.repeat(b" ")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.parametrize("path", ["/before", "/in", "/behind", "/error"])
+def test_an_answer_that_has_no_end_is_given_up(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lane that opens a connection may hold a transaction, whose readers wait as long."""
+    monkeypatch.setattr("onceover.kafka.link.tokens._TIMEOUT_S", 0.3)
+    server = ThreadingHTTPServer((LOOPBACK, 0), EndlessEndpoint)
+    server.slowly = Event()  # type: ignore[attr-defined]
+    began_s = time.monotonic()
+    with serving(server) as port, pytest.raises(OnceoverError) as caught:
+        TokenProvider(oidc(f"http://{LOOPBACK}:{port}{path}")).token()
+    # What was heard of an error's status counts, also where its words have no end.
+    assert isinstance(caught.value, UsageError if path == "/error" else Retriable)
+    assert time.monotonic() - began_s < 5
+
+
+def test_nothing_that_an_endpoint_chooses_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may send back what it was sent, as a server does that shows what it does not understand."""
+    monkeypatch.setattr(TokenEndpoint, "responses", {400: (_SECRET, ""), 999: (_SECRET, "")})
+    seen = []
+    with serving(HTTPServer((LOOPBACK, 0), TokenEndpoint)) as port:
+        for status in (400, 999):
+            with pytest.raises(OnceoverError) as caught:
+                TokenProvider(oidc(f"http://{LOOPBACK}:{port}/{status}/no")).token()
+            seen.append(str(caught.value))
+    assert not any(_SECRET in text for text in seen)
+    assert "HTTP 400 Bad Request" in seen[0] and "HTTP 999" in seen[1]
 
 
 def test_token_endpoint_that_is_away_is_an_outage() -> None:

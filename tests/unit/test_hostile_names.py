@@ -341,6 +341,7 @@ def test_every_page_forbids_itself_everything_from_elsewhere() -> None:
 def test_no_two_names_look_alike_where_one_has_what_cannot_be_seen() -> None:
     """An escape stands where there was something; what can be seen stays."""
     assert visible("a\nb\u202ec\u3164") == r"a\nb\u202ec\u3164"
+    assert visible("a\U00016fe4b\U0001d159\U00013441") == r"a\U00016fe4b\U0001d159\U00013441"
     assert visible("orders.v1 ü группа") == "orders.v1 ü группа"
     assert html("<a b='\u202e'>") == r"&lt;a b=&#x27;\u202e&#x27;&gt;"
     assert screen("a\tb\r\n\x1b[1m") == "a   b\\r\n\\x1b[1m"

@@ -324,4 +324,7 @@ def _owned(key: str, value: Any) -> Acl:
     acl = Acl(**{field: text(fields[field]) for field in Acl._fields})
     if acl_key(acl) != key:
         raise unreadable(f"value of {key!r}", "the ACL that its key is made of", str(acl))
+    if acl.pattern != LITERAL:
+        # None is ever created that speaks of other topics, too: to take it back would be about those as well.
+        raise unreadable(f"value of {key!r}", "an ACL on one topic", str(acl))
     return acl

@@ -34,7 +34,8 @@ _HANDLER: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.A
 _MASTER: Final = re.compile(
     r"local(\[([1-9][0-9]{0,3}|\*)(,[1-9][0-9]{0,3})?\])?"
     rf"|spark://{HOST}:[0-9]{{1,5}}(,{HOST}:[0-9]{{1,5}})*"
-    r"|yarn|k8s://\S+"
+    # Spark takes http:// as well, and would hand the job's secret to the API's server for all to hear.
+    rf"|yarn|k8s://(https://)?{HOST}(:[0-9]{{1,5}})?(/[A-Za-z0-9._~/-]*)?"
 )
 _PRESETS: Final = (
     "@once", "@continuous", "@hourly", "@daily", "@weekly", "@monthly", "@quarterly", "@yearly",
@@ -313,7 +314,7 @@ handler: Final = matching(_HANDLER, "not a function", 'write "package.module:fun
 master: Final = matching(
     _MASTER,
     "not a Spark master that a flow can run on",
-    "one of: local, local[4], spark://host:port, yarn, k8s://...",
+    "one of: local, local[4], spark://host:port, yarn, k8s://https://host:port",
 )
 
 

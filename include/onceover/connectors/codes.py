@@ -18,6 +18,7 @@ class ConnectorCode(Code):
     CONNECTOR_FAILED = auto()
     CONNECTOR_STATE = auto()
     TASK_FAILED = auto()
+    TOO_MANY_TASKS = auto()
     NOT_STOPPED = auto()
     SNAPSHOT_RUNS = auto()
     SLOT_DROPPED = auto()

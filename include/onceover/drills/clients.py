@@ -10,8 +10,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from onceover.errors import OnceoverError
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.cluster import Cluster
+from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.calls import CLASSIC
 from onceover.kafka.groups.members import DescribedGroup, describe_consumer_group, describe_group
@@ -20,6 +21,8 @@ from onceover.model import TopicPartition
 
 CONSUMER: Final = "consumer"
 _DESCRIBED: Final = {CLASSIC: describe_group, CONSUMER: describe_consumer_group}
+_EMPTY: Final = ("empty", "dead")
+_STABLE: Final = "stable"
 
 
 class Consumer(NamedTuple):
@@ -119,14 +122,48 @@ def _consumers(cluster: Cluster, topics: Collection[str]) -> tuple[list[Consumer
     unseen = list(listing.unheard)
     found: list[Consumer] = []
     for name, group in sorted(listing.groups.items()):
+        if group.state in _EMPTY:
+            continue
         describe = _DESCRIBED.get(group.type)
-        if group.state in ("empty", "dead") or describe is None:
+        if describe is None:
+            unseen.append(_not_asked(cluster.alias, name, group.type))
             continue
         try:
-            found += readers(name, describe(cluster, name), topics)
+            described = describe(cluster, name)
         except OnceoverError as error:
             unseen.append(error)
+            continue
+        found += readers(name, described, topics)
+        unseen += unsettled(cluster.alias, name, described)
     return found, unseen
+
+
+def _not_asked(alias: str, group: str, kind: str) -> NeedsOperator:
+    return NeedsOperator(
+        f"group {group} is a {kind} group with members on {alias}, which are not asked what they read",
+        code=KafkaCode.HAS_MEMBERS,
+        where=alias,
+        expected="groups of consumers",
+        seen=f"a {kind} group",
+        resolve=f"see who they are (kafka-{kind}-groups.sh --describe --members); without any it is in order",
+    )
+
+
+def unsettled(alias: str, name: str, group: DescribedGroup) -> list[OnceoverError]:
+    """Return why members of a group may read one of the topics although nothing says so yet. Pure.
+
+    While a group rebalances, its coordinator tells who is in it, and not what anybody reads.
+    """
+    if group.state == _STABLE or not group.members:
+        return []
+    return [
+        Retriable(
+            f"group {name} on {alias} is {group.state}: nobody can tell what its members read",
+            code=KafkaCode.HAS_MEMBERS,
+            where=alias,
+            resolve="wait until it is stable, then run again",
+        )
+    ]
 
 
 def readers(name: str, group: DescribedGroup, topics: Collection[str]) -> list[Consumer]:

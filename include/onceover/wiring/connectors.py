@@ -20,7 +20,7 @@ from onceover.config.connect.connectclients import (
     resolve_connect,
 )
 from onceover.config.connect.connectfile import ConnectFile, connect_home
-from onceover.config.connect.workerfile import client_of, principal_of, role_properties
+from onceover.config.connect.workerfile import client_of, principal_of
 from onceover.connectors.acltable import WORKERS_CLUSTER, AclTableRequest, Grant, OwnTopic, Role, grants
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import ConnectorState, Report
@@ -82,7 +82,7 @@ class Clients:
         return [self._role(role, config) for role in ROLES]
 
     def _role(self, role: str, config: Mapping[str, str]) -> RoleClient:
-        java = role_properties(self.access.properties, role, config)
+        java = self.access.role_properties(role, config)
         principal = _principal(java)
         if principal is None and "bootstrap.servers" not in java:
             return RoleClient(role, reason="the workers' own file is not named, which tells how they log in")
@@ -238,15 +238,14 @@ def _own_topic(access: ResolvedConnect, state: ConnectorState, topic: str | None
     shared = access.worker.offsets_topic
     own = topic or state.own_topic(shared) or default_topic(shared, state.name)
     named = {
-        role: _principal(role_properties(access.properties, java, state.config))
-        for role, java in _CLIENT_ROLES.items()
+        role: _principal(access.role_properties(java, state.config)) for role, java in _CLIENT_ROLES.items()
     }
     return OwnTopic(state.name, own, cluster, _known(named))
 
 
 def _principal(java: Mapping[str, str]) -> str | None:
     # Without the workers' own file nothing is known of their clients.
-    return principal_of(client_of("client", java)[0]) if "bootstrap.servers" in java else None
+    return principal_of(client_of("client", java, ours=False)[0]) if "bootstrap.servers" in java else None
 
 
 def _known(principals: Mapping[Role, str | None]) -> dict[Role, str]:

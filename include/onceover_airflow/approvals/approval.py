@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+import unicodedata
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -155,7 +156,7 @@ def _check_person(consent: Consent, context: Context) -> None:
     if _rule() == ANYONE:
         return
     unknown = consent.started_by is None and _by_hand(context)
-    if unknown or consent.by == consent.started_by:
+    if unknown or _is_one_person(consent.by, consent.started_by):
         raise UsageError(
             "nobody knows who has started the run" if unknown else f"{consent.by} has also started the run",
             code=AirflowCode.SAME_PERSON,
@@ -163,6 +164,18 @@ def _check_person(consent: Consent, context: Context) -> None:
             seen=f"approved by {consent.by}",
             resolve="start the DAG again, and let somebody else answer",
         )
+
+
+def _is_one_person(name: str, other: str | None) -> bool:
+    """Tell whether two logins may be one person's: a directory lets Anna in as anna, too, or with a blank.
+
+    Where Airflow is told to keep such logins apart, it has a user for each, and who has one has the other.
+    """
+    return other is not None and _plain(name) == _plain(other)
+
+
+def _plain(name: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", name).casefold().split())
 
 
 def _cleared() -> UsageError:

@@ -19,6 +19,7 @@ from onceover.acls.kept import (
     acl_record,
     owned_acls,
     plan_acls,
+    unread_acls,
 )
 from onceover.acls.sync import AclSync, apply_acls, is_open, own_principal
 from onceover.errors import NeedsOperator, Retriable, UsageError
@@ -247,6 +248,15 @@ def test_a_record_round_trips_and_another_version_is_refused() -> None:
     assert len(acl_key(one)) == len("acl/") + 16
     with pytest.raises(NeedsOperator, match="another version"):
         owned_acls({acl_key(one): {**acl_record(one, 7), "v": 2}})
+
+
+def test_an_acl_on_more_than_one_topic_is_nobodys_to_remove() -> None:
+    """No flow creates one: a record that says so is somebody else's."""
+    wide = acl("READ", name="east.flights", permission="DENY", pattern="PREFIXED")
+    state = {acl_key(wide): acl_record(wide, 7)}
+    assert owned_acls(state) == frozenset()
+    assert unread_acls(state).keys() == state.keys()
+    assert plan_acls(view(set(), target=frozenset({wide}), owned=owned_acls(state))).delete == ()
 
 
 def test_the_table_of_allowed_operations_grants_reading_only() -> None:

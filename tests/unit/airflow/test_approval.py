@@ -282,6 +282,10 @@ def test_questions_of_long_ago_are_forgotten(home: Path) -> None:
     [
         ("anna", "ben", "manual", True),
         ("anna", "anna", "manual", False),
+        ("Anna", "anna", "manual", False),
+        ("anna ", "anna", "manual", False),
+        ("ＡＮＮＡ", "anna", "manual", False),
+        ("annabel", "anna", "manual", True),
         ("anna", None, "manual", False),
         ("anna", None, "backfill", False),
         ("anna", None, "scheduled", True),

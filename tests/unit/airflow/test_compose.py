@@ -88,6 +88,25 @@ def test_nothing_without_a_hash_gets_into_the_image() -> None:
     assert {"hatchling", "setuptools", "asyncpg"} <= builders.keys()
 
 
+def test_nothing_without_a_hash_builds_a_package_in_a_checkout() -> None:
+    """What builds runs as whoever types `make setup`; uv would fetch the newest, and look at no hash."""
+    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert project["tool"]["uv"]["no-build-isolation"] is True
+    lock = tomllib.loads((PROJECT / "uv.lock").read_text(encoding="utf-8"))
+    own = next(package for package in lock["package"] if package["name"] == "onceover")
+    builders = {each["name"] for each in own["dev-dependencies"]["build"]}
+    # Of hatchling: this package; of setuptools and wheel: pyspark, as any that names no builder of its own.
+    assert {"hatchling", "editables", "setuptools", "wheel"} <= builders
+    # They are there before anything is built with them, and stay when the rest comes.
+    assert builders <= {each["name"] for each in own["dev-dependencies"]["dev"]}
+    for script in ("setup", "kerberos"):
+        syncs = re.findall(
+            r"^ *scripts/uv sync (.*)$", (PROJECT / "scripts" / script).read_text(encoding="utf-8"), re.M
+        )
+        assert len(syncs) == 2, script
+        assert "--inexact --only-group build" in syncs[0], script
+
+
 def test_uv_is_fetched_by_its_hash() -> None:
     """Where there is none, scripts/uv installs the pinned one, and only if it is that."""
     script = (PROJECT / "scripts" / "uv").read_text(encoding="utf-8")

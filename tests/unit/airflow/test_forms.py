@@ -61,6 +61,8 @@ def test_an_untouched_form_is_valid() -> None:
         {"master": "local[x]"},
         {"master": "127.0.0.1:7077"},
         {"master": "spark://nowhere"},
+        {"master": "k8s://http://127.0.0.1:6443"},
+        {"master": "k8s://https://somebody:secret@127.0.0.1:6443"},
         {"until": "twice"},
         {"apply": "yes"},
     ],
@@ -85,6 +87,8 @@ def test_bad_form_values_are_refused(given: dict[str, object]) -> None:
         "spark://a:7077,b:7077",
         "yarn",
         "k8s://https://127.0.0.1:6443",
+        "k8s://127.0.0.1:6443",
+        "k8s://https://rancher/k8s/clusters/c-1",
     ],
 )
 def test_good_form_values_pass(length: str, master: str | None) -> None:

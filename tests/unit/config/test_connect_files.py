@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
-from onceover.config.connect.connectclients import ResolvedConnect, resolve_connect
+from onceover.config.clients.resolve import ClientConfig
+from onceover.config.connect.connectclients import ROLES, ResolvedConnect, resolve_connect
 from onceover.config.connect.connectfile import ConnectKeys, connect_home, find_connect_files, load_connect
 from onceover.config.connect.workerfile import WORKER_KEYS
 from onceover.config.faults import BadConfig
@@ -315,6 +316,84 @@ def test_a_login_that_a_config_provider_holds_is_named_in_the_connect_file(write
     named = {"my.source": {"kafka": {"client": {"bootstrap.servers": "other:9092", "client.id": "us"}}}}
     client = resolved(write({"connectors": named})).offsets_client("my.source", hidden)
     assert client.properties["client.id"] == "us"
+
+
+def login(user: str, password: str) -> str:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return f'{module} required username="{user}" password="{password}";'
+
+
+def told(reach: Callable[[], ClientConfig]) -> str:
+    """Return everything that a client would be connected with, or why there is none."""
+    try:
+        return repr(dict(reach().properties))
+    except UsageError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    "reference", ["${PASSWORD}", "${env:PASSWORD}", "${env:x:PASSWORD}", r"$\{PASSWORD}", r"\${PASSWORD}"]
+)
+@pytest.mark.parametrize("role", ["producer", "consumer", "admin"])
+@pytest.mark.parametrize("key", ["sasl.jaas.config", "bootstrap.servers"])
+def test_a_connector_is_not_sent_what_our_environment_holds(
+    write: Writer, role: str, reference: str, key: str
+) -> None:
+    """It names the servers as well: who may create one would read Airflow's keys off a listener of theirs."""
+    theirs = {
+        "bootstrap.servers": "evil:9092",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.jaas.config": login("u", "p"),
+        key: login("u", reference) if key == "sasl.jaas.config" else f"{reference}.evil:9092",
+    }
+    config = {f"{each}.override.bootstrap.servers": theirs["bootstrap.servers"] for each in ROLES}
+    config |= {f"{role}.override.{name}": value for name, value in theirs.items()} | {"name": "c"}
+    access = resolved(write())
+    assert SECRET not in told(lambda: access.offsets_client("c", config))
+    assert SECRET not in told(lambda: access.role_client(role, config))
+
+
+@pytest.mark.parametrize(
+    "theirs",
+    [
+        {
+            "security.protocol": "SSL",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": "/etc/onceover/client.pem",
+        },
+        {
+            "security.protocol": "SASL_SSL",
+            "sasl.mechanism": "GSSAPI",
+            "sasl.jaas.config": "com.sun.security.auth.module.Krb5LoginModule required useKeyTab=true "
+            'principal="onceover@EXAMPLE" keyTab="/etc/onceover/onceover.keytab";',
+        },
+    ],
+)
+def test_a_connector_does_not_choose_among_the_keys_of_this_machine(
+    write: Writer, theirs: dict[str, str]
+) -> None:
+    """The file that it means is the workers'; the one at that place here may be another flow's login."""
+    config = OTHER | {f"{role}.override.{key}": each for role in ROLES for key, each in theirs.items()}
+    access = resolved(write())
+    for reach in (access.offsets_client, lambda _, config: access.role_client("consumer", config)):
+        with pytest.raises(UsageError, match="names a file of the workers' machines"):
+            reach("c", {**config, "name": "c"})
+    file = {"worker": None, "kafka": None, "worker_config": "worker.properties"}
+    if "ssl.keystore.type" in theirs:
+        named = "".join(f"{key}={value}\n" for key, value in theirs.items())
+        found = resolved(write(file, PROPERTIES + named)).role_client("producer", {"name": "c"})
+        assert found.properties["ssl.certificate.location"] == "/etc/onceover/client.pem"
+
+
+def test_the_workers_own_file_names_our_variables(write: Writer) -> None:
+    """Somebody has put it here, for this; what it stands for holds for clients of connectors, too."""
+    file = {"worker": None, "kafka": None, "worker_config": "worker.properties"}
+    jaas = f"sasl.jaas.config={login('u', '${env:PASSWORD}')}\n"
+    text = f"{PROPERTIES}security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n{jaas}"
+    access = resolved(write(file, text))
+    assert access.kafka.properties["sasl.password"] == SECRET
+    assert access.role_client("producer", {"name": "c"}).properties["sasl.password"] == SECRET
 
 
 # ---- what is written about it

@@ -43,6 +43,11 @@ def test_host_is_accepted_wherever_one_is_named(host: str) -> None:
     assert is_host(host)
     assert ALLOWED["bootstrap.servers"].check(f"{host}:9092,{host}:9093") == f"{host}:9092,{host}:9093"
     assert values.master(f"spark://{host}:7077,{host}:7078") == f"spark://{host}:7077,{host}:7078"
+    assert (
+        values.master(f"k8s://https://{host}:6443/k8s/clusters/c-1")
+        == f"k8s://https://{host}:6443/k8s/clusters/c-1"
+    )
+    assert values.master(f"k8s://{host}") == f"k8s://{host}"
     assert is_http_address(f"https://{host}:443/token")
 
 
@@ -54,11 +59,31 @@ def test_what_no_resolver_takes_is_refused_wherever_a_host_is_named(host: str) -
         lambda: ALLOWED["bootstrap.servers"].check(f"a:1,{host}:9092"),
         lambda: values.master(f"spark://{host}:7077"),
         lambda: values.master(f"spark://a:7077,{host}:7077"),
+        lambda: values.master(f"k8s://https://{host}:6443"),
         lambda: ALLOWED["sasl.oauthbearer.token.endpoint.url"].check(f"https://{host}/token"),
         lambda: _address(1, f"http://{host}:8083"),
     ):
         with pytest.raises(Invalid):
             check()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "http://h:6443",
+        "HTTP://h:6443",
+        "https://u:pw@h:6443",
+        "u@h",
+        "https://h/?a=b",
+        "https://h/#a",
+        "//h",
+        "\\\\h",
+    ],
+)
+def test_kubernetes_is_talked_to_over_tls_and_without_a_login_in_its_address(address: str) -> None:
+    """The secret of a job's processes goes through its API; an address is an argument, which `ps` shows."""
+    with pytest.raises(Invalid):
+        values.master(f"k8s://{address}")
 
 
 @given(st.text("ab.-_:1[]", max_size=12) | st.text("a.", max_size=300))

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from onceover.drills.clients import Consumer, Producer, readers, writers
+from typing import Any
+
+import pytest
+
+from onceover.drills import clients
+from onceover.drills.clients import Consumer, Producer, readers, unsettled, writers
+from onceover.kafka.groups.admin import GroupListing
+from onceover.kafka.groups.calls import ListedGroup
 from onceover.kafka.groups.members import DescribedGroup, GroupMember
 from onceover.kafka.usage import ActiveProducer, ListedTransaction
 from onceover.model import TopicPartition
@@ -21,6 +28,48 @@ def test_members_count_that_are_assigned_one_of_the_topics() -> None:
         ),
     )
     assert readers("g", group, {"a", "b"}) == [Consumer("g", "app", "10.0.0.7", ("a",))]
+
+
+MEMBER = GroupMember("1", "app", "/10.0.0.7")
+
+
+@pytest.mark.parametrize("state", ["preparingrebalance", "completingrebalance", "assigning", "reconciling"])
+def test_a_group_that_rebalances_may_read_anything(state: str) -> None:
+    """Its coordinator names the members, and gives none of them a topic: they are not nobody."""
+    group = DescribedGroup(state, "", (MEMBER,))
+    assert readers("g", group, {"a"}) == []
+    (told,) = unsettled("east", "g", group)
+    assert (told.exit_code, state in told.message) == (5, True)
+    assert unsettled("east", "g", DescribedGroup(state, "", ())) == []
+    assert unsettled("east", "g", DescribedGroup("stable", "range", (MEMBER,))) == []
+
+
+class Listing:
+    """The groups of a cluster without the cluster."""
+
+    def __init__(self, _: Any) -> None:
+        pass
+
+    def groups(self) -> GroupListing:
+        found = [
+            ListedGroup("shared", "share", "stable"),
+            ListedGroup("stream", "streams", "stable"),
+            ListedGroup("left", "share", "empty"),
+        ]
+        return GroupListing({each.group_id: each for each in found})
+
+
+def test_members_that_are_not_asked_are_not_counted_as_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Share groups and streams groups: a person has to ask them, where they have members."""
+    monkeypatch.setattr(clients, "GroupAdmin", Listing)
+    cluster: Any = type("East", (), {"alias": "east"})()
+    found, unseen = clients._consumers(cluster, {"a"})
+    assert found == []
+    assert [error.exit_code for error in unseen] == [3, 3]
+    assert [name in error.message for name, error in zip(("shared", "stream"), unseen, strict=True)] == [
+        True,
+        True,
+    ]
 
 
 def test_a_producer_is_named_once_by_its_transactional_id() -> None:

@@ -138,6 +138,16 @@ def resolve_client(
     return ClientConfig(spec.alias, _checked(spec, where, environment))
 
 
+def literal_client(alias: str, values: Mapping[str, str], *, where: str) -> ClientConfig:
+    """Check the client of keys that somebody else has chosen, such as a connector's: nothing in them is read
+    as one of our variables.
+
+    Raises:
+        UsageError: as :func:`resolve_client`.
+    """
+    return ClientConfig(alias, _in_order(values, where, "client"))
+
+
 def _checked(spec: ClusterSpec, where: str, environment: Mapping[str, str]) -> dict[str, str]:
     origin = _origin(spec)
     try:
@@ -145,14 +155,16 @@ def _checked(spec: ClusterSpec, where: str, environment: Mapping[str, str]) -> d
     except Invalid as error:
         fault = Fault(where, origin, error.problem, error.fix)
     else:
-        checked, faults = check_properties(raw)
-        if not faults:
-            return checked
-        raise BadConfig(
-            Fault(where, f"{origin}: {shown_key(key)}", problem, fix) for key, problem, fix in faults
-        )
+        return _in_order(raw, where, origin)
     # Outside the handler: an exception's context must not carry text from the client's file.
     raise BadConfig([fault])
+
+
+def _in_order(raw: Mapping[str, Any], where: str, origin: str) -> dict[str, str]:
+    checked, faults = check_properties(raw)
+    if not faults:
+        return checked
+    raise BadConfig(Fault(where, f"{origin}: {shown_key(key)}", problem, fix) for key, problem, fix in faults)
 
 
 def resolve_clients(

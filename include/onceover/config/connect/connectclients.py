@@ -1,6 +1,8 @@
 """Resolve how a Connect cluster and its Kafka clusters are reached, in the process that connects.
 
-What is made here holds secrets and shows none when printed or logged.
+What is made here holds secrets and shows none when printed or logged. Invariant: only what people have
+written into files on this machine names its variables. A connector's configuration is anybody's who may write
+one.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from onceover.config.clients.connection import read_http_connection, variable_of
-from onceover.config.clients.resolve import ClientConfig, resolve_client
+from onceover.config.clients.resolve import ClientConfig, literal_client, resolve_client
 from onceover.config.clients.rules import endpoints
 from onceover.config.codes import ConfigCode
 from onceover.config.connect.connectfile import ConnectFile, KafkaSpec
@@ -20,7 +22,9 @@ from onceover.config.connect.workerfile import (
     WorkerSettings,
     check_worker,
     client_of,
+    logins_in_files,
     role_properties,
+    with_variables,
     worker_settings,
 )
 from onceover.config.document import substitute
@@ -91,7 +95,7 @@ class ResolvedConnect:
             UsageError: its producer, consumer and admin client name different servers; or the client
                 cannot be read from the configuration, and the Connect file names none.
         """
-        roles = {role: role_properties(self.properties, role, config) for role in ROLES}
+        roles = {role: self.role_properties(role, config) for role in ROLES}
         named = {role: properties.get(_SERVERS, "") for role, properties in roles.items()}
         ours = self.kafka.properties[_SERVERS]
         servers = named[PRODUCER] or ours
@@ -99,10 +103,19 @@ class ResolvedConnect:
         spec = self.file.connectors.get(connector)
         if spec is not None:
             return self._resolve(spec.kafka, f"{self.name}.{connector}", f"connectors.{connector}.kafka")
-        overridden = named[PRODUCER] != self.properties.get(_SERVERS, "")
+        overridden = named[PRODUCER] != with_variables(self.properties, self.environ).get(_SERVERS, "")
         if not overridden or endpoints(_compact(servers)) & endpoints(ours):
             return self.kafka
-        return self._from_java(connector, roles[PRODUCER])
+        return self._of_producer(connector, config)
+
+    def role_properties(self, role: str, config: Mapping[str, str]) -> dict[str, str]:
+        """Return the Java settings of one of a connector's own clients; only the workers' name our variables.
+
+        Args:
+            role: one of ``ROLES``.
+            config: the connector's configuration.
+        """
+        return role_properties(with_variables(self.properties, self.environ), role, config)
 
     def role_client(self, role: str, config: Mapping[str, str]) -> ClientConfig:
         """Return one of a connector's own clients.
@@ -115,11 +128,10 @@ class ResolvedConnect:
             UsageError: what it logs in with cannot be read here.
         """
         name = config.get("name", "")
-        client, missing = client_of(name, role_properties(self.properties, role, config))
+        client, missing = self._client(name, role, config)
         if missing:
             raise UsageError(f"its {role}'s " + "; ".join(f"{key} {reason}" for key, reason in missing))
-        spec = ClusterSpec(alias=_alias(f"{self.name}.{name}"), client=client)
-        return resolve_client(spec, where=f"connector {name}: {role}", environ=self.environ)
+        return literal_client(_alias(f"{self.name}.{name}"), client, where=f"connector {name}: {role}")
 
     def _same_servers(self, connector: str, servers: Mapping[str, str]) -> None:
         parts = [endpoints(_compact(text)) for text in servers.values()]
@@ -136,8 +148,15 @@ class ResolvedConnect:
             resolve="set producer.override., consumer.override. and admin.override.bootstrap.servers alike",
         )
 
-    def _from_java(self, connector: str, java: Mapping[str, str]) -> ClientConfig:
-        client, missing = client_of(connector, java)
+    def _client(
+        self, connector: str, role: str, config: Mapping[str, str]
+    ) -> tuple[dict[str, str], list[tuple[str, str]]]:
+        """Return the keys of one of its clients, and what of its settings cannot be read here."""
+        client, missing = client_of(connector, self.role_properties(role, config), ours=False)
+        return client, missing + logins_in_files(role, config)
+
+    def _of_producer(self, connector: str, config: Mapping[str, str]) -> ClientConfig:
+        client, missing = self._client(connector, PRODUCER, config)
         if missing:
             raise UsageError(
                 f"connector {connector} keeps its offsets on another Kafka cluster, and its client settings "
@@ -147,9 +166,8 @@ class ResolvedConnect:
                 resolve=f"name how Onceover reaches that cluster in {self.file.path}, under "
                 f"connectors.{connector}.kafka",
             )
-        spec = ClusterSpec(alias=_alias(f"{self.name}.{connector}"), client=client)
         where = f"connector {connector}: producer.override"
-        return resolve_client(spec, where=where, environ=self.environ)
+        return literal_client(_alias(f"{self.name}.{connector}"), client, where=where)
 
     def _resolve(self, spec: KafkaSpec, name: str, key: str) -> ClientConfig:
         where = f"{self.file.path}: {key}"
@@ -197,7 +215,7 @@ def _kafka(file: ConnectFile, properties: Mapping[str, str], environ: Mapping[st
     alias = _alias(file.connect)
     if file.kafka is not None:
         return resolve_client(file.kafka.cluster(alias), where=f"{file.path}: kafka", environ=environ)
-    client, missing = client_of(alias, properties)
+    client, missing = client_of(alias, properties, ours=True)
     if missing:
         raise BadConfig(Fault(str(file.worker_config), key, reason, _OWN_CLIENT) for key, reason in missing)
     spec = ClusterSpec(alias=alias, client=client)

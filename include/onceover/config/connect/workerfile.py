@@ -12,7 +12,7 @@ from typing import Final
 
 from onceover.config import values
 from onceover.config.faults import Invalid
-from onceover.config.mirrormaker.mm2_security import translate_client
+from onceover.config.mirrormaker.mm2_security import ENV_PROVIDER, translate_client
 
 _TOPIC: Final = values.matching(
     re.compile(r"[A-Za-z0-9._-]{1,249}"), "not a topic's name", "as in the workers' own file"
@@ -55,6 +55,12 @@ _CLIENT_KEYS: Final = re.compile(r"bootstrap\.servers|security\.protocol|sasl\..
 # Without these a client cannot stand in for the worker's; tuning may be left out.
 _NEEDED: Final = re.compile(r"sasl\.jaas\.config|ssl\.(truststore|keystore)\..*|ssl\.key\.password")
 _PROVIDER: Final = "refers to a config provider"
+_REFERENCE: Final = "${"
+_LOGIN_FILES: Final = {
+    "ssl.certificate.location": "ssl.keystore.location",
+    "sasl.kerberos.keytab": "sasl.jaas.config",
+}
+_ON_WORKERS: Final = "names a file of the workers' machines that it logs in with"
 
 
 @dataclass(frozen=True)
@@ -107,20 +113,47 @@ def check_worker(properties: Mapping[str, str]) -> tuple[dict[str, str], list[tu
     return checked, faults
 
 
-def client_of(alias: str, properties: Mapping[str, str]) -> tuple[dict[str, str], list[tuple[str, str]]]:
+def client_of(
+    alias: str, properties: Mapping[str, str], *, ours: bool
+) -> tuple[dict[str, str], list[tuple[str, str]]]:
     """Return the librdkafka keys that stand in for a worker's or connector's own client settings.
 
     The second part names Java keys that cannot be read here and without which no connection is likely:
     Java key stores, secrets that a config provider holds.
+
+    Args:
+        ours: they are a file's that somebody has named here, and ``${env:NAME}`` in it is one of our
+            variables. In a connector's it is one of the workers': whoever may write one names the servers as
+            well, and would be sent what our environment holds.
     """
     java = {key: value for key, value in properties.items() if _CLIENT_KEYS.fullmatch(key)}
-    translated = translate_client(alias, java, literal=True)
+    theirs = {} if ours else {key: value for key, value in java.items() if _REFERENCE in value}
+    known = {key: value for key, value in java.items() if key not in theirs}
+    translated = translate_client(alias, known, literal=True)
+    dropped = [*translated.dropped, *((key, f"{_PROVIDER} of the workers") for key in theirs)]
     missing = [
-        (key, reason)
-        for key, reason in translated.dropped
-        if _NEEDED.fullmatch(key) or reason.startswith(_PROVIDER)
+        (key, reason) for key, reason in dropped if _NEEDED.fullmatch(key) or reason.startswith(_PROVIDER)
     ]
     return translated.client, missing
+
+
+def logins_in_files(role: str, connector: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the Java keys with which a connector's own settings log in by a file, and why that is not read.
+
+    It lies on the workers' machines. At the same place here may be somebody else's key, and who may write a
+    connector would have Onceover log in with it, where they say.
+    """
+    client, _ = client_of("connector", role_properties({}, role, connector), ours=False)
+    return [(java, _ON_WORKERS) for key, java in _LOGIN_FILES.items() if key in client]
+
+
+def with_variables(worker: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """Return a worker's settings with each ``${env:NAME}`` read that is set, before anything of others' is
+    laid over them."""
+    return {
+        key: ENV_PROVIDER.sub(lambda found: environ.get(found[1], found[0]), value)
+        for key, value in worker.items()
+    }
 
 
 def principal_of(client: Mapping[str, str]) -> str | None:

@@ -37,7 +37,7 @@ _JAAS_OPTION: Final = re.compile(
 )
 # KIP-342, as Java's login names them.
 _EXTENSION: Final = "extension_"
-_ENV_PROVIDER: Final = re.compile(r"\$\{env:(?:[^:{}]*:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+ENV_PROVIDER: Final = re.compile(r"\$\{env:(?:[^:{}]*:)?([A-Za-z_][A-Za-z0-9_]*)\}")
 _PROVIDER: Final = re.compile(r"\$\{[^{}]*\}")
 _TRUST_FIX: Final = (
     "Java key stores are not read: export with `keytool -exportcert -rfc -keystore FILE -alias NAME "
@@ -71,8 +71,8 @@ def translate_client(alias: str, java: Mapping[str, str], *, literal: bool = Fal
     """
     result = ClientTranslation(literal=literal)
     for key, value in java.items():
-        plain = _ENV_PROVIDER.sub(r"${\1}", value)
-        if _PROVIDER.search(_ENV_PROVIDER.sub("", value)):
+        plain = ENV_PROVIDER.sub(r"${\1}", value)
+        if _PROVIDER.search(ENV_PROVIDER.sub("", value)):
             result.dropped.append(
                 (key, "refers to a config provider; set the librdkafka key to ${NAME} instead")
             )

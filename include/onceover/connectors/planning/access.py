@@ -15,13 +15,14 @@ from types import TracebackType
 from typing import Final, Self
 
 from onceover.backoff import Backoff, Deadline
+from onceover.config.clients.hosts import is_http_address
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.model import Isolation, WorkerFacts
 from onceover.connectors.offsets.scan import PATIENCE_S, Scan, scan_topic
 from onceover.connectors.record.runrecords import RunRecords
 from onceover.connectors.rights import needing
 from onceover.connectors.settings import ConnectSettings
-from onceover.connectors.workers.muster import endpoints, muster
+from onceover.connectors.workers.muster import Endpoints, endpoints, muster
 from onceover.connectors.workers.reaching import known_cluster_id
 from onceover.connectors.workers.rest import ConnectRest, WorkerAnswer
 from onceover.errors import NeedsOperator, Retriable, UsageError
@@ -41,6 +42,7 @@ _STABLE: Final = ("stable",)
 _REBALANCE_S: Final = 60.0
 _JOIN_S: Final = 20.0
 _LENGTH: Final = struct.Struct(">hh")
+_NO_ADDRESS: Final = "no address"
 _PLATFORM: Final = ("ccs", "ce")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 _PLATFORM_OF_KAFKA_3: Final = 7
@@ -236,7 +238,7 @@ class ConnectAccess:
         with needing(self.worker_cluster.config, "DESCRIBE", f"group {self.group_id}"):
             group = self.worker_cluster.retry(self._group, Deadline(_REBALANCE_S))
         members = [advertised_url(member.metadata) for member in group.members]
-        seen = muster(named, [(url, endpoints(url, _resolved)) for url in members])
+        seen = muster(named, [(url, _places(url)) for url in members])
         told = f"{len(members)} members: {', '.join(members) or 'none'}"
         expected = f"{len(answers)}, each answering: {', '.join(self.rest.urls)}"
         if seen.differs or seen.doubtful:
@@ -250,9 +252,14 @@ class ConnectAccess:
         return answers
 
     def _answers_as(self, url: str, kafka_cluster_id: str) -> bool:
+        if not is_http_address(url):
+            return False
         try:
-            return self.rest.worker(url).kafka_cluster_id == kafka_cluster_id
-        except (Retriable, UsageError):
+            return self.rest.worker(url, login=False).kafka_cluster_id == kafka_cluster_id
+        except UsageError as error:
+            # Something is there, and wants to know who asks: whether it is a worker, nobody can tell then.
+            return error.code == ConnectorCode.REST_LOGIN
+        except Retriable:
             return False
 
     def _differ(self, seen: str, expected: str, kind: type[NeedsOperator] = NeedsOperator) -> NeedsOperator:
@@ -307,10 +314,16 @@ class ConnectAccess:
 def advertised_url(metadata: bytes) -> str:
     """Return the REST address in what a worker tells its group: after a version, in every protocol.
 
-    Without the slash that it ends with: an address with two of them is refused (measured).
+    Without the slash that it ends with: an address with two of them is refused (measured). Whoever may join
+    the group may tell it anything, also what is no address.
     """
-    _, size = _LENGTH.unpack_from(metadata)
-    return metadata[_LENGTH.size : _LENGTH.size + size].decode().rstrip("/")
+    size = _LENGTH.unpack_from(metadata)[1] if len(metadata) >= _LENGTH.size else 0
+    told = metadata[_LENGTH.size : _LENGTH.size + max(0, size)].decode("utf-8", "replace")
+    return told.rstrip("/") or _NO_ADDRESS
+
+
+def _places(url: str) -> Endpoints:
+    return endpoints(url, _resolved) if is_http_address(url) else frozenset()
 
 
 def version_of(text: str) -> tuple[int, ...]:

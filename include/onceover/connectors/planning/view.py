@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from onceover.backoff import Backoff, Deadline
@@ -53,6 +54,8 @@ OWN_PATIENCE_S: Final = 15.0
 # Until workers that follow a changed configuration have fenced its former tasks: a rebalance and a few
 # requests, seen to take about a second.
 _TAKEN_UP_S: Final = 10.0
+# Of one connector: each of them is asked about, and fenced, alone.
+_MOST_TASKS: Final = 10_000
 COPY_RIGHTS: Final = ("DESCRIBE", "READ", "WRITE")
 _TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
@@ -174,7 +177,10 @@ class Observer:
         own = None
         if own_site is not None and is_topic_name(topic):
             own = problems.attempt(lambda: self._own(own_site, patience_s, used=used), None)
-        ids = [access.task_id(name, n) for n in range(records.fence_count(name, state.config))]
+        ids: list[str] = []
+        if self._facts.exactly_once:
+            tasks = records.fence_count(name, state.config)
+            ids = problems.attempt(lambda: fence_ids(tasks, partial(access.task_id, name)), [])
         view = ConnectorView(
             state=state,
             facts=self._facts,
@@ -182,7 +188,7 @@ class Observer:
             base=base,
             own=own,
             spec=self._spec(topic, base),
-            fence_ids=tuple(ids) if self._facts.exactly_once else (),
+            fence_ids=tuple(ids),
             records=records,
             connectors=frozenset(each.name for each in access.rest.connectors()),
             shown=self._shown(name),
@@ -350,6 +356,27 @@ class Observer:
             check_topic(site.cluster, site.topic, COPY_RIGHTS)
         elif view.spec is not None and view.configured is None:
             check_new_topic(site.cluster, view.spec)
+
+
+def fence_ids(tasks: int, task_id: Callable[[int], str]) -> list[str]:
+    """Return the transactional ids that tasks may hold. Pure.
+
+    Args:
+        tasks: how many there may be; ``tasks.max`` says so, and whoever writes a connector.
+        task_id: returns one, by the task's number.
+
+    Raises:
+        NeedsOperator: TOO_MANY_TASKS.
+    """
+    if tasks > _MOST_TASKS:
+        raise NeedsOperator(
+            "the connector may have more tasks than anybody can fence",
+            code=ConnectorCode.TOO_MANY_TASKS,
+            expected=f"at most {_MOST_TASKS}",
+            seen=f"{tasks}, by its tasks.max or what its workers wrote down",
+            resolve="lower its tasks.max to what it runs, then plan again",
+        )
+    return [task_id(number) for number in range(tasks)]
 
 
 class _Problems:

@@ -317,8 +317,9 @@ def _key(connector: str, operation: str) -> str:
     return json.dumps([connector, operation])
 
 
-def _part_keys(connector: str, operation: str, parts: int) -> list[str]:
-    return [json.dumps([connector, operation, number]) for number in range(parts)]
+def _part_keys(connector: str, operation: str, parts: int) -> Iterator[str]:
+    """Yield the keys, one at a time: how many there are is said by a record, whoever wrote it."""
+    return (json.dumps([connector, operation, number]) for number in range(parts))
 
 
 def _encoded(value: Any) -> bytes:

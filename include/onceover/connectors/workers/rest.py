@@ -96,15 +96,20 @@ class ConnectRest:
 
     # ---- one worker
 
-    def worker(self, url: str) -> WorkerAnswer:
+    def worker(self, url: str, *, login: bool = True) -> WorkerAnswer:
         """Ask one worker for its version and cluster.
+
+        Args:
+            url: where.
+            login: False for an address that nobody has named here: who only says that they are a worker is
+                told no password.
 
         Raises:
             Retriable: WORKER_UNREACHABLE, it does not answer; WORKER_STARTING, it is not ready.
             UsageError: NO_WORKER, something else listens there, or the path is wrong; REST_LOGIN, it refuses
                 our login.
         """
-        answer = self._ask("GET", url, "/", timeout_s=PROBE_TIMEOUT_S)
+        answer = self._ask("GET", url, "/", timeout_s=PROBE_TIMEOUT_S, login=login)
         check_started(answer, url)
         check_login(answer, "/")
         document = document_of(answer, url)
@@ -309,11 +314,14 @@ class ConnectRest:
         path: str,
         body: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        *,
+        login: bool = True,
     ) -> httpx.Response:
         limit_s = self._timeout_s if timeout_s is None else min(timeout_s, self._timeout_s)
         timeout = httpx.Timeout(limit_s, connect=min(_CONNECT_TIMEOUT_S, limit_s))
         try:
-            return self._client.request(method, url + path, json=body, timeout=timeout)
+            auth = httpx.USE_CLIENT_DEFAULT if login else None
+            return self._client.request(method, url + path, json=body, timeout=timeout, auth=auth)
         except httpx.HTTPError as error:
             raise no_answer(url, error) from error
 

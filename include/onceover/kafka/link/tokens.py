@@ -3,7 +3,9 @@
 Invariant: the client's secret goes to the token endpoint that the configuration names, and nowhere else. No
 redirect is followed, whatever the endpoint answers, and no proxy is shown the secret: one of the environment
 (``https_proxy``) passes bytes of TLS on, and an endpoint without TLS is asked directly. (That only what was
-permitted is asked without TLS is checked where the configuration is read.)
+permitted is asked without TLS is checked where the configuration is read.) Of what an endpoint says only
+words of the standards are repeated, and an answer is there soon, or none, whatever is sent and however
+slowly: who waits for a token may have a transaction open.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import base64
 import http
 import http.client
 import importlib
+import io
 import json
 import math
 import re
@@ -151,6 +154,57 @@ def _signed(region: str) -> Token:
     return Token(text, expires_ms / 1000)
 
 
+class _InTime(io.RawIOBase):
+    """What a socket gives, up to a time that is fixed beforehand: what trickles has no end."""
+
+    def __init__(self, raw: io.RawIOBase) -> None:
+        super().__init__()
+        self._raw = raw
+        self._by_s = time.monotonic() + _TIMEOUT_S
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, into: Any) -> int | None:
+        if time.monotonic() > self._by_s:
+            raise TimeoutError("too slow")
+        return self._raw.readinto(into)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Answer(http.client.HTTPResponse):
+    """An answer of the endpoint, or of a proxy to CONNECT, its head included: that is read as it is made."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fp = io.BufferedReader(_InTime(self.fp.detach()))
+
+
+class _Plain(http.client.HTTPConnection):
+    response_class = _Answer
+
+
+class _Tls(http.client.HTTPSConnection):
+    response_class = _Answer
+
+
+class _PlainHandler(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Plain, req)
+
+
+class _TlsHandler(urllib.request.HTTPSHandler):
+    def __init__(self, context: ssl.SSLContext) -> None:
+        super().__init__(context=context)
+        self._trusting = context
+
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Tls, req, context=self._trusting)
+
+
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """The library would repeat the request elsewhere, with the client's secret in it."""
 
@@ -168,10 +222,12 @@ def _fetch(properties: Mapping[str, str]) -> Token:
         data=urllib.parse.urlencode(form).encode(),
         headers={"Authorization": "Basic " + base64.b64encode(identity.encode()).decode()},
     )
-    tls = urllib.request.HTTPSHandler(context=_trusting(properties))
+    tls = _TlsHandler(_trusting(properties))
     # Whatever stands in http_proxy would be sent the request itself, and could give any token it likes.
     proxies = {scheme: at for scheme, at in urllib.request.getproxies().items() if scheme == "https"}
-    opener = urllib.request.build_opener(_NoRedirects, tls, urllib.request.ProxyHandler(proxies))
+    opener = urllib.request.build_opener(
+        _NoRedirects, _PlainHandler, tls, urllib.request.ProxyHandler(proxies)
+    )
     began_s = time.time()
     try:
         with opener.open(request, timeout=_TIMEOUT_S) as response:
@@ -199,22 +255,18 @@ def _trusting(properties: Mapping[str, str]) -> ssl.SSLContext:
 
 
 def _whole(response: http.client.HTTPResponse) -> bytes:
-    """Return the answer, which has to be there in time, and be no larger than one is."""
-    by_s, found = time.monotonic() + _TIMEOUT_S, bytearray()
-    while piece := response.read1(_MAX_ANSWER_BYTES):
-        found += piece
-        if len(found) > _MAX_ANSWER_BYTES:
-            raise ValueError("too large for a token")
-        if time.monotonic() > by_s:
-            raise TimeoutError("too slow")
-    return bytes(found)
+    """Return the answer, which has to be no larger than one is."""
+    found = response.read(_MAX_ANSWER_BYTES + 1)
+    if len(found) > _MAX_ANSWER_BYTES:
+        raise ValueError("too large for a token")
+    return found
 
 
 def _no_token(url: str, error: Exception) -> OnceoverError:
     """Tell an endpoint that is away from one that answers, and will answer the same again."""
     resolve = "check sasl.oauthbearer.client.id, .client.secret, .scope and .token.endpoint.url"
     if isinstance(error, urllib.error.HTTPError):
-        seen = f"HTTP {error.code} {error.reason}{_reason(error)}"
+        seen = f"HTTP {error.code}{_phrase(error.code)}{_reason(error)}"
         error.close()  # it holds the connection
         temporary = error.code in _TEMPORARY_HTTP or error.code >= http.HTTPStatus.INTERNAL_SERVER_ERROR
         if http.HTTPStatus.MULTIPLE_CHOICES <= error.code < http.HTTPStatus.BAD_REQUEST:
@@ -239,6 +291,12 @@ def _no_token(url: str, error: Exception) -> OnceoverError:
     return UsageError(
         "the token endpoint gives no token", code=KafkaCode.NO_TOKEN, where=url, seen=seen, resolve=resolve
     )
+
+
+def _phrase(code: int) -> str:
+    """Return what the standard says of a status; an endpoint may say there what it was sent."""
+    known = code in set(http.HTTPStatus)
+    return f" {http.HTTPStatus(code).phrase}" if known else ""
 
 
 def _reason(error: urllib.error.HTTPError) -> str:

@@ -5,13 +5,18 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import httpx
 import pytest
 
 from onceover.config.clients.resolve import ClientConfig
+from onceover.connectors.offsets.configtopic import ConfigRecords
 from onceover.connectors.planning.access import ConnectAccess, advertised_url, version_of
+from onceover.connectors.planning.view import fence_ids
 from onceover.connectors.rights import missing, needing, principal_of
 from onceover.connectors.settings import ConnectSettings, RestSettings, RoleClient
-from onceover.errors import UsageError
+from onceover.connectors.workers.rest import ConnectRest, WorkerAnswer
+from onceover.errors import NeedsOperator, UsageError
+from onceover.kafka.groups.members import DescribedGroup, GroupMember
 
 CLIENT = ClientConfig("kafka", {"bootstrap.servers": "127.0.0.1:1"})
 WORKER = {"group.id": "g", "offset.storage.topic": "o", "config.storage.topic": "c"}
@@ -79,6 +84,49 @@ def test_worker_tells_its_group_where_it_is_reached() -> None:
     assert advertised_url(struct.pack(">hh", 2, len(url)) + url + b"\0" * 12) == "http://10.0.0.1:8083"
 
 
+def member(url: bytes) -> GroupMember:
+    return GroupMember("m", "c", "/10.0.0.9", struct.pack(">hh", 1, len(url)) + url)
+
+
+@pytest.mark.parametrize("status", [200, 401])
+def test_nobody_is_told_a_password_because_they_say_that_they_are_a_worker(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Whoever may join the group may give any address, and without TLS; it is asked, and not logged in to."""
+    asked: dict[str, bool] = {}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked[request.url.host] = "authorization" in request.headers
+        strange = request.url.host == "evil"
+        return httpx.Response(status if strange else 200, json={"version": "4.3.0", "kafka_cluster_id": "k"})
+
+    settings = RestSettings(("https://w:1",), username="ann", password="hunter2")
+    opened = access()
+    opened.rest = ConnectRest(settings, httpx.MockTransport(answer))
+    group = DescribedGroup("stable", "", (member(b"https://w:1/"), member(b"http://evil:80/")))
+    monkeypatch.setattr(opened, "_group", lambda: group)
+    with opened, pytest.raises(NeedsOperator, match="are not the members of its group"):
+        opened._answers()
+    assert asked == {"w": True, "evil": False}
+
+
+@pytest.mark.parametrize(
+    "told", [b"", b"\0", struct.pack(">hh", 1, -7) + b"x", *map(lambda url: member(url).metadata, (
+        b"", b"\xff", b"http://[::1", b"http://h:x", b"gopher://h:1", b"http://a:b@h:1", b"http://h h:1"))]
+)  # fmt: skip
+def test_a_member_that_tells_no_address_is_one_that_nobody_named(
+    monkeypatch: pytest.MonkeyPatch, told: bytes
+) -> None:
+    """Nothing is asked there, and no command ends in an error of Python's own."""
+    opened = access()
+    monkeypatch.setattr(opened, "_ask", lambda url: WorkerAnswer(url, "4.3.0", "k"))
+    monkeypatch.setattr(opened.rest, "worker", _never)
+    group = DescribedGroup("stable", "", (GroupMember("m", "c", "/10.0.0.9", told),) * 2)
+    monkeypatch.setattr(opened, "_group", lambda: group)
+    with opened, pytest.raises(NeedsOperator, match="are not the members of its group"):
+        opened._answers()
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -128,3 +176,16 @@ def test_missing_says_what_to_grant() -> None:
     """And where to find all that is needed."""
     found = missing(CLIENT, "WRITE", "topic t")
     assert (found.expected, found.code) == ("ALLOW WRITE on topic t for User:ANONYMOUS", "NOT_AUTHORIZED")
+
+
+def test_a_connector_that_claims_any_number_of_tasks_is_refused_and_costs_nothing() -> None:
+    """Workers take ``tasks.max`` of 31 bits from whoever writes a connector, and begin as many as it has."""
+    records = ConfigRecords()
+    assert fence_ids(records.fence_count("c", {"tasks.max": "3"}), str) == ["0", "1", "2"]
+    with pytest.raises(NeedsOperator) as caught:
+        fence_ids(records.fence_count("c", {"tasks.max": str((1 << 31) - 1)}), _never)
+    assert caught.value.code == "TOO_MANY_TASKS"
+
+
+def _never(*asked: object, **_: object) -> str:
+    raise AssertionError(asked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tracemalloc
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -96,6 +97,22 @@ def claim(topic: Topic) -> RunClaim:
 
 def without_hash(manifest: Manifest) -> Manifest:
     return replace(manifest, salt="", config_hash="")
+
+
+def test_a_run_that_claims_more_portions_than_there_are_takes_no_memory_for_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Somebody else's number, of as many digits as they like: the first that is missing tells."""
+    topic = Topic()
+    claim(topic).write(BEGUN)
+    (head,) = topic.values.values()
+    head["parts"] = 100_000
+    tracemalloc.start()
+    with pytest.raises(NeedsOperator, match="cannot be read"):
+        topic.read(monkeypatch)
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most_bytes < 1 << 20
 
 
 @given(offsets=st.none() | st.dictionaries(st.binary(max_size=20), st.none() | st.binary(max_size=20)))
