@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 # Outlet under which the flows' rehearsals are announced: which flow it is, is known at run time only.
 REHEARSED_ALIAS: Final = "onceover_rehearsed"
 REHEARSE_TASK: Final = "rehearse"
-SAMPLE_PATTERN: Final = r"^[1-9][0-9]{0,8}(ms|s|m|h|d)$"
+MAX_SAMPLE: Final = 1_000_000
 MAX_CANARIES: Final = 100_000
 MIN_CANARIES: Final = 12
 _TEMPORARY: Final = 5
@@ -51,13 +51,12 @@ def rehearsal_params() -> dict[str, Param]:
             "Groups", "Regular expression for whole names, among the flow's groups. Empty: the first few."
         ),
         "sample": Param(
-            "60s",
-            type="string",
-            pattern=SAMPLE_PATTERN,
-            maxLength=forms.MAX_TEXT,
-            examples=["60s", "10m", "1h"],
+            1000,
+            type="integer",
+            minimum=1,
+            maximum=MAX_SAMPLE,
             title="Sample",
-            description_md="How far back those topics are copied.",
+            description_md="How many of the newest offsets of each of their partitions are copied.",
         ),
         "canaries": Param(
             200,
@@ -119,7 +118,6 @@ def opened(flow: Flow, context: Context) -> Iterator[Rehearsal]:
     """Yield the rehearsal that the form asks for, with both clusters open."""
     from functools import partial
 
-    from onceover.config.units import parse_duration_ms
     from onceover.planning.operation import wait
     from onceover.wiring import drills, flows
 
@@ -127,7 +125,7 @@ def opened(flow: Flow, context: Context) -> Iterator[Rehearsal]:
     wish = drills.RehearsalWish(
         topics=[params["topics"]] if params["topics"] else [],
         groups=[params["group"]] if params["group"] else [],
-        sample_s=parse_duration_ms(params["sample"]) / 1000,
+        sample=params["sample"],
         canaries=params["canaries"],
     )
     with flows.opened(flow, partial(drills.rehearsal, wish=wish, pause=wait)) as operation:

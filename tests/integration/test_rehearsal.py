@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -40,10 +39,9 @@ def drill(replica: Replica, capsys: pytest.CaptureFixture[str], action: str) -> 
 
 
 def copied(replica: Replica) -> str:
-    """Return a topic of the flow with fresh records, all of which are copied."""
+    """Return a topic of the flow with records, all of which are copied."""
     topic = replica.topic()
-    now_ms = int(time.time() * 1000)
-    replica.source.plain(topic, 0, replica.source.records(20, timestamp_ms=now_ms))
+    replica.source.plain(topic, 0, replica.source.records(20))
     replica.copy()
     return topic
 
@@ -85,6 +83,20 @@ def test_a_rehearsal_passes_and_leaves_nothing(replica: Replica, capsys: pytest.
     _, status = drill(replica, capsys, "status")
     assert status["running"] is None
     assert [(each["drill"], each["result"]) for each in status["drills"]] == [(told["drill"], "PASS")]
+
+
+def test_a_sample_is_the_newest_of_each_partition(
+    replica: Replica, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Whatever the records' own times are; a group that stands before it is a finding."""
+    topic = copied(replica)
+    commit(replica.source_client, f"{replica.name}-behind", topic, {0: 3})
+    commit(replica.source_client, f"{replica.name}-near", topic, {0: 17})
+    code, told = ran(replica, capsys, "--sample", "5")
+    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert evidence_of(told)["compare"]["records"] == 205
+    assert evidence_of(told)["verify"]["positions"]["exact"] == 1
+    assert [finding["code"] for finding in told["findings"]] == ["GROUP_NOT_COVERED"]
 
 
 def test_production_goes_on_beside_it(replica: Replica, capsys: pytest.CaptureFixture[str]) -> None:
@@ -222,7 +234,7 @@ def test_bad_input_is_one_message_and_nothing_is_made(
     code, told = ran(replica, capsys)
     assert (code, told["error"]["code"]) == (USAGE, "NOT_STARTED")
     replica.copy()
-    for more in (["--topics", "nobody"], ["--topics", "("], ["--canaries", "1"], ["--sample", "1"]):
+    for more in (["--topics", "nobody"], ["--topics", "("], ["--canaries", "1"], ["--sample", "0"]):
         assert ran(replica, capsys, *more)[0] == USAGE
     topics = set(AdminClient(replica.target_client).list_topics(timeout=30).topics)
     assert names.drills_topic(replica.name) not in topics

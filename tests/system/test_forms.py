@@ -39,7 +39,7 @@ CHANGED: Final[Mapping[str, Mapping[str, Value]]] = {
         "flow": FLOW,
         "topics": f"{FLOW}[.].*",
         "group": "some-.*",
-        "sample": "10m",
+        "sample": 5000,
         "canaries": 20,
     },
     "seed_progress": {

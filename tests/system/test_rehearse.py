@@ -51,7 +51,7 @@ def test_a_rehearsal_from_the_form_passes_and_its_report_is_shown(
     """The asset is announced, the page is for the logged-in, both clusters are as they were."""
     clients = secured_cluster.client, target_cluster.client
     before = [things(client, FLOW) for client in clients]
-    run_id = person.form(DAG).fill(flow=FLOW, sample="1h").send()
+    run_id = person.form(DAG).fill(flow=FLOW).send()
     shown = airflow.wait_run(DAG, run_id, timeout_s=RUN_TIMEOUT_S)
     log = airflow.task_logs(DAG, run_id, "plan_rehearsal") + airflow.task_logs(DAG, run_id, "rehearse")
     assert shown == "success", log

@@ -18,7 +18,8 @@ from onceover.state.enrolment import Enrolment
 # By default: enough to see the flow's own topics and groups, few enough for a minute.
 TOPICS: Final = 3
 GROUPS: Final = 20
-SAMPLE_S: Final = 60.0
+SAMPLE: Final = 1000
+MOST_SAMPLE: Final = 1_000_000
 CANARIES: Final = 200
 # Numbers are written one batch a partition and kind: more would only take longer.
 MOST_CANARIES: Final = 100_000
@@ -31,13 +32,13 @@ class RehearsalRequest:
     Args:
         topics: tells whether a topic of the source is wanted; None for the first few.
         groups: likewise of groups; None for the first few that read one of those topics.
-        sample_s: how far back the chosen topics are copied, in seconds.
+        sample: how many of the newest offsets of each partition of the chosen topics are copied.
         canaries: how many numbered records.
     """
 
     topics: Callable[[str], bool] | None = None
     groups: Callable[[str], bool] | None = None
-    sample_s: float = SAMPLE_S
+    sample: int = SAMPLE
     canaries: int = CANARIES
 
 
@@ -82,13 +83,13 @@ class RehearsalPlan(Plan):
     Args:
         topics: source topics whose newest records are copied; ``groups`` that are put in place.
         steps: in their order.
-        sample_s: how far back.
+        sample: how many of the newest offsets of each of their partitions.
     """
 
     topics: tuple[str, ...]
     groups: tuple[str, ...]
     steps: tuple[DrillStep, ...]
-    sample_s: float
+    sample: int
 
     @property
     def items(self) -> Sequence[Item]:
@@ -107,7 +108,7 @@ class RehearsalPlan(Plan):
             "mode": "rehearsal",
             "topics": list(self.topics),
             "groups": list(self.groups),
-            "sample_s": self.sample_s,
+            "sample": self.sample,
             "steps": [step.document() for step in self.steps],
             "point_of_no_return": None,
         }

@@ -256,7 +256,7 @@ class Rehearsal:
             topics=topics,
             groups=groups,
             steps=course,
-            sample_s=self._request.sample_s,
+            sample=self._request.sample,
         )
         return plan, steps, course
 

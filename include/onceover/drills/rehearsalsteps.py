@@ -29,6 +29,7 @@ from onceover.kafka.produce.notes import RecordWriter
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches
 from onceover.kafka.reading import OffsetGone
+from onceover.lead.enroller import Newest
 from onceover.model import TopicPartition
 from onceover.positions.translate import Translator
 from onceover.state import names
@@ -66,7 +67,7 @@ class RehearsalParts:
         flow: the flow that is rehearsed.
         source: its source; ``target`` its target.
         look: what a failover would cost now, as ``drill plan`` has it.
-        shadow: makes the copy of chosen topics, from a time in ms on.
+        shadow: makes the copy of the newest part of chosen topics.
         audit: compares what was copied of source topics.
         translator: opens what translates positions.
         replication_factor: of the topic of canaries: that of a flow's own topics.
@@ -76,7 +77,7 @@ class RehearsalParts:
     source: Cluster
     target: Cluster
     look: Callable[[], Mapping[str, Any]]
-    shadow: Callable[[frozenset[str], int], ShadowCopy]
+    shadow: Callable[[frozenset[str], Newest], ShadowCopy]
     audit: Callable[[Sequence[str]], CopyCompared]
     translator: Callable[[], Translator]
     replication_factor: int
@@ -121,7 +122,6 @@ class RehearsalSteps:
     _copied_to: dict[TopicPartition, int] = field(default_factory=dict)
     _moves: list[GroupMove] = field(default_factory=list)
     _read: dict[int, int] = field(default_factory=dict)
-    _began_ms: int = 0
 
     # ---- the steps
 
@@ -143,7 +143,6 @@ class RehearsalSteps:
     def prepare(self, deadline: Deadline) -> Mapping[str, Any]:
         """Remove what an earlier rehearsal has left, then make the topic of canaries."""
         removed = self._removal.remove(deadline)
-        self._began_ms = now_ms()
         spec = TopicSpec(self._canary, canaries.PARTITIONS, self.parts.replication_factor)
         Admin(self.parts.source).create_topics([spec])
         self.parts.source.retry(lambda: check_ready(self.parts.source, [self._canary]), deadline)
@@ -152,8 +151,8 @@ class RehearsalSteps:
 
     def copy(self, deadline: Deadline) -> Mapping[str, Any]:
         """Begin to copy, and write the second half of the canaries meanwhile."""
-        begin_ms = self._began_ms - int(self.request.sample_s * 1000)
-        self._shadow = self.parts.shadow(frozenset({self._canary, *self.topics}), begin_ms)
+        start = Newest(self.request.sample, frozenset({self._canary}))
+        self._shadow = self.parts.shadow(frozenset({self._canary, *self.topics}), start)
         self._enrolled = self._shadow.start()
         left_out = [topic for topic in self.topics if topic not in self._enrolled]
         refused = {refusal.object: refusal for refusal in self._shadow.refused}
@@ -369,7 +368,7 @@ class RehearsalSteps:
         target = enrolment.target_of(tp)
         start = enrolment.start.get(tp.partition, 0)
         if offset < start:
-            why = f"it stands at {offset}, before the {self.request.sample_s:.0f} s that were copied"
+            why = f"it stands at {offset}, before the {self.request.sample} offsets that were copied"
             return GroupMove(group, tp, offset, target, None, why)
         try:
             found = translator.to_target(tp, offset)

@@ -112,7 +112,7 @@ class ShadowCopy:
             late = Retriable(
                 f"the rehearsal's copy did not come to the end in time: {shown} are left",
                 where=self._target.alias,
-                resolve="choose fewer topics, or a shorter --sample",
+                resolve="choose fewer topics, or a smaller --sample",
             )
             backoff.pause(deadline, late)
 

@@ -38,6 +38,23 @@ _NAMED: Final = 5
 
 
 @dataclass(frozen=True)
+class Newest:
+    """Where a partition begins of which only the newest part is wanted.
+
+    Args:
+        offsets: how many before its end, at most.
+        whole: topics of which everything is wanted.
+    """
+
+    offsets: int
+    whole: frozenset[str] = frozenset()
+
+
+# ``earliest``, ``latest``, a timestamp in ms since 1970, or the newest part.
+Start = str | int | Newest
+
+
+@dataclass(frozen=True)
 class Enroller:
     """Enrols what a plan names. Used by the flow's leader only.
 
@@ -50,7 +67,7 @@ class Enroller:
     source: Cluster
     target: Cluster
 
-    def enrol(self, view: View, plan: TopicPlan, start: str | int) -> list[Refusal]:
+    def enrol(self, view: View, plan: TopicPlan, start: Start) -> list[Refusal]:
         """Enrol new topics and partitions, and write down who left and who returned.
 
         Args:
@@ -137,7 +154,7 @@ class Enroller:
         return [grown_into(t, first[known[t].target], view.flow) for t in topics if known[t].target in first]
 
     def _added(
-        self, view: View, topics: Sequence[str], known: Mapping[str, Enrolment], start: str | int
+        self, view: View, topics: Sequence[str], known: Mapping[str, Enrolment], start: Start
     ) -> dict[str, dict[int, int]]:
         """Return the start offsets of partitions that are not enrolled yet, by topic and number.
 
@@ -180,12 +197,16 @@ class Enroller:
         group = names.progress_group(flow)
         return set(self.target.retry(lambda: self.target.committed(group, targets)))
 
-    def _starts(self, added: list[TopicPartition], start: str | int) -> dict[TopicPartition, int]:
+    def _starts(self, added: list[TopicPartition], start: Start) -> dict[TopicPartition, int]:
         if start == "earliest":
             return self.source.list_offsets(added, calls.EARLIEST)
         ends = self.source.list_offsets(added, calls.LATEST)
         if start == "latest":
             return ends
+        if isinstance(start, Newest):
+            first = self.source.list_offsets(added, calls.EARLIEST)
+            back = {tp: 0 if tp.topic in start.whole else ends[tp] - start.offsets for tp in added}
+            return {tp: max(first[tp], back[tp]) for tp in added}
         found = self.source.list_offsets(added, int(start))
         return {tp: offset if offset >= 0 else ends[tp] for tp, offset in found.items()}
 

@@ -21,7 +21,7 @@ from onceover.kafka.admin import Admin
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
-from onceover.lead.enroller import Enroller
+from onceover.lead.enroller import Enroller, Start
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.mirrormaker.output import MirrorOutput
 from onceover.model import TopicPartition
@@ -60,13 +60,13 @@ class Scope:
 
     Args:
         rules: which topics are in, and how they are called on the target.
-        start: ``earliest``, ``latest`` or a timestamp in ms, for the flow's first topics.
+        start: where the flow's first topics begin.
         interval_s: pause between two discoveries.
         sync_configs: whether the topics' configuration is copied.
     """
 
     rules: Rules
-    start: str | int
+    start: Start
     interval_s: float
     sync_configs: bool
 

@@ -25,7 +25,7 @@ from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import CopySettings
 from onceover.drills.abort import Aborted, abort
-from onceover.drills.choice import CANARIES, SAMPLE_S, RehearsalRequest
+from onceover.drills.choice import CANARIES, SAMPLE, RehearsalRequest
 from onceover.drills.clients import ClientsSeen, look
 from onceover.drills.dryrun import DryRun
 from onceover.drills.history import DrillHistory
@@ -38,6 +38,7 @@ from onceover.drills.shadow import LANES, ShadowCopy
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.cluster import Cluster
+from onceover.lead.enroller import Newest
 from onceover.lead.leader import FlowIdentity
 from onceover.lead.supervisor import Scope, Supervisor
 from onceover.mirrormaker.output import MirrorOutput, Round
@@ -127,13 +128,13 @@ class RehearsalWish:
     Args:
         topics: anchored regular expressions over source topics; none for the first few.
         groups: likewise over groups.
-        sample_s: how far back the topics are copied, in seconds.
+        sample: how many of the newest offsets of each of their partitions are copied.
         canaries: how many numbered records.
     """
 
     topics: Sequence[str] = ()
     groups: Sequence[str] = ()
-    sample_s: float = SAMPLE_S
+    sample: int = SAMPLE
     canaries: int = CANARIES
 
     def request(self) -> RehearsalRequest:
@@ -143,7 +144,7 @@ class RehearsalWish:
             UsageError: an expression is none.
         """
         return RehearsalRequest(
-            _matcher("--topics", self.topics), _matcher("--group", self.groups), self.sample_s, self.canaries
+            _matcher("--topics", self.topics), _matcher("--group", self.groups), self.sample, self.canaries
         )
 
 
@@ -163,7 +164,7 @@ def rehearsal(
         source=source,
         target=target,
         look=lambda: dry_run(flow).document(),
-        shadow=lambda topics, begin_ms: _shadow(flow, source, target, topics, begin_ms),
+        shadow=lambda topics, start: _shadow(flow, source, target, topics, start),
         audit=lambda topics: _compared(flow, source, target, topics),
         translator=lambda: Translator(target, names.rehearsal_flow(flow.flow), None),
         replication_factor=flow.state.replication_factor,
@@ -226,12 +227,12 @@ def _keep_report(home: Path, outcome: RehearsalOutcome) -> None:
 
 
 def _shadow(
-    flow: Flow, source: Cluster, target: Cluster, topics: frozenset[str], begin_ms: int
+    flow: Flow, source: Cluster, target: Cluster, topics: frozenset[str], start: Newest
 ) -> ShadowCopy:
     name = names.rehearsal_flow(flow.flow)
     # Names are those of the source behind a prefix, whatever the flow calls its copies.
     naming = NamingPolicy(PREFIX, names.rehearsal_copies(flow.flow), flow.target.alias)
-    scope = Scope(Rules((), (), naming, chosen=topics), begin_ms, float("inf"), flow.topics.sync_configs)
+    scope = Scope(Rules((), (), naming, chosen=topics), start, float("inf"), flow.topics.sync_configs)
     return ShadowCopy(
         name,
         source,

@@ -16,13 +16,17 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover_lab.demo.driver import Driver
 from onceover_lab.demo.feed import Tally
 from onceover_lab.demo.flights import TOPICS
-from onceover_lab.demo.report import DemoReport, Kill, make_rows
+from onceover_lab.demo.report import DemoReport, Kill, Rehearsed, make_rows
 from onceover_lab.demo.verdict import CopyVerdict
 
 T = TypeVar("T")
 
 DAG_ID: Final = "replicate"
 TASK_ID: Final = "replicate"
+REHEARSE_DAG: Final = "rehearse"
+# Of each the newest thousand records a partition.
+REHEARSE_TOPICS: Final = "flights[.].*"
+REHEARSE_TIMEOUT_S: Final = 240.0
 KILL_AT: Final = 0.4
 # Spark takes 10-15 s to start alone, several times that beside Airflow's own start on two cores.
 START_TIMEOUT_S: Final = 180.0
@@ -52,6 +56,8 @@ class Scheduler(Protocol):
     def wait_run(self, dag_id: str, run_id: str, *, timeout_s: float) -> str: ...
 
     def task_tries(self, dag_id: str, run_id: str, task_id: str) -> list[dict[str, Any]]: ...
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any: ...
 
 
 class Replication(Protocol):
@@ -156,6 +162,8 @@ def perform(cast: Cast, expected: int) -> DemoReport:
             tally = scene.catch_up(feeder)
     finally:
         feeder.stop()
+    with step("rehearsing a failover", cast.logs):
+        rehearsed = scene.rehearse()
     with step("stopping the flow", cast.logs):
         tries = scene.stop_flow(run_id)
     with step("comparing both clusters", cast.logs):
@@ -166,6 +174,7 @@ def perform(cast: Cast, expected: int) -> DemoReport:
         rows=make_rows(tally, verdict, {topic.name: topic.codec for topic in TOPICS}),
         verdict=verdict,
         kill=kill.as_report(tries),
+        rehearsed=rehearsed,
         aborted_transactions=tally.aborted_transactions,
         compare_s=time.monotonic() - compare_begun_s,
         total_s=time.monotonic() - cast.begun_s,
@@ -276,6 +285,24 @@ class _Scene:
         self._say(f"All {tally.total:,} flights are fed; {sum(tally.aborted.values()):,} more were aborted.")
         await_condition(lambda: _is_caught_up(self._look(feeder)), CATCH_UP_TIMEOUT_S, "the copy to catch up")
         return tally
+
+    def rehearse(self) -> Rehearsed:
+        """Rehearse a failover beside the running flow, from Airflow; return what it came to."""
+        scheduler, name = self._cast.scheduler, self._cast.replication.name
+        self._say("Rehearsing a failover beside the running flow: no client is touched, nothing stays.")
+        run_id = scheduler.trigger(REHEARSE_DAG, {"flow": name, "topics": REHEARSE_TOPICS})
+        state = scheduler.wait_run(REHEARSE_DAG, run_id, timeout_s=REHEARSE_TIMEOUT_S)
+        if state != "success":
+            raise NeedsOperator(
+                "the rehearsal did not pass",
+                where=f"run {run_id} of {REHEARSE_DAG}",
+                expected="success",
+                seen=state,
+                resolve=f"see the log of its task {REHEARSE_DAG}",
+            )
+        told = scheduler.xcom(REHEARSE_DAG, run_id, REHEARSE_DAG)
+        self._say(f"Rehearsed: clients of a real failover would have waited {told['rto_s']:.1f} s for us.")
+        return Rehearsed(told["verdict"], told["rto_s"], told["report"])
 
     def stop_flow(self, run_id: str) -> int:
         """Stop in order; return how many tries Airflow's task needed."""

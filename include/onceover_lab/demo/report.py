@@ -39,12 +39,26 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class Rehearsed:
+    """What a rehearsal of a failover came to; ``report`` is the path of its page."""
+
+    verdict: str
+    rto_s: float | None
+    report: str
+
+    @property
+    def ok(self) -> bool:
+        return self.verdict == "PASS"
+
+
+@dataclass(frozen=True, slots=True)
 class DemoReport:
-    """The whole outcome. ``ok`` = every produced record arrived once, in order, unchanged."""
+    """The whole outcome. ``ok``: each produced record arrived once, in order, unchanged, a rehearsal passed."""
 
     rows: tuple[TopicRow, ...]
     verdict: CopyVerdict
     kill: Kill
+    rehearsed: Rehearsed
     aborted_transactions: int
     compare_s: float
     total_s: float
@@ -59,7 +73,7 @@ class DemoReport:
     def ok(self) -> bool:
         """An empty or partial comparison never counts as success."""
         fed_is_seen = self.produced == self.verdict.source_records == self.verdict.target_records
-        return self.verdict.ok and self.produced > 0 and fed_is_seen
+        return self.verdict.ok and self.produced > 0 and fed_is_seen and self.rehearsed.ok
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -87,6 +101,11 @@ class DemoReport:
                 "tries": self.kill.tries,
                 "new_driver_after_s": round(self.kill.new_driver_after_s, 1),
                 "copying_after_s": round(self.kill.copying_after_s, 1),
+            },
+            "rehearsal": {
+                "verdict": self.rehearsed.verdict,
+                "rto_s": self.rehearsed.rto_s,
+                "report": self.rehearsed.report,
             },
             "comparison": self.verdict.as_dict(),
             "compare_s": round(self.compare_s, 1),

@@ -61,7 +61,7 @@ def outcome(
         topics=(name,),
         groups=(name,),
         steps=(),
-        sample_s=60.0,
+        sample=1000,
     )
     finding = ("NOT_READY", f"{name} first")
     return RehearsalOutcome(plan, "d1", results, (finding,), 30_000, 1000, 9000 if ended else None)

@@ -146,6 +146,8 @@ def _story(report: DemoReport, *, kept: bool) -> str:
         f"Generation {kill.generation_before} before, {kill.generation_after} after; Airflow's task needed "
         f"{kill.tries} tries. New driver after {kill.new_driver_after_s:.1f} s, copying again after "
         f"{kill.copying_after_s:.1f} s.",
+        f"A failover was rehearsed meanwhile: {report.rehearsed.verdict}; clients would have waited "
+        f"{report.rehearsed.rto_s or 0.0:.1f} s for us. Its report: {report.rehearsed.report}",
         f"{report.aborted_transactions} transactions were aborted on purpose: nothing of them may arrive.",
         f"The comparison took {report.compare_s:.1f} s, everything {report.total_s:.0f} s.",
     ]

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from onceover.cli.numbers import duration, whole
+from onceover.cli.numbers import whole
 from onceover.cli.parser import Subparsers, Work, add_actions, add_command, add_flow, end
 
 DRY_RUN: Final = "dry-run"
 REHEARSAL: Final = "rehearsal"
 _LEAST_CANARIES: Final = 12
 _MOST_CANARIES: Final = 100_000
+_MOST_SAMPLE: Final = 1_000_000
 
 _EXAMPLES: Final = """examples:
   onceover drill plan flights-dr                     what a failover would cost now, what is in its way
@@ -32,8 +33,8 @@ decide something first, see the lines that begin with `first`. 5: a cluster is a
 run again.
 """
 _RUN: Final = """examples:
-  onceover drill run flights-dr                                   the first topics, their newest minute
-  onceover drill run flights-dr --topics 'flights\\..*' --sample 10m
+  onceover drill run flights-dr                                   the first topics, their newest records
+  onceover drill run flights-dr --topics 'flights\\..*' --sample 20000
   onceover drill run flights-dr --group 'billing-.*' --json
 
 A rehearsal touches no client, and may run while production runs. Numbered records go through a topic of
@@ -92,10 +93,10 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sample",
-        metavar="DURATION",
-        type=duration("--sample"),
-        default=60.0,
-        help="how far back those topics are copied (default: 60s)",
+        metavar="N",
+        type=whole("number of offsets", 1, _MOST_SAMPLE),
+        default=1000,
+        help="how many of the newest offsets of each of their partitions are copied (default: 1000)",
     )
     parser.add_argument(
         "--canaries",

@@ -39,7 +39,7 @@ class World:
         self.generation = 0
         self.alive = False
         self.comes_back = True
-        self.run_state = "success"
+        self.run_state = self.rehearsal_state = "success"
         self.stop_code: dict[str, Any] | None = None
         self.feed_error: OnceoverError | None = None
         self.feeding = False
@@ -122,15 +122,20 @@ class World:
 
     # Airflow
     def trigger(self, dag_id: str, conf: Mapping[str, Any]) -> str:
-        self.events.append(f"trigger {dag_id} {conf['flow']} {conf['run_length']}")
-        self._start_driver()
-        return "run-id"
+        self.events.append(f"trigger {dag_id} {conf['flow']} {conf.get('run_length', conf.get('topics'))}")
+        if dag_id == "replicate":
+            self._start_driver()
+        return f"{dag_id}-run"
 
     def wait_run(self, dag_id: str, run_id: str, *, timeout_s: float) -> str:
-        return self.run_state
+        return self.rehearsal_state if dag_id == "rehearse" else self.run_state
 
     def task_tries(self, dag_id: str, run_id: str, task_id: str) -> list[dict[str, Any]]:
         return [{"try_number": number} for number in range(1, self.generation + 1)]
+
+    def xcom(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        assert (dag_id, run_id, task_id) == ("rehearse", "rehearse-run", "rehearse")
+        return {"verdict": "PASS", "rto_s": 1.5, "report": "report.html"}
 
     # the person, the judge
     def say(self, text: str) -> None:
@@ -170,12 +175,22 @@ def test_story_kills_once_at_forty_percent_and_compares_last() -> None:
         "kill 101 at 0.4",
         "generation 2",
         "feed stopped",
+        "trigger rehearse flights-dr flights[.].*",
         "flow stopped",
         "compare",
     ]
     assert report.ok
     assert (report.kill.generation_before, report.kill.generation_after, report.kill.tries) == (1, 2, 2)
     assert report.produced == EXPECTED
+
+
+def test_a_rehearsal_that_does_not_pass_ends_the_demo() -> None:
+    """With the task whose log says why; the feed is stopped all the same."""
+    world = World()
+    world.rehearsal_state = "failed"
+    with pytest.raises(NeedsOperator, match="the rehearsal did not pass"):
+        perform(world.cast(), EXPECTED)
+    assert "compare" not in world.events
 
 
 def test_flow_that_does_not_come_back_fails_and_names_the_step(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,13 +11,21 @@ from rich.console import Console
 
 from onceover.cli.commands.demo import RichNarrator, render
 from onceover_lab.demo.feed import Tally
-from onceover_lab.demo.report import DemoReport, Kill, make_rows
+from onceover_lab.demo.report import DemoReport, Kill, Rehearsed, make_rows
 from onceover_lab.demo.verdict import CopyFaultKind, CopyVerdict, Partition, PartitionVerdict
 
 KILL = Kill(11, 12, 0.41, 16.4, 1, 2, 2, 14.25, 16.0)
 
 
-def report(produced: int, seen: int, found: dict[CopyFaultKind, int] | None = None) -> DemoReport:
+REHEARSED = Rehearsed("PASS", 1.25, "var/demo/report.html")
+
+
+def report(
+    produced: int,
+    seen: int,
+    found: dict[CopyFaultKind, int] | None = None,
+    rehearsed: Rehearsed = REHEARSED,
+) -> DemoReport:
     part = Partition("flights.lga", 0)
     verdict = CopyVerdict((PartitionVerdict(part, part, seen, seen, Counter(found or {})),))
     tally = Tally({"flights.lga": produced}, {"flights.lga": 500}, 1)
@@ -25,6 +33,7 @@ def report(produced: int, seen: int, found: dict[CopyFaultKind, int] | None = No
         rows=make_rows(tally, verdict, {"flights.lga": "gzip"}),
         verdict=verdict,
         kill=KILL,
+        rehearsed=rehearsed,
         aborted_transactions=1,
         compare_s=1.0,
         total_s=100.0,
@@ -50,10 +59,24 @@ def test_demo_passes_only_if_every_fed_record_was_compared(
     assert render(result, kept=False).count("PASS: each of") == int(ok)
 
 
+def test_demo_passes_only_if_the_rehearsal_did() -> None:
+    """Whatever the comparison says."""
+    assert not report(10, 10, rehearsed=Rehearsed("FAIL", None, "var/demo/report.html")).ok
+
+
 def test_text_says_what_was_killed_and_how_to_log_in() -> None:
     """A person reads pids, generations, seconds, address and where the password is; not the password."""
     text = render(report(10, 10), kept=True)
-    for part in ("driver 11", "JVM 12", "Generation 1 before, 2 after", "14.2 s", "make down", "var/pw.json"):
+    for part in (
+        "driver 11",
+        "JVM 12",
+        "Generation 1 before, 2 after",
+        "14.2 s",
+        "make down",
+        "var/pw.json",
+        "rehearsed meanwhile: PASS",
+        "var/demo/report.html",
+    ):
         assert part in text
     assert "flights.lga" in text
     assert "500" in text
