@@ -53,7 +53,7 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """The whole outcome. ``ok``: each produced record arrived once, in order, unchanged, a rehearsal passed."""
+    """The whole outcome. ``ok``: each record arrived once, in order, unchanged, and a rehearsal passed."""
 
     rows: tuple[TopicRow, ...]
     verdict: CopyVerdict
