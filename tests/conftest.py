@@ -21,7 +21,7 @@ from tests.support.connect import Workers, connect_workers
 from tests.support.leftovers import SESSION_VARIABLE, leftover_processes, own_listening_ports
 from tests.support.reaper import reaper
 from tests.support.scheduling import SharedSystems, in_order, make_scheduler
-from tests.support.sharing import WORKER_KEY, Host, hosted_clusters
+from tests.support.sharing import WORKER_KEY, Host, forget, hosted_clusters
 from tests.support.wait import wait_until
 
 # Airflow reads its home when it is imported, and creates files there: this has to come before any
@@ -33,6 +33,7 @@ os.environ["GX_ANALYTICS_ENABLED"] = "false"
 os.environ[SESSION_VARIABLE] = _SESSION
 _LEFTOVER_GRACE_S = 10.0
 _HOST = pytest.StashKey[Host]()
+_PAIR = pytest.StashKey[Mapping[str, SharedCluster]]()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -105,7 +106,9 @@ def cluster_pair(session_home: Path, pytestconfig: pytest.Config) -> Iterator[Ma
     hosted = getattr(pytestconfig, "workerinput", {}).get(WORKER_KEY)
     pair = shared_clusters(session_home) if hosted is None else hosted_clusters(Path(hosted))
     with pair as clusters:
+        pytestconfig.stash[_PAIR] = clusters
         yield clusters
+        del pytestconfig.stash[_PAIR]
 
 
 @pytest.fixture(scope="session")
@@ -142,6 +145,9 @@ def start_cluster(session_home: Path) -> Iterator[ClusterFactory]:
 
 
 @pytest.fixture
-def unique_name() -> str:
-    """A name for topics, groups and flows that no other test uses."""
-    return f"t{uuid.uuid4().hex[:12]}"
+def unique_name(pytestconfig: pytest.Config) -> Iterator[str]:
+    """A name for topics, groups and flows that no other test uses; what bears it is deleted at the end."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+    yield name
+    for cluster in pytestconfig.stash.get(_PAIR, {}).values():
+        forget(cluster, name)

@@ -4,6 +4,8 @@ A broker that idles takes three hundredths of a core, and a new one is slow unti
 for each worker cost a tenth of the whole run. Tests need nothing of them for themselves but names, which are
 unique.
 
+What a test leaves makes every look at all topics, or all flows, dearer for those behind it, so it is deleted.
+
 Invariant: the clusters are started when the first worker wants them, as unit tests want none, and once.
 """
 
@@ -11,9 +13,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 
 from tests.support.background import Background
 from tests.support.clusters import ExternalCluster, SharedCluster
@@ -26,6 +32,7 @@ _ANSWER: Final = "clusters.json"
 _LOOK_S: Final = 0.1
 # Below the time-out of a test, so that it is told what it waits for.
 _START_TIMEOUT_S: Final = 240.0
+_FORGET_TIMEOUT_S: Final = 30.0
 
 Start = Callable[[], AbstractContextManager[Mapping[str, SharedCluster]]]
 
@@ -81,3 +88,18 @@ def hosted_clusters(folder: Path) -> Iterator[Mapping[str, SharedCluster]]:
     if "error" in document:
         raise RuntimeError(f"no clusters: {document['error']}")
     yield {name: ExternalCluster(*place) for name, place in document.items()}
+
+
+def forget(cluster: SharedCluster, name: str) -> None:
+    """Have the topics deleted whose names hold ``name``; nobody waits until they are gone."""
+    admin = _admin(cluster.bootstrap)
+    left = [topic for topic in admin.list_topics(timeout=_FORGET_TIMEOUT_S).topics if name in topic]
+    if left:
+        for future in admin.delete_topics(left).values():
+            with suppress(KafkaException):  # gone by itself
+                future.result(_FORGET_TIMEOUT_S)
+
+
+@cache
+def _admin(bootstrap: str) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap})

@@ -14,11 +14,12 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from onceover.backoff import Deadline
-from onceover.errors import NotNow, OnceoverError
+from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
+from onceover.state.codes import StateCode
 from onceover.state.enrolment import Enrolment, read_enrolments
 from onceover.state.log import OTHERS_ROOM, StateLog, catch_up_together
 from onceover.state.ownership import Claim, FlowId, Rival, read_claims
@@ -145,17 +146,37 @@ class OtherFlows:
         try:
             # A flow that was started together with this one: its state was created a moment ago.
             flow = self._cluster.retry(
-                lambda: _described(key.flow, state.catch_up(wait=False)), Deadline(_YOUNG_S), only=NotNow
+                lambda: self._caught_up(key.flow, topic, state), Deadline(_YOUNG_S), only=NotNow
             )
         except MALFORMED as error:
             self._logs.pop(key).close()
             self._seen.pop(key, None)
+            if self._is_gone(topic):
+                # Deleted since the topics were looked at: there is no such flow, and nothing to wait for.
+                return None
             self.unreadable[key.flow] = as_unreadable(error, f"state of flow {key.flow}")
             return None
         # What was read stays; a connection for every pair of flows would add up.
         state.close()
         self._seen[key] = end, flow
         return flow
+
+    def _caught_up(self, flow: str, topic: str, state: StateLog) -> OtherFlow:
+        try:
+            return _described(flow, state.catch_up(wait=False))
+        except NotNow as error:
+            if self._is_gone(topic):
+                # Nobody waits for what will not come.
+                raise NeedsOperator(error.message, code=StateCode.STATE_MISSING) from error
+            raise
+
+    def _is_gone(self, topic: str) -> bool:
+        """Tell whether a state is not there any more; one that was made anew meanwhile is another flow's."""
+        try:
+            return topic not in self._cluster.topics([topic])
+        except OnceoverError as error:
+            log.debug("whether %s is there is not known: %s", topic, error)
+            return False
 
     def _ends(self, found: Mapping[_Key, str]) -> dict[_Key, int]:
         """Return where each state ends, all asked at once; empty when one of their brokers is away."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -11,7 +11,7 @@ import pytest
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.enrolment import Enrolment, LeftAt
@@ -166,6 +166,10 @@ class FakeCluster(Cluster):
     def __init__(self) -> None:
         super().__init__(ClientConfig("west", {}))
         self.ends: dict[TopicPartition, int] = {}
+        self.gone: set[str] = set()
+
+    def topics(self, names: Sequence[str] | None = None) -> dict[str, TopicInfo]:
+        return {name: topic(name, 2, source_id(name)) for name in names or () if name not in self.gone}
 
     def list_offsets(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = calls.READ_COMMITTED
@@ -200,6 +204,26 @@ def test_states_are_read_again_only_where_something_was_added(monkeypatch: pytes
     assert [flow.name for flow in others.read(topics)] == ["one", "two"]
     assert list(others.unreadable) == ["sick"]
     assert FakeState.reads[3:] == [one, two, sick]
+    others.close()
+
+
+@pytest.mark.parametrize("young", [True, False])
+def test_a_state_that_was_deleted_meanwhile_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, young: bool
+) -> None:
+    """There is no such flow any more: it is not unreadable, and nobody waits for it."""
+    monkeypatch.setattr("onceover.topics.otherflows.StateLog", FakeState)
+    monkeypatch.setattr(FakeState, "reads", [])
+    gone, two = names.state_topic("gone"), names.state_topic("two")
+    monkeypatch.setattr(FakeState, "values", {two: {}})
+    monkeypatch.setattr(FakeState, "young", [gone] * 100 if young else [])
+    cluster = FakeCluster()
+    cluster.gone = {gone}
+    others = OtherFlows(cluster, without="mine")
+    found = others.read({name: topic(name, 2, source_id(name)) for name in (gone, two)})
+    assert [flow.name for flow in found] == ["two"]
+    assert others.unreadable == {}
+    assert FakeState.reads == [gone, two]
     others.close()
 
 
