@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ssl
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import ClassVar
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import ClassVar, Final
 from urllib.parse import quote, unquote
 
 import pytest
@@ -99,6 +103,63 @@ def test_token_endpoint_that_is_away_is_an_outage() -> None:
             TokenProvider(oidc(f"http://{LOOPBACK}:{nobody.port}/token")).token()
     finally:
         nobody.release()
+
+
+_IN_TIME_S: Final = 0.5
+_GIVEN_UP_S: Final = 10.0
+
+
+class Trickle(BaseRequestHandler):
+    """Begins an answer and goes on with it, a piece now and then, for as long as somebody listens."""
+
+    begins: ClassVar[bytes]
+    goes_on: ClassVar[bytes]
+    over: ClassVar[threading.Event]
+
+    def handle(self) -> None:
+        self.request.recv(1 << 16)
+        with suppress(OSError):
+            self.request.sendall(self.begins)
+            while not self.over.wait(_IN_TIME_S / 10):
+                self.request.sendall(self.goes_on)
+
+
+@pytest.mark.parametrize("proxied", [False, True], ids=["asked directly", "behind a proxy"])
+@pytest.mark.parametrize(
+    ("begins", "goes_on"),
+    [
+        (b"HTTP/1.1 2", b"0"),
+        (b"HTTP/1.1 200 OK\r\nX-Header: ", b"x"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1", b";"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", b" "),
+    ],
+    ids=["status", "header", "one answer before the other", "chunk", "body", "reason of a refusal"],
+)
+def test_an_endpoint_that_trickles_is_given_up(
+    begins: bytes, goes_on: bytes, proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for the token is a lane, or the leader: it would neither copy nor fail, for ever."""
+    monkeypatch.setattr("onceover.kafka.link.tokens._TIMEOUT_S", _IN_TIME_S)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    over = threading.Event()
+    handler = type("Told", (Trickle,), {"begins": begins, "goes_on": goes_on, "over": over})
+    with serving(ThreadingTCPServer((LOOPBACK, 0), handler)) as port:
+        url = f"http://{LOOPBACK}:{port}/token"
+        if proxied:
+            monkeypatch.setenv("https_proxy", url)
+            url = "https://elsewhere.invalid/token"
+        release = threading.Timer(_GIVEN_UP_S, over.set)
+        release.start()
+        began_s = time.monotonic()
+        with pytest.raises(OnceoverError, match="no token"):
+            TokenProvider(oidc(url)).token()
+        took_s = time.monotonic() - began_s
+        release.cancel()
+        over.set()
+    assert took_s < _GIVEN_UP_S / 2
 
 
 def oidc(url: str) -> dict[str, str]:
