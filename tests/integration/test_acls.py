@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from onceover.acls import sync as aclsync
 from onceover.acls.kept import owned_acls
 from onceover.config.clients.resolve import ClientConfig
-from onceover.errors import UsageError
+from onceover.errors import Fenced, UsageError
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.decide import Allowed
 from onceover.kafka.acladmin import Acl, AclAdmin, NoAuthorizer
@@ -439,6 +439,44 @@ def test_a_command_that_was_frozen_allows_nothing_for_good_that_the_source_has_t
         assert reads not in owned(replica)
         woken.set()
         late.result(_TIMEOUT_S)
+    assert reads not in target.topic_acls()
+    assert reads not in owned(replica)
+
+
+def test_a_run_that_was_frozen_and_taken_over_from_allows_nothing_for_good(
+    replica: Replica, superusers: tuple[AclAdmin, AclAdmin], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Like the command; but when it wakes it is fenced, and the run that would look again has ended."""
+    source, target = superusers
+    topic = replica.topic()
+    reads = acl(topic, "READ")
+    replica.copy()
+    source.create([reads])
+    frozen, woken, creates = threading.Event(), threading.Event(), AclAdmin.create
+
+    def create(admin: AclAdmin, acls: Iterable[Acl]) -> None:
+        wanted = list(acls)
+        if reads in wanted and not frozen.is_set():
+            frozen.set()
+            assert woken.wait(_TIMEOUT_S)
+        creates(admin, wanted)
+
+    def late() -> None:
+        with replica.flow.running() as (lead, _):
+            lead.tick()
+
+    monkeypatch.setattr(AclAdmin, "create", create)
+    with ThreadPoolExecutor(1) as pool:
+        frozen_run = pool.submit(late)
+        try:
+            assert frozen.wait(_TIMEOUT_S)
+            source.delete([reads])
+            with replica.flow.running() as (lead, _):
+                lead.end()
+        finally:
+            woken.set()
+        with pytest.raises(Fenced):
+            frozen_run.result(_TIMEOUT_S)
     assert reads not in target.topic_acls()
     assert reads not in owned(replica)
 

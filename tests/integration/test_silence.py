@@ -5,6 +5,7 @@ Hosts that die without a FIN, processes that are frozen, and an address behind w
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.offsets.write import Entry, write_in_transaction
+from onceover.copy.loop import Until
 from onceover.errors import NeedsOperator
 from onceover.kafka import admin, calls
 from onceover.kafka.acladmin import Acl, AclAdmin
@@ -20,7 +22,9 @@ from onceover.kafka.cluster import Cluster
 from onceover.kafka.link import connection
 from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.produce.notes import RecordWriter
+from onceover.lead.ends import BatchPlanner
 from onceover.model import TopicPartition
+from onceover.wiring.flows import open_clusters
 from onceover_lab.embed.kafka import KafkaCluster, start_all
 from tests.support.busy import BusyProducer
 from tests.support.clusters import ClusterFactory, SharedCluster
@@ -147,6 +151,47 @@ def test_an_address_that_comes_to_lead_to_the_other_cluster_changes_neither(
     assert not [name for name in source_topics if name.startswith(f"__onceover.{replica.name}.")]
     assert replica.copy().records == 10
     replica.assert_same()
+
+
+def test_a_task_that_begins_behind_an_address_that_leads_elsewhere_stops_no_partition(
+    replica: Replica, lines: tuple[Line, Line], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It finds its clusters anew: a topic of the same name there is none that was created anew, and nobody is
+    told to copy it again. Neither is who asks for that meanwhile, nor what ends a run told anything of it."""
+    topic, (near, far) = replica.topic(), lines
+    replica.source.idempotent(topic, 0, replica.source.records(5))
+    with replica.flow.running() as (_, layout):
+
+        def task(token: int) -> int:
+            until = Until(time.monotonic() + 3.0)
+            return sum(each.records for each in replica.flow.lane(layout, 0, until, token=token))
+
+        assert task(1) == 5
+        near.proxy.upstream = far.cluster.nodes[0].ports.client
+        near.proxy.cut()
+        try:
+            with pytest.raises(NeedsOperator) as caught:
+                task(2)
+            assert caught.value.code == "FOREIGN_CLUSTER"
+            planner = BatchPlanner(replica.name, layout.run, lambda: 1.0)
+            planner.open(*open_clusters(replica.flow.watch.flow))
+            with pytest.raises(NeedsOperator) as caught:
+                planner.ends()
+            planner.close()
+            assert caught.value.code == "FOREIGN_CLUSTER"
+            for way_out in (
+                ["reseed", replica.name, f"{topic}:0"],
+                ["skip-to", replica.name, f"{topic}:0", "5"],
+            ):
+                code, document = replica.command(capsys, "partition", *way_out)
+                assert (code, document["error"]["code"]) == (3, "FOREIGN_CLUSTER")
+        finally:
+            near.proxy.upstream = near.cluster.nodes[0].ports.client
+            near.proxy.cut()
+        assert replica.stop_of(topic) == {}
+        replica.source.idempotent(topic, 0, replica.source.records(5))
+        assert task(3) == 5
+    replica.assert_same(topic)
 
 
 def test_what_is_created_or_noted_goes_to_the_cluster_that_is_meant(

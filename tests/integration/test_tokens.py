@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import ssl
+import threading
 import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Event
-from typing import ClassVar
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from typing import ClassVar, Final
 from urllib.parse import quote, unquote
 
 import pytest
@@ -94,50 +95,6 @@ def test_token_endpoint_that_refuses_is_no_outage(
     assert _SECRET not in f"{caught.value!r} {caught.value}"
 
 
-class EndlessEndpoint(BaseHTTPRequestHandler):
-    """Goes on answering until nobody listens any more: before, in, or behind the head of an answer."""
-
-    def do_POST(self) -> None:
-        self.close_connection = True
-        for piece in self._pieces(self.path):
-            try:
-                self.wfile.write(piece)
-            except OSError:
-                return
-            # Each comes long before anybody stops waiting for it.
-            self.server.slowly.wait(0.02)  # type: ignore[attr-defined]
-
-    @staticmethod
-    def _pieces(path: str) -> Iterator[bytes]:
-        match path:
-            case "/before":
-                yield from itertools.repeat(b"HTTP/1.1 100 Continue\r\n\r\n")
-            case "/in":
-                yield b"HTTP/1.1 200 OK\r\nX: "
-            case "/behind":
-                yield b"HTTP/1.1 200 OK\r\nContent-Length: 900000\r\n\r\n"
-            case "/error":
-                yield b"HTTP/1.1 400 Bad Request\r\nContent-Length: 900000\r\n\r\n"
-        yield from itertools.repeat(b" ")
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
-
-@pytest.mark.parametrize("path", ["/before", "/in", "/behind", "/error"])
-def test_an_answer_that_has_no_end_is_given_up(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A lane that opens a connection may hold a transaction, whose readers wait as long."""
-    monkeypatch.setattr("onceover.kafka.link.tokens._TIMEOUT_S", 0.3)
-    server = ThreadingHTTPServer((LOOPBACK, 0), EndlessEndpoint)
-    server.slowly = Event()  # type: ignore[attr-defined]
-    began_s = time.monotonic()
-    with serving(server) as port, pytest.raises(OnceoverError) as caught:
-        TokenProvider(oidc(f"http://{LOOPBACK}:{port}{path}")).token()
-    # What was heard of an error's status counts, also where its words have no end.
-    assert isinstance(caught.value, UsageError if path == "/error" else Retriable)
-    assert time.monotonic() - began_s < 5
-
-
 def test_nothing_that_an_endpoint_chooses_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     """It may send back what it was sent, as a server does that shows what it does not understand."""
     monkeypatch.setattr(TokenEndpoint, "responses", {400: (_SECRET, ""), 999: (_SECRET, "")})
@@ -159,6 +116,66 @@ def test_token_endpoint_that_is_away_is_an_outage() -> None:
             TokenProvider(oidc(f"http://{LOOPBACK}:{nobody.port}/token")).token()
     finally:
         nobody.release()
+
+
+_IN_TIME_S: Final = 0.5
+_GIVEN_UP_S: Final = 10.0
+
+
+class Trickle(BaseRequestHandler):
+    """Begins an answer and goes on with it, a piece now and then, for as long as somebody listens."""
+
+    begins: ClassVar[bytes]
+    goes_on: ClassVar[bytes]
+    over: ClassVar[threading.Event]
+
+    def handle(self) -> None:
+        self.request.recv(1 << 16)
+        with suppress(OSError):
+            self.request.sendall(self.begins)
+            while not self.over.wait(_IN_TIME_S / 10):
+                self.request.sendall(self.goes_on)
+
+
+@pytest.mark.parametrize("proxied", [False, True], ids=["asked directly", "behind a proxy"])
+@pytest.mark.parametrize(
+    ("begins", "goes_on"),
+    [
+        (b"HTTP/1.1 2", b"0"),
+        (b"HTTP/1.1 200 OK\r\nX-Header: ", b"x"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1", b";"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b" "),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", b" "),
+    ],
+    ids=["status", "header", "one answer before the other", "chunk", "body", "reason of a refusal"],
+)
+def test_an_endpoint_that_trickles_is_given_up(
+    begins: bytes, goes_on: bytes, proxied: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever waits for the token is a lane, or the leader: it would neither copy nor fail, for ever."""
+    monkeypatch.setattr("onceover.kafka.link.tokens._TIMEOUT_S", _IN_TIME_S)
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    over = threading.Event()
+    handler = type("Told", (Trickle,), {"begins": begins, "goes_on": goes_on, "over": over})
+    with serving(ThreadingTCPServer((LOOPBACK, 0), handler)) as port:
+        url = f"http://{LOOPBACK}:{port}/token"
+        if proxied:
+            monkeypatch.setenv("https_proxy", url)
+            url = "https://elsewhere.invalid/token"
+        release = threading.Timer(_GIVEN_UP_S, over.set)
+        release.start()
+        began_s = time.monotonic()
+        with pytest.raises(OnceoverError, match="no token") as caught:
+            TokenProvider(oidc(url)).token()
+        took_s = time.monotonic() - began_s
+        release.cancel()
+        over.set()
+    # What was heard of an error's status counts, also where its words have no end.
+    refused = not proxied and begins.startswith(b"HTTP/1.1 400")
+    assert isinstance(caught.value, UsageError if refused else Retriable)
+    assert took_s < _GIVEN_UP_S / 2
 
 
 def oidc(url: str) -> dict[str, str]:

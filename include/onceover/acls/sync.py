@@ -3,9 +3,10 @@
 Invariant: an ACL that this flow created has an ownership record at every moment of its life. The record
 is written before the ACL and removed after it, so an interruption leaves at worst a record without an
 ACL, which the next plan puts right. ACLs cannot be fenced: of two runs at once, or one that was frozen and
-wakes, each looks behind what it wrote, so that whatever stands at the end has its record. At no moment is
-an ALLOW of this flow there without the DENYs that limit it on the source: those come before it and go
-after it.
+wakes, each looks behind what it wrote, so that whatever stands at the end has its record. Whoever has changed
+something looks at the source once more: an ALLOW that was taken back meanwhile goes, although a run that was
+taken over from has nothing else to do. At no moment is an ALLOW of this flow there without the DENYs that
+limit it on the source: those come before it and go after it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from onceover.acls.kept import (
     standing_allowances,
     withdrawal,
 )
+from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.acladmin import DENY, PREFIXED, Acl, AclAdmin, NoAuthorizer
@@ -44,6 +46,10 @@ log = logging.getLogger(__name__)
 
 # Two requests that name every ACL of a cluster: cheap, but not something to ask for every second.
 INTERVAL_S: Final = 60.0
+# Changes are looked behind; who changes something again and again is met at the next look.
+_LOOKS: Final = 3
+# Brokers replay a moment later what the controller has done.
+_SHOWN_WITHIN_S: Final = 5.0
 # A request each, to find one where the flow's user may not do everything.
 _PREFIXES_TRIED: Final = 3
 
@@ -243,21 +249,48 @@ class AclSync:
             self._report([unavailable(error)])
 
     def _sync(self, state: Records, notes: Notes) -> list[Refusal]:
+        """Follow the source, until a look at it finds nothing to do: it may have changed before our changes
+        were made, however long this process was frozen in between."""
+        refused: list[Refusal] = []
+        for _ in range(_LOOKS):
+            refused, has_changed = self._follow(state.catch_up(), notes)
+            if not has_changed:
+                break
+        return refused
+
+    def _follow(self, values: Mapping[str, Any], notes: Notes) -> tuple[list[Refusal], bool]:
+        """Return what is not followed, and whether anything was changed."""
         source, target = self._admins
-        principal, values = own_principal(self._target.config.properties), state.catch_up()
+        principal = own_principal(self._target.config.properties)
         plan = AclPlan()
         try:
             plan = plan_acls(read_view(self._topics, values, source, target, principal))
             apply_acls(plan, target, notes, _log)
+            if plan.changes():
+                _await_shown(plan, target)
         except (UsageError, NeedsOperator) as error:
-            return [*plan.refused, *not_followed(error, values)]
-        return list(plan.refused)
+            return [*plan.refused, *not_followed(error, values)], False
+        return list(plan.refused), bool(plan.changes())
 
     def _report(self, refused: list[Refusal]) -> None:
         if refused != self.refused:
             for refusal in refused:
                 log.error("not copied: %s; %s", refusal.message, refusal.resolve)
         self.refused = refused
+
+
+def _await_shown(plan: AclPlan, target: Acls) -> None:
+    """Wait until the target shows what was done, or does not in time: a look at what was would undo a record.
+
+    Somebody else may have changed it again meanwhile.
+    """
+    deadline, backoff = Deadline(_SHOWN_WITHIN_S), Backoff()
+    while not _is_shown(plan, target.topic_acls()) and not deadline.passed:
+        backoff.wait(deadline)
+
+
+def _is_shown(plan: AclPlan, acls: frozenset[Acl]) -> bool:
+    return acls.issuperset(plan.create) and acls.isdisjoint(plan.delete)
 
 
 def _log(change: Change) -> None:

@@ -39,7 +39,7 @@ from onceover.state import names
 from onceover.state.committed import resting_progress
 from onceover.state.enrolment import Enrolment, owned, read_enrolments
 from onceover.state.fencing import LANE_TIMEOUT_MS
-from onceover.state.layout import check_mine, layout_in
+from onceover.state.layout import check_clusters, check_mine, layout_in
 from onceover.state.log import StateLog
 from onceover.state.read import read_log
 from onceover.state.steps import Step, reached
@@ -240,10 +240,14 @@ class LaneSession:
         self._check_layout(self._state.catch_up(wait=True))
 
     def _check_layout(self, state: Mapping[str, Any]) -> None:
-        seen = layout_in(state)
-        check_mine(seen, self._me.generation, self._me.run)
-        if seen is not None and seen.ended_at_ms is not None:
+        seen = check_mine(layout_in(state), self._me.generation, self._me.run)
+        if seen.ended_at_ms is not None:
             raise Superseded("the run has ended")
+        source, target = self._task.source, self._task.target
+        # Every task finds its clusters anew, and an address may lead elsewhere by then: the topics there
+        # would be taken for ones that were created anew.
+        source.keep_to(seen.source_cluster_id)
+        check_clusters(seen, source.cluster_id(), target.cluster_id())
 
     def _resume(self) -> CopyLoop:
         me, task = self._me, self._task

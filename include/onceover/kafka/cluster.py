@@ -242,6 +242,11 @@ class Cluster:
             self.control()
         return str(self.expected_id)
 
+    def keep_to(self, cluster_id: str) -> None:
+        """Refuse any other cluster from now on, unless one was met already."""
+        if self.expected_id is None:
+            self.expected_id = cluster_id
+
     def features(self, *, anew: bool = False) -> Features:
         """Return what the cluster can do; transaction.version 0 where the feature is unknown.
 

@@ -21,6 +21,7 @@ from onceover.model import TopicPartition
 from onceover.resume.resume import is_leaderless, map_partition
 from onceover.state import names
 from onceover.state.enrolment import Enrolment, read_enrolments
+from onceover.state.layout import layout_in
 from onceover.state.log import StateLog
 from onceover.state.read import read_log
 from onceover.stops.record import stopped_in
@@ -186,9 +187,15 @@ class BatchPlanner:
         return stopped_in(read_log(self._both()[1], topic, names.STATE_OTHERS, wait=False))
 
     def _read(self) -> dict[str, Enrolment]:
-        """Return the topics that are copied; those that have left the filter hold up nobody."""
-        topic = names.state_topic(self._flow)
-        found = read_enrolments(read_log(self._both()[1], topic, names.STATE_LEADER, wait=False))
+        """Return the topics that are copied; those that have left the filter hold up nobody.
+
+        From then on the source is the one that the run copies, whatever its address leads to.
+        """
+        source, target = self._both()
+        values = read_log(target, names.state_topic(self._flow), names.STATE_LEADER, wait=False)
+        layout, found = layout_in(values), read_enrolments(values)
+        if layout is not None:
+            source.keep_to(layout.source_cluster_id)
         return {target: enrolment for target, enrolment in found.items() if enrolment.active}
 
     def _read_leaders(self) -> tuple[set[TopicPartition], set[TopicPartition]]:

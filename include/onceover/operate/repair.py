@@ -25,6 +25,7 @@ from onceover.planning.plan import Change, Plan, Refusal
 from onceover.state import names
 from onceover.state.codes import StateCode
 from onceover.state.enrolment import Enrolment
+from onceover.state.layout import check_clusters
 from onceover.state.progress import beside, copied_between
 from onceover.state.read import FlowState, read_flow_state
 from onceover.state.runstate import RunState, read_heartbeat, run_of
@@ -171,8 +172,10 @@ def plan_skip(flow: str, source: Cluster, target: Cluster, tp: TopicPartition, o
 
     Raises:
         UsageError: the flow was never started, or does not copy the partition.
+        NeedsOperator: these are not the flow's clusters.
     """
     situation = read_situation(flow, target, tp)
+    check_clusters(situation.state.layout, source.retry(source.cluster_id), target.cluster_id())
     enrolment = situation.enrolment
     here = topic_of(source, tp.topic)
     missing = _missing("source", flow, tp, tp, here)

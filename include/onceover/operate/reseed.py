@@ -34,6 +34,7 @@ from onceover.operate.repair import (
 from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal
 from onceover.state.enrolment import Enrolment
+from onceover.state.layout import check_clusters
 from onceover.state.managed import read_managed
 from onceover.state.progress import beside, copied_between
 from onceover.stops.codes import StopCode
@@ -69,8 +70,10 @@ def plan_reseed(
 
     Raises:
         UsageError: the flow was never started, or does not copy the partition.
+        NeedsOperator: these are not the flow's clusters.
     """
     situation = read_situation(flow, target, tp)
+    check_clusters(situation.state.layout, source.retry(source.cluster_id), target.cluster_id())
     old = situation.enrolment
     here = topic_of(source, tp.topic)
     if here is None:

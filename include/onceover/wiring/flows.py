@@ -80,12 +80,13 @@ class FlowWatch:
             log.warning("changed in the flow file, in effect after a restart: %s", ", ".join(needs_restart))
         self.flow = fresh
 
-    def _stat(self) -> tuple[int, int]:
+    def _stat(self) -> tuple[int, ...]:
         try:
             stat = os.stat(self._path)
         except OSError:
-            return (0, 0)
-        return (stat.st_mtime_ns, stat.st_size)
+            return ()
+        # With what changes its mode: it may be readable now, and was not a moment ago.
+        return (stat.st_mtime_ns, stat.st_size, stat.st_ino, stat.st_ctime_ns)
 
 
 def open_clusters(flow: Flow, environ: Mapping[str, str] | None = None) -> tuple[Cluster, Cluster]:

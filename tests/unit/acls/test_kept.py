@@ -470,14 +470,42 @@ def test_acls_follow_each_minute_and_at_once_when_the_topics_change(monkeypatch:
     """Not at every tick: two requests name every ACL of a cluster."""
     beside = Beside(monkeypatch, {acl(name="*")})
     beside.tick(flights="flights")
+    asked = beside.source.asked
     beside.tick(flights="flights")
-    assert beside.source.asked == 1
+    assert beside.source.asked == asked
     beside.tick(flights="flights", other="other")
     assert {one.name for one in beside.target.acls} == {"flights", "other"}
     beside.source.acls.clear()
     beside.now_s += 61
     beside.tick(flights="flights", other="other")
     assert beside.target.acls == set()
+
+
+@pytest.mark.parametrize("effect", [1, 2, 3])
+def test_a_run_that_wakes_looks_at_the_source_once_more(monkeypatch: pytest.MonkeyPatch, effect: int) -> None:
+    """Frozen between its look and its changes: it may have been taken over from, and does nothing after."""
+    beside = Beside(monkeypatch, {acl()})
+    beside.target.life = beside.notes.life = Frozen(effect, beside.source.acls.clear)
+    beside.tick(flights="flights")
+    assert beside.target.acls == set()
+    assert beside.notes.values == {}
+
+
+def test_a_target_that_trails_behind_costs_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it does not show yet is not taken for gone when the source has taken it back meanwhile."""
+    beside = Beside(monkeypatch, {acl()})
+    shown, creates = beside.target.topic_acls, beside.target.create
+    late: list[frozenset[Acl]] = [frozenset(), frozenset()]
+
+    def create(acls: tuple[Acl, ...]) -> None:
+        creates(acls)
+        beside.source.acls.clear()
+        monkeypatch.setattr(beside.target, "topic_acls", lambda: late.pop() if late else shown())
+
+    monkeypatch.setattr(beside.target, "create", create)
+    beside.tick(flights="flights")
+    assert beside.target.acls == set()
+    assert beside.notes.values == {}
 
 
 def test_a_flow_that_wants_no_acls_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -238,6 +238,20 @@ def test_a_client_file_is_followed_while_a_flow_runs(
     assert before["client.id"] == "old"
 
 
+def test_a_client_file_is_read_once_it_is_private_although_nobody_writes_it_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Copied there with the usual mode, and met so: the message asks for chmod, and that has to be enough."""
+    path = tmp_path / "c.properties"
+    client = _resolve(_write(path, "bootstrap.servers=a:1\nclient.id=old"))
+    _write(path, "bootstrap.servers=a:1\nclient.id=new", 0o644)
+    assert client.properties["client.id"] == "old"
+    assert client.properties["client.id"] == "old"
+    assert caplog.text.count("chmod 600") == 1
+    path.chmod(0o600)
+    assert client.properties["client.id"] == "new"
+
+
 def test_a_followed_client_shows_no_secret_and_does_not_travel(tmp_path: Path) -> None:
     """As the others."""
     text = "".join(f"{key}={value}\n" for key, value in PRIVATE.items())

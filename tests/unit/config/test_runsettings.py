@@ -62,6 +62,18 @@ def test_a_changed_file_leaves_the_run_as_it_was(tmp_path: Path, caplog: pytest.
     assert "in effect after a restart: delivery" in caplog.text
 
 
+def test_another_file_in_its_place_is_read_whatever_its_time_says(tmp_path: Path) -> None:
+    """Put there with the time and the length of the one before, as copies and mounted folders have them."""
+    path, other = tmp_path / "f.yaml", tmp_path / "g.yaml"
+    _write(path)
+    watch = FlowWatch(path)
+    _write(other, topics={"include": ["b"]})
+    os.utime(other, ns=(0, 0))
+    assert other.stat().st_size == path.stat().st_size
+    other.replace(path)
+    assert watch.current().topics.include == ("b",)
+
+
 def test_a_task_that_opens_a_changed_file_keeps_the_settings_of_its_run(tmp_path: Path) -> None:
     """The next task of a lane reads the file again; the driver's settings win."""
     path = tmp_path / "f.yaml"

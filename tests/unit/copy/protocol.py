@@ -123,6 +123,9 @@ class FakeCluster:
     def cluster_id(self) -> str:
         return "S" if self.alias == "east" else "T"
 
+    def keep_to(self, cluster_id: str) -> None:
+        """Its own id is always known."""
+
     def retry(self, attempt: Any, _deadline: object = None) -> Any:
         for _ in range(20):
             try:

@@ -61,9 +61,10 @@ def lane(world: World, monkeypatch: pytest.MonkeyPatch) -> LaneTask:
     monkeypatch.setattr(lane_module, "LagReporter", NoLag)
     monkeypatch.setattr(told_module, "read_progress", progress)
     monkeypatch.setattr(lane_module, "Reviewer", EndingReview)
-    cluster = FakeCluster(world)
+    source, target = FakeCluster(world), FakeCluster(world)
+    source.alias = "east"
     settings = CopySettings(1.0, 1, None)
-    return LaneTask(ME, cluster, cluster, lambda: settings, lambda: 1 << 24, 5.0)  # type: ignore[arg-type]
+    return LaneTask(ME, source, target, lambda: settings, lambda: 1 << 24, 5.0)  # type: ignore[arg-type]
 
 
 class EndOfTest(Exception):

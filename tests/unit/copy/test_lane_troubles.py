@@ -49,8 +49,10 @@ def task(world: World, monkeypatch: pytest.MonkeyPatch) -> LaneTask:
 
     monkeypatch.setattr(lane_module, "Fetcher", Nothing)
     monkeypatch.setattr(lane_module, "LagReporter", Nothing)
-    cluster: Any = FakeCluster(world)
-    return LaneTask(ME, cluster, cluster, lambda: CopySettings(1.0, 1, None), lambda: 1 << 24, 5.0)
+    source: Any = FakeCluster(world)
+    target: Any = FakeCluster(world)
+    source.alias = "east"
+    return LaneTask(ME, source, target, lambda: CopySettings(1.0, 1, None), lambda: 1 << 24, 5.0)
 
 
 class Clock:

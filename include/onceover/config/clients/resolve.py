@@ -79,12 +79,14 @@ class ClientConfig:
 class FileClient(ClientConfig):
     """A client whose file is read anew when it has changed: passwords are replaced while a flow runs.
 
-    A file that is not in order at the moment changes nothing, and is said once.
+    A file that is not in order at the moment changes nothing, is said once, and is looked at again each time:
+    what was the matter may pass without another word in it, as a mode does.
     """
 
     def __init__(self, alias: str, path: Path, read: Callable[[], Mapping[str, str]]) -> None:
         stamp = _stamp(path)
-        for name, value in {"alias": alias, "login": Login(), "_path": path, "_read": read}.items():
+        own = {"alias": alias, "login": Login(), "_path": path, "_read": read, "_said": None}
+        for name, value in own.items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "_known", (stamp, Properties(read())))
 
@@ -98,9 +100,16 @@ class FileClient(ClientConfig):
             try:
                 found = Properties(self._read())
             except BadConfig as error:
-                log.warning("the changed client file is not in order; the last good one stays: %s", error)
-            object.__setattr__(self, "_known", (now, found))
+                self._say(str(error))
+            else:
+                object.__setattr__(self, "_known", (now, found))
+                object.__setattr__(self, "_said", None)
         return found
+
+    def _say(self, problem: str) -> None:
+        if problem != self._said:
+            log.warning("the changed client file is not in order; the last good one stays: %s", problem)
+            object.__setattr__(self, "_said", problem)
 
     def __reduce__(self) -> NoReturn:
         self._known[1].__reduce__()
@@ -108,6 +117,7 @@ class FileClient(ClientConfig):
     _path: Path
     _read: Callable[[], Mapping[str, str]]
     _known: tuple[object, Properties]
+    _said: str | None
 
 
 def _stamp(path: Path) -> object:

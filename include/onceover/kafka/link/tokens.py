@@ -14,7 +14,6 @@ import base64
 import http
 import http.client
 import importlib
-import io
 import json
 import math
 import re
@@ -30,6 +29,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.link import intime
 
 _TIMEOUT_S: Final = 10.0
 # Fetched anew when less than this is left, so that a token does not run out during the handshake.
@@ -154,57 +154,6 @@ def _signed(region: str) -> Token:
     return Token(text, expires_ms / 1000)
 
 
-class _InTime(io.RawIOBase):
-    """What a socket gives, up to a time that is fixed beforehand: what trickles has no end."""
-
-    def __init__(self, raw: io.RawIOBase) -> None:
-        super().__init__()
-        self._raw = raw
-        self._by_s = time.monotonic() + _TIMEOUT_S
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, into: Any) -> int | None:
-        if time.monotonic() > self._by_s:
-            raise TimeoutError("too slow")
-        return self._raw.readinto(into)
-
-    def close(self) -> None:
-        self._raw.close()
-        super().close()
-
-
-class _Answer(http.client.HTTPResponse):
-    """An answer of the endpoint, or of a proxy to CONNECT, its head included: that is read as it is made."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.fp = io.BufferedReader(_InTime(self.fp.detach()))
-
-
-class _Plain(http.client.HTTPConnection):
-    response_class = _Answer
-
-
-class _Tls(http.client.HTTPSConnection):
-    response_class = _Answer
-
-
-class _PlainHandler(urllib.request.HTTPHandler):
-    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Plain, req)
-
-
-class _TlsHandler(urllib.request.HTTPSHandler):
-    def __init__(self, context: ssl.SSLContext) -> None:
-        super().__init__(context=context)
-        self._trusting = context
-
-    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
-        return self.do_open(_Tls, req, context=self._trusting)
-
-
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """The library would repeat the request elsewhere, with the client's secret in it."""
 
@@ -222,11 +171,11 @@ def _fetch(properties: Mapping[str, str]) -> Token:
         data=urllib.parse.urlencode(form).encode(),
         headers={"Authorization": "Basic " + base64.b64encode(identity.encode()).decode()},
     )
-    tls = _TlsHandler(_trusting(properties))
+    tls = intime.Tls(context=_trusting(properties))
     # Whatever stands in http_proxy would be sent the request itself, and could give any token it likes.
     proxies = {scheme: at for scheme, at in urllib.request.getproxies().items() if scheme == "https"}
     opener = urllib.request.build_opener(
-        _NoRedirects, _PlainHandler, tls, urllib.request.ProxyHandler(proxies)
+        _NoRedirects, intime.Plain, tls, urllib.request.ProxyHandler(proxies)
     )
     began_s = time.time()
     try:
