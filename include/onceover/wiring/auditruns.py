@@ -14,9 +14,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-# What is below the first is served to everybody who is logged in to Airflow; nothing else is.
+# What is below the first is served to everybody who is logged in to Airflow, as drills' reports are.
 _SERVED: Final = "audit"
 _WITH_PAYLOAD: Final = "audit-payload"
+_SHOWN: Final = frozenset({_SERVED, "drills"})
 _KEEP_RUNS: Final = 10
 
 
@@ -27,6 +28,17 @@ def runs_folder(flow_home: Path, *, show_payload: bool) -> Path:
         flow_home: ``ONCEOVER_HOME/<flow>``.
     """
     return flow_home / (_WITH_PAYLOAD if show_payload else _SERVED)
+
+
+def is_served(path: Path, home: Path) -> bool:
+    """Tell whether a file would be shown to everybody who is logged in to Airflow.
+
+    Args:
+        home: ``ONCEOVER_HOME``.
+    """
+    found, base = path.resolve(), home.resolve()
+    # Of any flow: the folder's name is what the web server goes by.
+    return found.is_relative_to(base) and bool(_SHOWN & {*found.relative_to(base).parts[1:2]})
 
 
 @contextmanager

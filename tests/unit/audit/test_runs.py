@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from onceover.wiring.auditruns import run_folder, runs_folder
-from onceover_airflow.pages import page_link, pages_folder
+from onceover.wiring.auditruns import is_served, run_folder, runs_folder
+from onceover_airflow.pages import FOLDERS, page_link, pages_folder
 
 
 def earlier(runs: Path, count: int) -> list[Path]:
@@ -70,3 +70,15 @@ def test_contents_of_records_lie_where_nothing_is_served_from(tmp_path: Path) ->
     assert not hidden.is_relative_to(shown)
     assert page_link(tmp_path, str(shown / "1-a" / "report.html"))
     assert page_link(tmp_path, str(hidden / "1-a" / "report.html")) == ""
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_what_the_web_server_shows_is_known(tmp_path: Path, kind: str) -> None:
+    """By whatever path it is named; all else below ONCEOVER_HOME, and elsewhere, is nobody's."""
+    folder = pages_folder(tmp_path, kind, "flights", "1-a")
+    folder.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(folder)
+    for path in (folder / "r.html", tmp_path / "link" / "r.html", folder / ".." / "1-b" / "r.html"):
+        assert is_served(path, tmp_path)
+    for path in (tmp_path / "r.html", tmp_path / "flights" / "audit-payload" / "r.html", Path("/tmp/r.html")):
+        assert not is_served(path, tmp_path)

@@ -15,10 +15,12 @@ from onceover.cli.sparkjob import job_result, start_job
 from onceover.cli.terminal.display import Display, ProgressRate
 from onceover.cli.terminal.output import CommandResult
 from onceover.config.flow.load import load_flow, run_dir
+from onceover.config.home import onceover_home
 from onceover.errors import UsageError
 from onceover.spark.auditing.auditprogress import AuditProgress, last_told
 from onceover.spark.launch.runfiles import own_report
 from onceover.spark.launch.submit import AuditOptions, SparkJob, audit_job
+from onceover.wiring.auditruns import is_served
 
 _POLL_S: Final = 0.1
 
@@ -34,7 +36,7 @@ def run(args: argparse.Namespace) -> CommandResult:
 
     if args.full and args.since != "watermark":
         raise UsageError("--full and --since exclude each other", seen=f"--since {args.since}")
-    _check_report(args.report)
+    _check_report(args.report, show_payload=args.show_payload)
     flow = load_flow(args.flow)
     logs = run_dir(flow) / "log"
     # Quiet in a pipe and for machines.
@@ -54,10 +56,19 @@ def run(args: argparse.Namespace) -> CommandResult:
     return CommandResult(document, text, document["exit"])
 
 
-def _check_report(path: Path | None) -> None:
-    """Refuse now what the report cannot be written to when all has been compared."""
+def _check_report(path: Path | None, *, show_payload: bool) -> None:
+    """Refuse now what the report cannot, or may not, be written to when all has been compared."""
     if path is None:
         return
+    if show_payload and is_served(path, onceover_home()):
+        raise UsageError(
+            "with --show-payload the report cannot be written there: contents of records would be shown to "
+            "everybody who is logged in to Airflow",
+            code=AuditCode.REPORT,
+            where=str(path),
+            expected="a path outside of the folders of audits in ONCEOVER_HOME",
+            resolve="give another path with --report",
+        )
     folder = next(folder for folder in path.absolute().parents if folder.exists())
     if path.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
         raise UsageError(

@@ -9,11 +9,14 @@ from __future__ import annotations
 import json
 import re
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import quote
 
 import httpx
 
+from onceover.backoff import Deadline
 from onceover.connectors.codes import ConnectorCode
 from onceover.connectors.workers.masking import masked
 from onceover.connectors.workers.reaching import cause_of, unknown_name
@@ -22,7 +25,11 @@ from onceover.kafka.codes import KafkaCode
 
 _REBALANCE_WORDS: Final = "a rebalance is expected"
 LONGEST_TEXT: Final = 500
-_TITLE: Final = re.compile(r"<title>(.*?)</title>", re.DOTALL)
+# The configurations of all connectors of a cluster come in one: ten thousand of six kilobytes.
+_LONGEST_ANSWER_BYTES: Final = 64 << 20
+# Of a page; what comes behind is not looked at, or pages without an end to it would take minutes.
+_LOOKED_AT: Final = 10_000
+_TITLE: Final = re.compile(r"<title>([^<]*)</title>")
 # What the HTTP server of a worker refuses in an address, as it is written there: '/', '%' and '\\'.
 _FOLDERS: Final = (".", "..")
 _UNSERVED: Final = re.compile(r"^/connectors/[^/?]*%(2F|25|5C)", re.IGNORECASE)
@@ -235,7 +242,7 @@ def check_answer(answer: httpx.Response, path: str) -> None:
         )
     if status >= httpx.codes.INTERNAL_SERVER_ERROR or is_to_wait(answer):
         raise not_now(answer, path)
-    if _UNSERVED.match(path) and _TITLE.search(answer.text):
+    if _UNSERVED.match(path) and _TITLE.search(answer.text[:_LOOKED_AT]):
         # Not Connect's own answer, but that of the HTTP server before it: it did not like the address.
         raise _unserved(where, words(answer))
     puts_config = answer.request.method == "PUT" and path.endswith("/config")
@@ -267,7 +274,7 @@ def _text(answer: httpx.Response) -> str:
     if isinstance(found, dict):
         text = str(found.get("message", ""))
     else:
-        page = _TITLE.search(answer.text)
+        page = _TITLE.search(answer.text[:_LOOKED_AT])
         text = page[1] if page else answer.text
     return text.strip()
 
@@ -290,6 +297,49 @@ def listed_in(answer: httpx.Response, url: str) -> list[str]:
     if not isinstance(found, list):
         raise _no_worker(answer, url)
     return [str(name) for name in found]
+
+
+@contextmanager
+def understood(url: str) -> Iterator[None]:
+    """Take what an answer says apart within: where it is not of the shape of a worker's, nobody is one there.
+
+    Raises:
+        UsageError: NO_WORKER.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UsageError(
+            f"what answers at {url} does not answer as a Connect worker does",
+            code=ConnectorCode.NO_WORKER,
+            where=url,
+            seen=f"an answer of another shape ({type(error).__name__})",
+            resolve="correct the address under `rest`",
+        ) from error
+
+
+def whole(answer: httpx.Response, deadline: Deadline) -> httpx.Response:
+    """Return an answer with its body, however it comes: there is an end to how long, and how much.
+
+    Args:
+        answer: whose body was not read yet, asked for without compression.
+
+    Raises:
+        httpx.HTTPError: it is too long, too slow, or compressed all the same.
+    """
+    if answer.headers.get("content-encoding", "identity") != "identity":
+        # A few kilobytes can stand for gigabytes.
+        raise httpx.DecodingError("compressed, which nobody asked for", request=answer.request)
+    body = bytearray()
+    for piece in answer.iter_bytes():
+        body += piece
+        if len(body) > _LONGEST_ANSWER_BYTES:
+            raise httpx.ReadError("longer than any answer of a worker", request=answer.request)
+        if deadline.passed:
+            raise httpx.ReadTimeout("not at its end in time", request=answer.request)
+    return httpx.Response(
+        answer.status_code, headers=answer.headers, content=bytes(body), request=answer.request
+    )
 
 
 def _json(answer: httpx.Response) -> Any:

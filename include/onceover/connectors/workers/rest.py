@@ -32,7 +32,9 @@ from onceover.connectors.workers.answers import (
     no_answer,
     not_now,
     quoted,
+    understood,
     unknown_command,
+    whole,
     wrong_name,
 )
 from onceover.connectors.workers.masking import masked
@@ -43,6 +45,7 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 PROBE_TIMEOUT_S: Final = 10.0
 # A rebalance: a worker that died is noticed after session.timeout.ms (10 s), then tasks move.
 _REBALANCE_S: Final = 90.0
+_AS_IT_IS: Final = {"Accept-Encoding": "identity"}
 
 
 class WorkerAnswer(NamedTuple):
@@ -131,7 +134,8 @@ class ConnectRest:
                 raise
             # It has just been created: no worker has reported about it yet.
             status = {"connector": {"state": "UNASSIGNED"}, "tasks": []}
-        found = _connector_state(name, info, status)
+        with understood(url or self.urls[0]):
+            found = _connector_state(name, info, status)
         return found if url else self._typed(found)
 
     def config(self, name: str, url: str | None = None) -> dict[str, str]:
@@ -159,7 +163,9 @@ class ConnectRest:
                     raise
                 # Nobody can be asked about it, and the others are there all the same.
                 return ConnectorState(name, UNKNOWN_TYPE, UNASSIGNED)
-        return self._typed(_connector_state(name, told.get("info", {}), told.get("status", {})))
+        with understood(self.urls[0]):
+            found = _connector_state(name, told.get("info", {}), told.get("status", {}))
+        return self._typed(found)
 
     def _typed(self, state: ConnectorState) -> ConnectorState:
         """Ask every worker for a type that one does not know: a plugin comes to one after the other."""
@@ -182,7 +188,8 @@ class ConnectRest:
         (measured): that is not waited for.
         """
         found = self._get(f"/connectors/{quoted(name)}/offsets", timeout_s=PROBE_TIMEOUT_S)
-        return [(each.get("partition"), each.get("offset")) for each in found.get("offsets", [])]
+        with understood(self.urls[0]):
+            return [(each.get("partition"), each.get("offset")) for each in found.get("offsets", [])]
 
     def objections(self, config: Mapping[str, str]) -> list[str]:
         """Return what the workers would refuse of a configuration, in their own words. Changes nothing.
@@ -196,7 +203,13 @@ class ConnectRest:
         plugin = quote(config.get("connector.class", ""), safe="")
         path = f"/connector-plugins/{plugin}/config/validate"
         answer = self._settled(path, None, None, "PUT", dict(config))
-        fields = [each.get("value", {}) for each in document_of(answer, self.urls[0]).get("configs", [])]
+        told = document_of(answer, self.urls[0])
+        with understood(self.urls[0]):
+            return self._objected(config, told)
+
+    @staticmethod
+    def _objected(config: Mapping[str, str], told: Mapping[str, Any]) -> list[str]:
+        fields = [each.get("value", {}) for each in told.get("configs", [])]
         # The workers answer with what a `${file:...}` stands for, which nobody here knows otherwise.
         resolved = [
             str(each["value"])
@@ -321,7 +334,11 @@ class ConnectRest:
         timeout = httpx.Timeout(limit_s, connect=min(_CONNECT_TIMEOUT_S, limit_s))
         try:
             auth = httpx.USE_CLIENT_DEFAULT if login else None
-            return self._client.request(method, url + path, json=body, timeout=timeout, auth=auth)
+            asked = self._client.stream(
+                method, url + path, json=body, timeout=timeout, auth=auth, headers=_AS_IT_IS
+            )
+            with asked as answer:
+                return whole(answer, Deadline(limit_s))
         except httpx.HTTPError as error:
             raise no_answer(url, error) from error
 

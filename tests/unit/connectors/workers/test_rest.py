@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import socket
 import ssl
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -675,3 +678,76 @@ def test_command_without_an_answer_counts_and_a_question_does_not() -> None:
     with pytest.raises(Retriable):
         rest.stop("c")
     assert rest.sent == 1
+
+
+def served(path: str, answer: Callable[[httpx.Request], httpx.Response]) -> ConnectRest:
+    """Return a client of workers that answer otherwise at one path."""
+    return FakeWorkers(faults=[lambda r: answer(r) if r.url.path.endswith(path) else None]).rest()
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/status", {"connector": None}),
+        ("/status", {"connector": "RUNNING"}),
+        ("/status", {"tasks": None}),
+        ("/status", {"tasks": [{"id": 1}]}),
+        ("/status", {"tasks": [{"id": "one", "state": "RUNNING"}]}),
+        ("/status", {"tasks": ["RUNNING"]}),
+        ("/c", {"config": ["name", "c"]}),
+        ("/connectors", {"c": None, "d": 7}),
+        ("/connectors", {"c": {"info": 7, "status": {}}}),
+        ("/offsets", {"offsets": None}),
+        ("/offsets", {"offsets": ["x"]}),
+        ("/validate", {"configs": None}),
+        ("/validate", {"configs": [{"value": None}]}),
+        ("/validate", {"configs": [{"value": {"errors": None}}]}),
+    ],
+)
+def test_an_answer_of_another_shape_is_no_workers(path: str, body: object) -> None:
+    """Something else listens there, or a proxy has made it: one message, and no traceback."""
+    rest = served(path, lambda _: Response(200, json=body))
+    asked: dict[str, Callable[[], object]] = {
+        "/connectors": rest.connectors,
+        "/offsets": lambda: rest.offsets("c"),
+        "/validate": lambda: rest.objections({"connector.class": "x"}),
+    }
+    with pytest.raises(UsageError) as caught:
+        asked.get(path, lambda: rest.state("c"))()
+    assert caught.value.code in ("NO_WORKER", "NO_CONNECTOR")
+
+
+def test_an_answer_is_no_longer_than_any_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However much comes: it is not gathered."""
+    monkeypatch.setattr("onceover.connectors.workers.answers._LONGEST_ANSWER_BYTES", 1000)
+    rest = served("/config", lambda _: Response(200, content=iter([b'{"a": "'] + [b"x" * 100] * 1000)))
+    with pytest.raises(Retriable, match="does not answer"):
+        rest.config("c")
+
+
+def test_an_answer_that_trickles_is_given_up() -> None:
+    """A byte now and then keeps every single wait short."""
+
+    def forever() -> Iterator[bytes]:
+        while True:
+            yield b" "
+            time.sleep(0.001)
+
+    rest = FakeWorkers(
+        faults=[lambda r: Response(200, content=forever()) if r.url.path.endswith("/config") else None]
+    ).rest(timeout_s=0.1)
+    with pytest.raises(Retriable, match="does not answer"):
+        rest.config("c")
+
+
+def test_nothing_that_is_compressed_is_expanded() -> None:
+    """A few kilobytes can stand for gigabytes; none are asked for so."""
+    seen: list[str] = []
+
+    def compressed(request: httpx.Request) -> Response:
+        seen.append(request.headers["accept-encoding"])
+        return Response(200, headers={"content-encoding": "gzip"}, content=iter([gzip.compress(b"{}")]))
+
+    with pytest.raises(Retriable, match="does not answer"):
+        served("/config", compressed).config("c")
+    assert seen == ["identity"]
