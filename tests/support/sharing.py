@@ -102,4 +102,5 @@ def forget(cluster: SharedCluster, name: str) -> None:
 
 @cache
 def _admin(bootstrap: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": bootstrap})
+    # It is kept until the process ends, when the brokers are gone: nobody has to hear of that.
+    return AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
