@@ -37,6 +37,7 @@ EXPECTED: Final = {
     "groups apply": r"nothing to do",
     "translate": r"flights\.airports:0 offset 812 -> flights\.airports:0 offset 8\d\d",
     "drill plan": r"^lost: nothing\n(.*\n)*ready$",
+    "drill run": r"^rehearsal \S+: PASS$",
     "audit": r"^PASS: 1,459 records",
     "partition skip-to": r"repeats \d+ offsets\n(.*\n)*nothing was changed; add --apply",
     "stop": r"flights-dr was not running",
