@@ -19,7 +19,7 @@ from onceover.drills.choice import (
 from onceover.drills.course import StepResult, StepState
 from onceover.drills.page import drill_page
 from onceover.drills.rehearsal import RTO_STEPS, RehearsalOutcome
-from onceover.errors import NeedsOperator, UsageError
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
 from onceover.state.enrolment import Enrolment
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
@@ -83,6 +83,16 @@ def test_groups_are_those_that_read_the_topics() -> None:
     reads = {f"g{n:02}": {"t0"} for n in range(30)} | {"other": {"t9"}}
     assert len(chosen_groups(RehearsalRequest(), reads, ["t0"])) == GROUPS
     assert chosen_groups(RehearsalRequest(groups=lambda g: g in ("g29", "other")), reads, ["t0"]) == ("g29",)
+    assert chosen_groups(RehearsalRequest(), {}, ["t0"]) == ()
+
+
+def test_groups_that_nobody_finds_are_an_error() -> None:
+    """A PASS would say nothing about the group whose name was typed wrong; the error names some."""
+    with pytest.raises(UsageError, match="--group") as caught:
+        chosen_groups(
+            RehearsalRequest(groups=lambda g: g == "other"), {"g1": {"t0"}, "other": {"t9"}}, ["t0"]
+        )
+    assert (caught.value.code, "g1" in (caught.value.expected or "")) == ("NOTHING_CHOSEN", True)
 
 
 def test_only_what_is_chosen_is_copied_whatever_it_is_called() -> None:
@@ -114,6 +124,17 @@ def test_the_verdict_needs_every_step_and_the_objective() -> None:
     failed = outcome(failed="verify")
     assert (failed.verdict, failed.exit_code, failed.rto_s) == ("FAIL", 3, None)
     assert outcome(failed="remove").verdict == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UsageError("no right"), 3), (NeedsOperator("lost"), 3), (Fenced("newer"), 4), (Retriable("away"), 5)],
+)
+def test_a_step_that_failed_is_never_nothing_done(error: OnceoverError, code: int) -> None:
+    """Exit code 2 says that nothing was changed."""
+    failed = outcome(failed="verify")
+    failed.results[STEPS.index("verify")].error = error
+    assert failed.exit_code == code
 
 
 @pytest.mark.parametrize("told", [outcome(), outcome(failed="verify"), outcome(ended=False)])
