@@ -7,14 +7,17 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
+from onceover.drills import records
 from onceover.drills.abort import Aborted
 from onceover.drills.rehearsalsteps import RehearsalSteps
+from onceover.kafka.fetcher import Fetcher
 from onceover.planning.operation import wait
 from onceover.state import names
 from onceover.wiring import drills
@@ -207,6 +210,51 @@ def test_what_could_not_be_compared_is_a_finding(
     assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
     assert evidence_of(told)["verify"]["positions"] == {"exact": 0, "compacted": 0, "expired": 1}
     assert [(each["code"], group in each["text"]) for each in told["findings"]] == [("NOT_COMPARED", True)]
+
+
+def test_many_positions_are_compared_together(
+    replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One by one they would take longer than the objective as soon as a cluster is far away."""
+    opened: list[Fetcher] = []
+
+    def counted(*arguments: Any, **more: Any) -> Fetcher:
+        opened.append(Fetcher(*arguments, **more))
+        return opened[-1]
+
+    topic, now_ms = replica.topic(partitions=10), int(time.time() * 1000)
+    for number in range(10):
+        replica.source.plain(topic, number, replica.source.records(20, timestamp_ms=now_ms))
+        replica.source.plain(topic, number, replica.source.records(20, timestamp_ms=now_ms))
+    for number in range(15):
+        commit(replica.source_client, f"{replica.name}-{number}", topic, dict.fromkeys(range(10), number * 2))
+    replica.copy()
+    monkeypatch.setattr(records, "Fetcher", counted)
+    code, told = ran(replica, capsys)
+    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert evidence_of(told)["verify"]["positions"] == {"exact": 150, "compacted": 0, "expired": 0}
+    # Of each of two partitions the canaries on both sides; the positions on both sides.
+    assert len(opened) == 6
+
+
+def test_a_position_on_another_record_is_told(
+    replica: Replica, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One record further on the target, of many that are right."""
+    topic = copied(replica)
+    for number in range(5):
+        commit(replica.source_client, f"{replica.name}-{number}", topic, {0: number})
+    real = RehearsalSteps._move
+
+    def moved(steps: RehearsalSteps, translator: Any, group: str, *where: Any) -> Any:
+        found = real(steps, translator, group, *where)
+        return replace(found, target=(found.target or 0) + 1) if group == f"{replica.name}-3" else found
+
+    monkeypatch.setattr(RehearsalSteps, "_move", moved)
+    code, told = ran(replica, capsys)
+    assert (code, told["verdict"]) == (PERSON, "FAIL")
+    [error] = [step["error"] for step in told["steps"] if step["error"]]
+    assert (error["code"], f"group {replica.name}-3 " in error["message"]) == ("GROUP_MOVED", True)
 
 
 def delete_group(client: Mapping[str, str], group: str) -> None:

@@ -41,6 +41,8 @@ FAILED: Final = "FAIL"
 # What a switchover would have its clients wait for, among the steps of a rehearsal.
 RTO_STEPS: Final = ("drain", "place", "promote", "verify")
 _REMOVE: Final = "remove"
+# Of a plan's topics, in the journal; the report has them all.
+_NAMED: Final = 100
 
 
 @dataclass(frozen=True)
@@ -207,8 +209,7 @@ class Rehearsal:
             now_ms(),
         )
         with ExitStack() as opened:
-            said = {"mode": "rehearsal", "plan_id": plan.plan_id, "topics": list(plan.topics)}
-            self._journal.begin(drill, said)
+            self._journal.begin(drill, _begun(plan))
             opened.enter_context(self._journal.heartbeat(drill))
             opened.callback(steps.close)
             try:
@@ -303,6 +304,13 @@ def _reads(source: Cluster, selects: Callable[[str], bool]) -> dict[str, set[str
     admin = GroupAdmin(source)
     each = admin.each_committed(group for group in admin.groups().groups if selects(group))
     return {group: {tp.topic for tp in positions} for group, positions in each.found.items()}
+
+
+def _begun(plan: RehearsalPlan) -> dict[str, Any]:
+    """Return what the journal holds of a drill's beginning: no more topics than a record takes."""
+    named, more = list(plan.topics[:_NAMED]), len(plan.topics) - _NAMED
+    said: dict[str, Any] = {"mode": "rehearsal", "plan_id": plan.plan_id, "topics": named}
+    return said if more <= 0 else {**said, "more_topics": more}
 
 
 def _fail_last(outcome: RehearsalOutcome, error: OnceoverError) -> None:

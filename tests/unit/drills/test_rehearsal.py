@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -18,7 +20,7 @@ from onceover.drills.choice import (
 )
 from onceover.drills.course import StepResult, StepState
 from onceover.drills.page import drill_page
-from onceover.drills.rehearsal import RTO_STEPS, RehearsalOutcome
+from onceover.drills.rehearsal import RTO_STEPS, RehearsalOutcome, _begun
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
 from onceover.state.enrolment import Enrolment
@@ -135,6 +137,15 @@ def test_a_step_that_failed_is_never_nothing_done(error: OnceoverError, code: in
     failed = outcome(failed="verify")
     failed.results[STEPS.index("verify")].error = error
     assert failed.exit_code == code
+
+
+def test_a_drill_of_any_number_of_topics_begins() -> None:
+    """The journal's entry fits into a record; the report names them all."""
+    topics = tuple(f"{number:0249}" for number in range(10_000))
+    said = _begun(replace(outcome().plan, topics=topics))
+    assert len(json.dumps(said)) < 100_000
+    assert len(said["topics"]) + said["more_topics"] == len(topics)
+    assert _begun(outcome().plan)["topics"] == ["orders"]
 
 
 @pytest.mark.parametrize("told", [outcome(), outcome(failed="verify"), outcome(ended=False)])
