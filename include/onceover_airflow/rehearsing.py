@@ -15,6 +15,7 @@ import attrs
 from airflow.sdk import Asset, AssetAlias, BaseOperator, BaseOperatorLink, Param, get_current_context
 from airflow.sdk.exceptions import AirflowSkipException
 
+from onceover.drills.codes import DrillCode
 from onceover.errors import OnceoverError
 from onceover.state.codes import StateCode
 from onceover_airflow import forms
@@ -178,11 +179,14 @@ def judge(flow: str, outcome: RehearsalOutcome, page: str) -> None:
 
     Raises:
         JobInterrupted: a cluster was away.
-        TaskFailed: what failed, and what resolves it.
+        TaskFailed: what failed, and what resolves it; or somebody has ended it by hand.
     """
     if outcome.exit_code == 0:
         return
     said = [f"{r.object}: {r.message}; to resolve: {r.resolve}" for r in outcome.waiting]
     said = said or [text for _, text in outcome.findings]
     message = f"rehearsal of flow {flow}: {outcome.verdict}: {'; '.join(said)}; report: {page}"
-    raise JobInterrupted(message) if outcome.exit_code == _TEMPORARY else TaskFailed(message)
+    # Whoever ended it by hand does not want it to be run again by itself.
+    asked = any(refusal.code == DrillCode.DRILL_ABORTED for refusal in outcome.waiting)
+    again = outcome.exit_code == _TEMPORARY and not asked
+    raise JobInterrupted(message) if again else TaskFailed(message)

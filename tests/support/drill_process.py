@@ -37,6 +37,12 @@ def meet_at(step: str, when: str, meet: Callable[[], None]) -> None:
     setattr(RehearsalSteps, step, act)
 
 
+def meet_once(step: str, meet: Callable[[], None]) -> None:
+    """Have ``meet`` called before a step when it is done for the first time."""
+    left = [meet]
+    meet_at(step, "before", lambda: left.pop()() if left else None)
+
+
 def main() -> int:
     """Rehearse until done, killed or paused."""
     parser = argparse.ArgumentParser()
@@ -44,6 +50,7 @@ def main() -> int:
     parser.add_argument("--step", default="")
     parser.add_argument("--when", choices=("before", "behind"), default="before")
     parser.add_argument("--signal", choices=("KILL", "STOP", "INT"), default="KILL")
+    parser.add_argument("--again", help="a later step, before which it happens once more")
     parser.add_argument("--hold", type=Path, help="wait until this file is there, alive")
     args = parser.parse_args()
 
@@ -55,6 +62,8 @@ def main() -> int:
 
     if args.step:
         meet_at(args.step, args.when, meet)
+    if args.again:
+        meet_once(args.again, meet)
     return command_line.main(["drill", "run", str(args.flow), "--json"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,9 @@ from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.remains import Remains, Removal
-from onceover.errors import Retriable
+from onceover.errors import Fenced, Retriable
+
+log = logging.getLogger(__name__)
 
 # A step that waits for a broker goes on to its own deadline first.
 _ENDS_S: Final = 240.0
@@ -41,38 +44,54 @@ class Aborted:
     def describe(self) -> str:
         """Return it as text."""
         if self.was_alive:
-            return f"drill {self.drill} was asked to end, and has taken everything away"
-        ended = f"drill {self.drill} had died" if self.drill else "no drill was running"
-        return f"{ended}; {'nothing was left of it' if self.removed.nothing else 'what was left is removed'}"
+            ended = f"drill {self.drill} was asked to end"
+            left = "and has taken everything away"
+        else:
+            ended = f"drill {self.drill} had died" if self.drill else "no drill was running"
+            left = "nothing was left of it"
+        return f"{ended}; {left if self.removed.nothing else 'what was left is removed'}"
 
 
 def abort(journal: DrillJournal, removal: Removal, flow: str, pause: Callable[[float], bool]) -> Aborted:
     """End the drill that runs, or what is left of one.
 
+    Whatever becomes of the one that runs, nothing is left behind it.
+
     Raises:
         Retriable: it does not end in time, or a cluster is away.
     """
     other = chains.running(journal.read())
-    if other is not None and journal.is_alive():
-        journal.append(other.drill, chains.ABORT, {})
+    was_alive = other is not None and journal.is_alive(other.drill)
+    if other is not None and was_alive:
+        _ask(journal, other.drill)
         _await_end(journal, other.drill, flow, pause)
-        return Aborted(other.drill, was_alive=True, removed=Remains())
-    if other is None and removal.find().nothing:
-        return Aborted(None, was_alive=False, removed=Remains())
+    ended = None if other is None else other.drill
+    if chains.running(journal.read()) is None and removal.find().nothing:
+        return Aborted(ended, was_alive, Remains())
     # As a drill of its own: whoever begins one meanwhile would have its topics taken away.
     drill = f"abort-{secrets.token_hex(6)}"
     journal.begin(drill, {"mode": "abort"})
     with journal.heartbeat(drill):
         try:
-            removed = removal.remove(Deadline(_REMOVE_S))
+            removed = removal.remove(Deadline(_REMOVE_S), lambda: journal.check(drill))
         finally:
             journal.append(drill, chains.ENDED, {"result": "removed"})
-    return Aborted(None if other is None else other.drill, was_alive=False, removed=removed)
+    return Aborted(ended, was_alive, removed)
+
+
+def _ask(journal: DrillJournal, drill: str) -> None:
+    try:
+        journal.append(drill, chains.ABORT, {})
+    except Fenced:
+        log.debug("drill %s has ended meanwhile", drill)
 
 
 def _await_end(journal: DrillJournal, drill: str, flow: str, pause: Callable[[float], bool]) -> None:
+    """Return when a drill has ended, or has died meanwhile."""
     deadline = Deadline(_ENDS_S)
     while any(each.drill == drill for each in [chains.running(journal.read())] if each is not None):
+        if not journal.is_alive(drill):
+            return
         if deadline.passed or pause(_LOOK_S):
             raise Retriable(
                 f"drill {drill} was asked to end, and has not yet",

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from onceover.state.value import MALFORMED
+
 PARTITIONS: Final = 2
 # Written in a transaction that is aborted: whoever meets one reads what nobody may.
 ABORTED: Final = "aborted"
@@ -47,7 +49,7 @@ class Canary:
         try:
             found: Any = json.loads(value or b"")
             return cls(str(found["drill"]), int(found["number"]), str(found["kind"]))
-        except (ValueError, TypeError, LookupError):
+        except (*MALFORMED, RecursionError):
             return None
 
 
@@ -109,13 +111,14 @@ def judge(
     ]
     seen: set[int] = set()
     repeated = []
-    disorder = 0
+    disorder, highest = 0, -1
     for number in good:
         if number in seen or number < first:
             repeated.append(number)
-        elif seen and number < max(seen):
+        elif number < highest:
             disorder += 1
         seen.add(number)
+        highest = max(highest, number)
     foreign = len(met) - len(good)
     beyond = sum(1 for number in seen if number >= total)
     missing = tuple(number for number in wanted if number not in seen)

@@ -69,11 +69,22 @@ def chosen_groups(
 
     Args:
         positions: topics in which a group has committed something, by group, those of the flow's filter only.
+
+    Raises:
+        UsageError: NOTHING_CHOSEN, none of those that were asked for reads one of the topics.
     """
     reading = sorted(group for group, read in positions.items() if set(read) & set(topics))
     if request.groups is None:
         return tuple(reading[:GROUPS])
-    return tuple(group for group in reading if request.groups(group))
+    found = tuple(group for group in reading if request.groups(group))
+    if not found:
+        raise UsageError(
+            "none of the groups that read the chosen topics matches --group",
+            code=DrillCode.NOTHING_CHOSEN,
+            expected=f"an expression that matches one of {', '.join(reading[:5]) or 'no groups at all'}",
+            resolve="correct --group, or leave it out; --topics chooses the topics",
+        )
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,4 +25,5 @@ class DrillCode(Code):
     NOT_READY = auto()
     GROUP_NOT_COVERED = auto()
     TOPIC_LEFT_OUT = auto()
+    NOT_COMPARED = auto()
     RTO_MISSED = auto()

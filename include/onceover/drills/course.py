@@ -1,8 +1,9 @@
 """A drill as a list of steps, each with a deadline, its evidence, and what a person does by hand.
 
 Invariant: what was begun is told even when it never ends: the record is renewed before and behind each step.
-The last step, which takes everything away again, is run however the others end, unless somebody else has
-taken the drill over; an error of it is told beside the first one, not instead of it.
+The last step, which takes everything away again, is run however the others end, also where nobody can be told
+of it, and again where it is interrupted, unless somebody else has taken the drill over; an error of it is
+told beside the first one, not instead of it.
 """
 
 from __future__ import annotations
@@ -11,12 +12,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.drills.codes import DrillCode
-from onceover.errors import Fenced, OnceoverError, Retriable, unexpected
+from onceover.errors import Fenced, OnceoverError, Retriable, unexpected, unusable_path
+
+# Of those who press Ctrl-C again because the last step takes its time; `kill -9` is for the others.
+_INTERRUPTS: Final = 5
 
 
 class StepState(StrEnum):
@@ -117,14 +121,33 @@ def run_course(steps: Sequence[DrillStep], last: DrillStep, watch: CourseWatch) 
             result.state = StepState.FAILED
         elif result.state is StepState.WAITING:
             result.state = StepState.SKIPPED
-    if any(isinstance(result.error, Fenced) for result in results):
+    interrupted = _end(last, results, watch)
+    first = ended or interrupted
+    if first is not None:
+        raise first
+    return results
+
+
+def _end(last: DrillStep, results: Sequence[StepResult], watch: CourseWatch) -> BaseException | None:
+    """Run the last step, again where it is interrupted; return what has interrupted it first."""
+    if any(is_taken_over(result.error) for result in results):
         # What is there by now may be the other one's.
         results[-1].state = StepState.SKIPPED
-    else:
-        _act(last, results[-1], results, watch)
-    if ended is not None:
-        raise ended
-    return results
+        return None
+    interrupted: BaseException | None = None
+    for _ in range(_INTERRUPTS):
+        try:
+            _act(last, results[-1], results, watch, untold=True)
+            return interrupted
+        except BaseException as error:  # noqa: BLE001 - the caller raises it
+            interrupted = interrupted or error
+            results[-1].state = StepState.FAILED
+    return interrupted
+
+
+def is_taken_over(error: OnceoverError | None) -> bool:
+    """Tell whether the drill is somebody else's by now; whoever fences its copy alone has not taken it."""
+    return isinstance(error, Fenced) and error.code == DrillCode.DRILL_TAKEN_OVER
 
 
 def _run(step: DrillStep, result: StepResult, results: Sequence[StepResult], watch: CourseWatch) -> bool:
@@ -145,28 +168,54 @@ def _run(step: DrillStep, result: StepResult, results: Sequence[StepResult], wat
     return _act(step, result, results, watch)
 
 
-def _act(step: DrillStep, result: StepResult, results: Sequence[StepResult], watch: CourseWatch) -> bool:
+def _act(
+    step: DrillStep,
+    result: StepResult,
+    results: Sequence[StepResult],
+    watch: CourseWatch,
+    *,
+    untold: bool = False,
+) -> bool:
+    """Do a step, and tell of it; ``untold``: also where nobody can be told that it has begun."""
     began_s = time.monotonic()
-    result.state, result.began_ms = StepState.RUNNING, now_ms()
+    result.state, result.began_ms, result.error = StepState.RUNNING, now_ms(), None
     try:
-        watch.changed(results, result)
+        problem = _problem(watch, results, result)
+        if problem is None or (untold and not is_taken_over(problem)):
+            _do(step, result)
+        result.error = result.error or problem
+    finally:
+        result.seconds = time.monotonic() - began_s
+    result.state = StepState.DONE if result.error is None else StepState.FAILED
+    if is_taken_over(result.error):
+        return False
+    result.error = result.error or _problem(watch, results, result)
+    result.state = StepState.DONE if result.error is None else StepState.FAILED
+    return result.state is StepState.DONE
+
+
+def _do(step: DrillStep, result: StepResult) -> None:
+    try:
         deadline = Deadline(step.deadline_s)
         result.evidence = step.act(deadline)
         result.error = _late(step) if deadline.passed else None
-        result.state = StepState.DONE if result.error is None else StepState.FAILED
     except OnceoverError as error:
-        result.state, result.error = StepState.FAILED, error
+        result.error = error
     except Exception as error:  # noqa: BLE001 - told as any other error of the step; the last one follows
-        result.state, result.error = StepState.FAILED, unexpected(error)
-    finally:
-        result.seconds = time.monotonic() - began_s
-    if isinstance(result.error, Fenced):
-        return False
+        result.error = unexpected(error)
+
+
+def _problem(watch: CourseWatch, results: Sequence[StepResult], result: StepResult) -> OnceoverError | None:
+    """Tell of a step; return why that cannot be done."""
     try:
         watch.changed(results, result)
     except OnceoverError as error:
-        result.state, result.error = StepState.FAILED, result.error or error
-    return result.state is StepState.DONE
+        return error
+    except Exception as error:  # noqa: BLE001 - a full disk, say: it keeps nothing from being taken away
+        if isinstance(error, OSError) and error.filename is not None:
+            return unusable_path(error)
+        return unexpected(error)
+    return None
 
 
 def _late(step: DrillStep) -> Retriable:

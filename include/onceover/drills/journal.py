@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
+from uuid import UUID
 
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
@@ -29,6 +30,7 @@ from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.fenced import write_last
 from onceover.state.log import StateLog
+from onceover.state.value import MALFORMED, mapping, whole_number
 from onceover.topics.own import STATE_CONFIG, check_ready
 
 log = logging.getLogger(__name__)
@@ -68,6 +70,7 @@ class DrillJournal:
         self._pause = pause
         self._tp = TopicPartition(names.drills_topic(flow), 0)
         self._log = StateLog(target, *self._tp)
+        self._topic_id: UUID | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -92,9 +95,17 @@ class DrillJournal:
             Retriable: the target is away.
         """
         topic = self._tp.topic
-        if topic not in self._target.retry(lambda: self._target.topics([topic])):
-            return []
-        return chains.read_chain(self._target.retry(self._log.catch_up), topic)
+        return chains.read_chain(self._values(), topic)
+
+    def check(self, drill: str) -> None:
+        """Return where a drill is the one that runs.
+
+        Raises:
+            Fenced: DRILL_TAKEN_OVER, it was taken for dead.
+            NeedsOperator: JOURNAL_DAMAGED.
+            Retriable: the target is away.
+        """
+        self._check(self.read(), drill)
 
     def begin(self, drill: str, said: Mapping[str, Any]) -> None:
         """Begin a drill; what one has left that died is ended first.
@@ -121,7 +132,7 @@ class DrillJournal:
         Raises:
             NeedsOperator: DRILL_RUNS, it gives signs of life.
         """
-        if self.is_alive():
+        if self.is_alive(other.drill):
             raise self._busy(other)
 
         def news(chain: Sequence[JournalEntry]) -> JournalEntry | None:
@@ -146,26 +157,21 @@ class DrillJournal:
             if last is not None and (last.drill, last.what, dict(last.said)) == (drill, what, dict(said)):
                 # Written by the try before this one, whose reply was lost.
                 return None
-            now = chains.running(chain)
-            if now is None or now.drill != drill:
-                raise Fenced(
-                    f"drill {drill} was taken for dead, and is over",
-                    code=DrillCode.DRILL_TAKEN_OVER,
-                    where=self._tp.topic,
-                    resolve=f"see `onceover drill status {self._flow}`",
-                )
+            self._check(chain, drill)
             return chains.next_entry(chain, drill, what, now_ms(), said)
 
         self._write(drill, news)
 
-    def is_alive(self) -> bool:
-        """Tell whether the drill that runs gives signs of life; takes some seconds where it does not."""
-        before = self._sign()
+    def is_alive(self, drill: str) -> bool:
+        """Tell whether a drill gives signs of life; takes some seconds where it does not."""
+        before = self._sign(drill)
         deadline = Deadline(SILENT_S)
         while not deadline.passed:
             if self._pause(min(_BEAT_S / 2, deadline.left_s)):
-                break
-            if self._sign() != before:
+                # Nobody is dead before the time is over.
+                return True
+            now = self._sign(drill)
+            if now is not None and now != before:
                 return True
         return False
 
@@ -173,8 +179,35 @@ class DrillJournal:
         """Return what gives signs of life while it is open."""
         return Heartbeat(self._target, self._tp, drill)
 
-    def _sign(self) -> Any:
-        return self._target.retry(self._log.catch_up).get(ALIVE)
+    def _values(self) -> Mapping[str, Any]:
+        """Return the latest values; none where there is no topic. One that was made anew is read anew."""
+        topic = self._tp.topic
+        info = self._target.retry(lambda: self._target.topics([topic])).get(topic)
+        if info is None:
+            return {}
+        if info.topic_id != self._topic_id:
+            self._log.close()
+            self._log, self._topic_id = StateLog(self._target, *self._tp), info.topic_id
+        return self._target.retry(self._log.catch_up)
+
+    def _check(self, chain: Sequence[JournalEntry], drill: str) -> None:
+        now = chains.running(chain)
+        if now is None or now.drill != drill:
+            raise Fenced(
+                f"drill {drill} was taken for dead, and is over",
+                code=DrillCode.DRILL_TAKEN_OVER,
+                where=self._tp.topic,
+                resolve=f"see `onceover drill status {self._flow}`",
+            )
+
+    def _sign(self, drill: str) -> int | None:
+        """Return the newest sign of a drill; None where the newest one is another's, or none."""
+        value = self._values().get(ALIVE)
+        try:
+            sign = mapping(value, "sign of life")
+            return whole_number(sign["count"]) if sign["drill"] == drill else None
+        except MALFORMED:
+            return None
 
     def _busy(self, other: JournalEntry) -> NeedsOperator:
         return NeedsOperator(

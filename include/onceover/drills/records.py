@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from onceover.backoff import Backoff, Deadline
@@ -10,18 +10,29 @@ from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.fetcher import Fetcher, Position
-from onceover.kafka.reading import place, visible
+from onceover.kafka.reading import OffsetGone, place, visible
 from onceover.model import TopicPartition
+from onceover.wire.hotpath import FetchedPartition
 from onceover.wire.records import DecodedRecord, decode
 
 _FETCH_BYTES: Final = 1 << 20
 _WAIT_MS: Final = 200
 _ANSWER_S: Final = 5.0
+# Of one partition among many, of which little is wanted.
+_SHARE_BYTES: Final = 1 << 16
+
+# An offset of a partition.
+Place = tuple[TopicPartition, int]
 
 
 def end_of(cluster: Cluster, tp: TopicPartition) -> int:
     """Return the last stable offset of a partition."""
-    return cluster.retry(lambda: cluster.list_offsets([tp], calls.LATEST, calls.READ_COMMITTED)[tp])
+    return ends_of(cluster, [tp])[tp]
+
+
+def ends_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the last stable offsets of many partitions, asked together."""
+    return cluster.retry(lambda: cluster.list_offsets(partitions, calls.LATEST, calls.READ_COMMITTED))
 
 
 def records_between(
@@ -36,7 +47,7 @@ def records_between(
         Retriable: they cannot be read before ``deadline``.
         OffsetGone: ``start`` is not in the log.
     """
-    position = _placed(cluster, tp, start, deadline)
+    position = _placed(cluster, {tp: start}, deadline)[tp]
     fetcher = Fetcher(
         cluster,
         isolation=calls.READ_COMMITTED,
@@ -62,21 +73,84 @@ def records_between(
         fetcher.close()
 
 
-def next_record(
-    cluster: Cluster, tp: TopicPartition, offset: int, end: int, deadline: Deadline
-) -> DecodedRecord | None:
-    """Return the first committed record from ``offset`` on that is before ``end``, None without one."""
-    if offset >= end:
-        return None
-    return next(records_between(cluster, tp, offset, end, deadline), None)
+def next_records(
+    cluster: Cluster, wanted: Collection[Place], ends: Mapping[TopicPartition, int], deadline: Deadline
+) -> dict[Place, DecodedRecord | None]:
+    """Return the first committed record from each place on, read together; None without one before the end.
+
+    A place that is not in the log is left out.
+
+    Args:
+        ends: of the partitions; not behind their last stable offsets, or nobody knows when they are reached.
+
+    Raises:
+        Retriable: they cannot be read before ``deadline``.
+    """
+    found: dict[Place, DecodedRecord | None] = {at: None for at in wanted if at[1] >= ends.get(at[0], 0)}
+    waiting: dict[TopicPartition, list[int]] = {}
+    # The lowest offset of a partition is its last one here, and met first.
+    for tp, offset in sorted(set(wanted) - found.keys(), reverse=True):
+        waiting.setdefault(tp, []).append(offset)
+    fetcher = Fetcher(
+        cluster,
+        isolation=calls.READ_COMMITTED,
+        max_bytes=_FETCH_BYTES,
+        partition_max_bytes=_SHARE_BYTES,
+    )
+    try:
+        for tp, position in _placed(cluster, {tp: at[-1] for tp, at in waiting.items()}, deadline).items():
+            fetcher.assign(tp, position)
+        while fetcher.positions:
+            if deadline.passed:
+                left = min(fetcher.positions)
+                raise Retriable(f"{left} on {cluster.alias} cannot be read in time", where=str(left))
+            fetcher.request(max_wait_ms=_WAIT_MS, min_bytes=1)
+            for tp, answer in fetcher.poll(_ANSWER_S):
+                position = fetcher.positions[tp]
+                met = _meet(cluster.alias, tp, answer, position, ends[tp], waiting[tp])
+                found |= {(tp, offset): record for offset, record in met.items()}
+                if waiting[tp]:
+                    position.offset = max(position.offset, waiting[tp][-1])
+                else:
+                    fetcher.remove(tp)
+    finally:
+        fetcher.close()
+    return found
 
 
-def _placed(cluster: Cluster, tp: TopicPartition, offset: int, deadline: Deadline) -> Position:
+def _meet(
+    alias: str, tp: TopicPartition, answer: FetchedPartition, position: Position, end: int, waiting: list[int]
+) -> dict[int, DecodedRecord | None]:
+    """Return the next record of those offsets for which an answer holds it; take them from ``waiting``."""
+    found: dict[int, DecodedRecord | None] = {}
+    try:
+        for each in visible(alias, tp, answer, position):
+            for record in decode(each.header, each.batch) if each.batch is not None else ():
+                while waiting and waiting[-1] <= record.offset < end:
+                    found[waiting.pop()] = record
+    except OffsetGone:
+        waiting.pop()
+        return found
+    if position.offset >= end:
+        found |= dict.fromkeys(waiting)
+        waiting.clear()
+    return found
+
+
+def _placed(
+    cluster: Cluster, offsets: Mapping[TopicPartition, int], deadline: Deadline
+) -> dict[TopicPartition, Position]:
     """Return where to read; a topic that was made a moment ago may have no leader yet."""
-    backoff = Backoff()
-    while True:
-        info = cluster.retry(lambda: cluster.topics([tp.topic])).get(tp.topic)
-        found = None if info is None else place(info, tp.partition, offset)
-        if found is not None:
+    backoff, topics = Backoff(), sorted({tp.topic for tp in offsets})
+    while topics:
+        infos = cluster.retry(lambda: cluster.topics(topics))
+        found = {
+            tp: position
+            for tp, offset in offsets.items()
+            if tp.topic in infos and (position := place(infos[tp.topic], tp.partition, offset)) is not None
+        }
+        lost = sorted(offsets.keys() - found.keys())
+        if not lost:
             return found
-        backoff.pause(deadline, NotNow(f"{tp} has no leader on {cluster.alias}", where=str(tp)))
+        backoff.pause(deadline, NotNow(f"{lost[0]} has no leader on {cluster.alias}", where=str(lost[0])))
+    return {}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -26,7 +26,7 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsalsteps import RehearsalParts, RehearsalSteps
-from onceover.errors import NeedsOperator, UsageError
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, UsageError, unusable_path
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.planning.approval import Approval
@@ -41,6 +41,8 @@ FAILED: Final = "FAIL"
 # What a switchover would have its clients wait for, among the steps of a rehearsal.
 RTO_STEPS: Final = ("drain", "place", "promote", "verify")
 _REMOVE: Final = "remove"
+# Of a plan's topics, in the journal; the report has them all.
+_NAMED: Final = 100
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,13 @@ class RehearsalOutcome:
 
     @property
     def exit_code(self) -> int:
-        """0 for PASS; of a failed step its error's; 3 where only the objective was missed."""
+        """0 for PASS; of a failed step its error's; 3 where only the objective was missed.
+
+        Never 2: something was done.
+        """
         errors = [result.error for result in self.results if result.error is not None]
         if errors:
-            return errors[0].exit_code
+            return max(errors[0].exit_code, NeedsOperator.exit_code)
         return 0 if self.verdict == PASSED else NeedsOperator.exit_code
 
     @property
@@ -204,28 +209,59 @@ class Rehearsal:
             now_ms(),
         )
         with ExitStack() as opened:
-            said = {"mode": "rehearsal", "plan_id": plan.plan_id, "topics": list(plan.topics)}
-            self._journal.begin(drill, said)
+            self._journal.begin(drill, _begun(plan))
             opened.enter_context(self._journal.heartbeat(drill))
-            self._report(outcome)
-
-            def changed(results: Sequence[StepResult], result: StepResult) -> None:
-                self._journal.append(drill, chains.STEP, _said(result))
-                self._report(replace(outcome, results=results, findings=tuple(steps.findings)))
-                if result.state is StepState.RUNNING:
-                    caller.tell(f"{result.title} ...")
-
-            watch = CourseWatch(changed, lambda: chains.is_asked_to_end(self._journal.read(), drill))
+            opened.callback(steps.close)
             try:
-                results = run_course(course[:-1], course[-1], watch)
+                results = self._run(outcome, steps, course, caller)
             except BaseException:
-                self._journal.append(drill, chains.ENDED, {"result": "interrupted"})
+                # What has interrupted it says more than that the journal cannot be reached.
+                with suppress(OnceoverError):
+                    self._journal.append(drill, chains.ENDED, {"result": "interrupted"})
                 raise
             outcome = replace(outcome, results=results, ended_ms=now_ms())
             outcome = replace(outcome, findings=self._findings(steps, outcome))
-            self._journal.append(drill, chains.ENDED, {"result": str(outcome.verdict)})
-            self._report(outcome)
+            self._end(outcome)
         return outcome
+
+    def _run(
+        self, outcome: RehearsalOutcome, steps: RehearsalSteps, course: Sequence[DrillStep], caller: Caller
+    ) -> list[StepResult]:
+        drill = outcome.drill
+
+        def changed(results: Sequence[StepResult], result: StepResult) -> None:
+            if result.state is StepState.RUNNING:
+                # Whether somebody reads how far it is makes no difference.
+                with suppress(BrokenPipeError):
+                    caller.tell(f"{result.title} ...")
+            try:
+                self._report(replace(outcome, results=results, findings=tuple(steps.findings)))
+            finally:
+                self._journal.append(drill, chains.STEP, _said(result))
+
+        watch = CourseWatch(changed, lambda: chains.is_asked_to_end(self._journal.read(), drill))
+        # Who would have no report when it is over does not begin.
+        self._report(outcome)
+        return run_course(course[:-1], course[-1], watch)
+
+    def _end(self, outcome: RehearsalOutcome) -> None:
+        """Tell how it has ended. Where that cannot be told any more the last step has failed.
+
+        Raises:
+            Fenced: DRILL_TAKEN_OVER.
+        """
+        try:
+            self._report(outcome)
+        except OSError as error:
+            _fail_last(outcome, unusable_path(error))
+        try:
+            self._journal.append(outcome.drill, chains.ENDED, {"result": str(outcome.verdict)})
+        except Fenced:
+            raise
+        except OnceoverError as error:
+            _fail_last(outcome, error)
+            with suppress(OSError):
+                self._report(outcome)
 
     def _findings(self, steps: RehearsalSteps, outcome: RehearsalOutcome) -> tuple[tuple[str, str], ...]:
         found = list(dict.fromkeys(steps.findings))
@@ -245,7 +281,9 @@ class Rehearsal:
             )
         topics = chosen_topics(self._request, state.enrolled.values())
         groups = chosen_groups(self._request, _reads(parts.source, self._selects), topics)
-        steps = RehearsalSteps(parts, self._request, drill, topics, groups)
+        steps = RehearsalSteps(
+            parts, self._request, drill, topics, groups, lambda: self._journal.check(drill)
+        )
         course = _course(steps)
         plan = RehearsalPlan(
             operation="rehearsal",
@@ -266,6 +304,18 @@ def _reads(source: Cluster, selects: Callable[[str], bool]) -> dict[str, set[str
     admin = GroupAdmin(source)
     each = admin.each_committed(group for group in admin.groups().groups if selects(group))
     return {group: {tp.topic for tp in positions} for group, positions in each.found.items()}
+
+
+def _begun(plan: RehearsalPlan) -> dict[str, Any]:
+    """Return what the journal holds of a drill's beginning: no more topics than a record takes."""
+    named, more = list(plan.topics[:_NAMED]), len(plan.topics) - _NAMED
+    said: dict[str, Any] = {"mode": "rehearsal", "plan_id": plan.plan_id, "topics": named}
+    return said if more <= 0 else {**said, "more_topics": more}
+
+
+def _fail_last(outcome: RehearsalOutcome, error: OnceoverError) -> None:
+    last = outcome.results[-1]
+    last.state, last.error = StepState.FAILED, last.error or error
 
 
 def _said(result: StepResult) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from onceover.drills import canary as canaries
 from onceover.drills.canary import ABORTED, Canary, CanaryVerdict, judge
 from onceover.drills.choice import RehearsalRequest
 from onceover.drills.codes import DrillCode
-from onceover.drills.records import end_of, next_record, records_between
+from onceover.drills.records import end_of, ends_of, next_records, records_between
 from onceover.drills.remains import Removal
 from onceover.drills.shadow import ShadowCopy
 from onceover.errors import NeedsOperator, OnceoverError
+from onceover.kafka import calls
 from onceover.kafka.admin import Admin, TopicSpec
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
 from onceover.kafka.cluster import Cluster
@@ -28,7 +29,6 @@ from onceover.kafka.portions import OwnRecord
 from onceover.kafka.produce.notes import RecordWriter
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches
-from onceover.kafka.reading import OffsetGone
 from onceover.lead.enroller import Newest
 from onceover.model import TopicPartition
 from onceover.positions.translate import Translator
@@ -40,6 +40,13 @@ from onceover.wire.offsetlookup import Translated
 from onceover.wire.records import DecodedRecord
 
 _TRANSACTION_MS: Final = 10_000
+# Whatever a cluster's own defaults are: canaries are there until they are removed, and carry our clock.
+_CANARY_CONFIG: Final = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "message.timestamp.type": "CreateTime",
+}
 # Of all numbers, how many are read before the canaries' group moves: in the middle of a transaction.
 _READ_SHARE: Final = 0.7
 
@@ -109,6 +116,7 @@ class RehearsalSteps:
         request: how much.
         drill: the drill's id.
         topics: chosen source topics; ``groups`` likewise.
+        ours: asked before anything is written or removed; raises where it is another drill's by now.
     """
 
     parts: RehearsalParts
@@ -116,6 +124,7 @@ class RehearsalSteps:
     drill: str
     topics: Sequence[str]
     groups: Sequence[str]
+    ours: Callable[[], None]
     findings: list[tuple[str, str]] = field(default_factory=list)
     _shadow: ShadowCopy | None = None
     _enrolled: dict[str, Enrolment] = field(default_factory=dict)
@@ -142,8 +151,9 @@ class RehearsalSteps:
 
     def prepare(self, deadline: Deadline) -> Mapping[str, Any]:
         """Remove what an earlier rehearsal has left, then make the topic of canaries."""
-        removed = self._removal.remove(deadline)
-        spec = TopicSpec(self._canary, canaries.PARTITIONS, self.parts.replication_factor)
+        removed = self._removal.remove(deadline, self.ours)
+        spec = TopicSpec(self._canary, canaries.PARTITIONS, self._replicas(), _CANARY_CONFIG)
+        self.ours()
         Admin(self.parts.source).create_topics([spec])
         self.parts.source.retry(lambda: check_ready(self.parts.source, [self._canary]), deadline)
         self._feed(0, self._half)
@@ -153,6 +163,7 @@ class RehearsalSteps:
         """Begin to copy, and write the second half of the canaries meanwhile."""
         start = Newest(self.request.sample, frozenset({self._canary}))
         self._shadow = self.parts.shadow(frozenset({self._canary, *self.topics}), start)
+        self.ours()
         self._enrolled = self._shadow.start()
         left_out = [topic for topic in self.topics if topic not in self._enrolled]
         refused = {refusal.object: refusal for refusal in self._shadow.refused}
@@ -188,7 +199,7 @@ class RehearsalSteps:
                     break
                 offset, self._read[partition] = record.offset + 1, met.number
             offsets[tp] = OffsetToCommit(offset, NO_EPOCH, "")
-        self._commit(GroupAdmin(self.parts.source), names.canary_group(self.parts.flow), offsets)
+        self._commit(self.parts.source, {names.canary_group(self.parts.flow): offsets})
         return {"read": {str(p): number for p, number in sorted(self._read.items())}}
 
     def drain(self, deadline: Deadline) -> Mapping[str, Any]:
@@ -213,6 +224,9 @@ class RehearsalSteps:
                 if tp.topic in self._copied
             ]
         self._place_groups()
+        for group in sorted(set(self.groups) - {move.group for move in self._moves} - set(committed.failed)):
+            text = f"{group}: it has no position any more in what was copied"
+            self.findings.append((DrillCode.GROUP_NOT_COVERED, text))
         missing = [move for move in self._moves if move.target is None]
         for move in missing:
             self.findings.append((DrillCode.GROUP_NOT_COVERED, f"{move.group} at {move.tp}: {move.why}"))
@@ -230,6 +244,9 @@ class RehearsalSteps:
             "different": found.different,
             "unverifiable": found.unverifiable,
         }
+        if found.unverifiable:
+            text = f"{found.unverifiable} offsets: they have expired, or a transaction is open before them"
+            self.findings.append((DrillCode.NOT_COMPARED, text))
         if found.different:
             raise NeedsOperator(
                 f"{found.different} records of the copies are not as they should be",
@@ -240,6 +257,7 @@ class RehearsalSteps:
 
     def promote(self, _: Deadline) -> Mapping[str, Any]:
         """End the copy and fence it, as a switchover does with the flow."""
+        self.ours()
         self._running.stop()
         self._running.close()
         self._shadow = None
@@ -270,16 +288,26 @@ class RehearsalSteps:
 
     def remove(self, deadline: Deadline) -> Mapping[str, Any]:
         """Take everything away."""
+        self.close()
+        return self._removal.remove(deadline, self.ours).document()
+
+    def close(self) -> None:
+        """Let go of the copy, should there still be one."""
         if self._shadow is not None:
             self._shadow.close()
             self._shadow = None
-        return self._removal.remove(deadline).document()
 
     # ---- canaries
 
     @property
     def _canary(self) -> str:
         return names.canary_topic(self.parts.flow)
+
+    def _replicas(self) -> int:
+        """Return how many the canaries' topic gets: the source may have fewer brokers than the target."""
+        source = self.parts.source
+        brokers = source.retry(lambda: len(calls.metadata(source.control(), []).brokers))
+        return min(self.parts.replication_factor, brokers)
 
     @property
     def _half(self) -> int:
@@ -303,12 +331,7 @@ class RehearsalSteps:
         """Write numbers: the first third plainly, the rest in transactions, around one that is aborted."""
         third = max(1, (last - first) // 3)
         plain, middle = min(last, first + third), min(last, first + 2 * third)
-        for partition, records in self._numbered(first, plain).items():
-            writer = RecordWriter(self.parts.source, TopicPartition(self._canary, partition))
-            try:
-                writer.write(records)
-            finally:
-                writer.close()
+        self._write(self.parts.source, self._canary, self._numbered(first, plain))
         self._transaction(self._numbered(plain, middle), commit=True)
         self._transaction(self._numbered(plain, middle, ABORTED), commit=False)
         self._transaction(self._numbered(middle, last), commit=True)
@@ -319,6 +342,7 @@ class RehearsalSteps:
     def _transaction(self, records: Mapping[int, Sequence[OwnRecord]], *, commit: bool) -> None:
         if not records:
             return
+        self.ours()
         source = self.parts.source
         producer = TransactionalProducer(
             source, names.canary_group(self.parts.flow), timeout_ms=_TRANSACTION_MS
@@ -340,25 +364,34 @@ class RehearsalSteps:
     def _write_on(self, first: int, last: int) -> int:
         """Write the next numbers as a new producer would, into the promoted copy."""
         copy = self._enrolled[self._canary].target
-        for partition, records in self._numbered(first, last).items():
-            writer = RecordWriter(self.parts.target, TopicPartition(copy, partition))
+        self._write(self.parts.target, copy, self._numbered(first, last))
+        return last - first
+
+    def _write(self, cluster: Cluster, topic: str, records: Mapping[int, Sequence[OwnRecord]]) -> None:
+        for partition, some in records.items():
+            writer = RecordWriter(cluster, TopicPartition(topic, partition))
             try:
-                writer.write(records)
+                self.ours()
+                writer.write(some)
             finally:
                 writer.close()
-        return last - first
 
     def _canaries_from(self, partition: int, total: int, deadline: Deadline) -> CanaryVerdict:
         """Return what the canaries' group meets on the target, from where it was put."""
         group = names.canary_group(self.parts.flow)
-        move = next(m for m in self._moves if (m.group, m.tp.partition) == (group, partition))
+        moves = [m for m in self._moves if (m.group, m.tp.partition) == (group, partition)]
+        if not moves:
+            raise _without_position(group, self.parts.source.alias)
+        move = moves[0]
         first = self._read.get(partition, -1) + 1
         if move.target is None:
             return CanaryVerdict(total, (first,), (), 0)
-        admin = GroupAdmin(self.parts.target)
-        placed = admin.committed(names.rehearsal_group(self.parts.flow, group))[move.target_tp].offset
+        moved = names.rehearsal_group(self.parts.flow, group)
+        placed = GroupAdmin(self.parts.target).committed(moved).get(move.target_tp)
+        if placed is None:
+            raise _without_position(moved, self.parts.target.alias)
         end = end_of(self.parts.target, move.target_tp)
-        met = records_between(self.parts.target, move.target_tp, placed, end, deadline)
+        met = records_between(self.parts.target, move.target_tp, placed.offset, end, deadline)
         return judge(self.drill, partition, first, total, [record.value for record in met])
 
     # ---- groups
@@ -384,13 +417,13 @@ class RehearsalSteps:
             if move.target is not None:
                 placed = by_group.setdefault(names.rehearsal_group(self.parts.flow, move.group), {})
                 placed[move.target_tp] = OffsetToCommit(move.target, NO_EPOCH, "")
-        admin = GroupAdmin(self.parts.target)
-        for error in admin.each_commit(by_group).values():
-            raise error
+        self._commit(self.parts.target, by_group)
 
-    @staticmethod
-    def _commit(admin: GroupAdmin, group: str, offsets: Mapping[TopicPartition, OffsetToCommit]) -> None:
-        for error in admin.each_commit({group: offsets}).values():
+    def _commit(
+        self, cluster: Cluster, offsets: Mapping[str, Mapping[TopicPartition, OffsetToCommit]]
+    ) -> None:
+        self.ours()
+        for error in GroupAdmin(cluster).each_commit(offsets).values():
             raise error
 
     def _progress(self) -> dict[TopicPartition, int]:
@@ -409,42 +442,74 @@ class RehearsalSteps:
         """
         canary = names.canary_group(self.parts.flow)
         moves = [move for move in self._moves if move.target is not None and move.group != canary]
-        compacted = self._compacted({move.tp.topic for move in moves})
+        topics = {move.tp.topic for move in moves}
+        compacted, gone = self._compacted(topics), self._gone(topics)
         # What compaction has removed on one side only is no other place to go on from; the audit knows.
         checked = [move for move in moves if move.tp.topic not in compacted]
-        exact = gone = 0
+        here, there = self._next([move for move in checked if move.tp.topic not in gone], deadline)
+        exact = expired = 0
         for move in checked:
-            try:
-                here, there = self._next(move, deadline)
-            except OffsetGone:
-                gone += 1
-                continue
-            if _content(here) != _content(there):
-                raise NeedsOperator(
-                    f"group {move.group} would not go on with its next record",
-                    code=DrillCode.GROUP_MOVED,
-                    where=str(move.tp),
-                    expected=f"the record at source offset {move.source} or behind",
-                    seen=f"another one at target offset {move.target} or behind",
-                    resolve="do not fail over; send this report to whoever looks after Onceover",
-                )
-            exact += 1
-        return {"exact": exact, "compacted": len(moves) - len(checked), "expired": gone}
+            if move not in here or move not in there:
+                expired += 1
+                text = f"{move.group} at {move.tp}: its next record is not there any more"
+                self.findings.append((DrillCode.NOT_COMPARED, text))
+            elif _content(here[move]) != _content(there[move]):
+                raise _moved(move)
+            else:
+                exact += 1
+        return {"exact": exact, "compacted": len(moves) - len(checked), "expired": expired}
 
-    def _next(self, move: GroupMove, deadline: Deadline) -> tuple[DecodedRecord | None, DecodedRecord | None]:
-        """Return what a group's next record is, of what was copied, on either side."""
+    def _next(
+        self, moves: Sequence[GroupMove], deadline: Deadline
+    ) -> tuple[Mapping[GroupMove, DecodedRecord | None], Mapping[GroupMove, DecodedRecord | None]]:
+        """Return each group's next record, of what was copied, on either side; where it is there."""
         source, target = self.parts.source, self.parts.target
-        end = self._copied_to.get(move.tp, 0)
-        here = next_record(source, move.tp, move.source, end, deadline)
-        placed = move.source if move.target is None else move.target
-        there = next_record(target, move.target_tp, placed, end_of(target, move.target_tp), deadline)
-        return here, there
+        froms = {move: (move.tp, move.source) for move in moves}
+        tos = {move: (move.target_tp, move.source if move.target is None else move.target) for move in moves}
+        here = next_records(source, set(froms.values()), self._copied_to, deadline)
+        ends = ends_of(target, {tp for tp, _ in tos.values()})
+        there = next_records(target, set(tos.values()), ends, deadline)
+        return (
+            {move: here[at] for move, at in froms.items() if at in here},
+            {move: there[at] for move, at in tos.items() if at in there},
+        )
 
     def _compacted(self, topics: Collection[str]) -> set[str]:
         """Return those of the topics that are compacted, and those that do not tell."""
         configs = Admin(self.parts.source).topic_configs(topics, standing=("cleanup.policy",))
-        told = {topic: configs.standing.get(topic, {}).get("cleanup.policy") for topic in topics}
-        return {topic for topic, policy in told.items() if policy is None or "compact" in policy}
+        told = {topic: held.get("cleanup.policy", "compact") for topic, held in configs.standing.items()}
+        return {topic for topic, policy in told.items() if "compact" in policy} | set(configs.failures)
+
+    def _gone(self, topics: Collection[str]) -> set[str]:
+        """Return those of the topics that were deleted, or made anew, since they were copied."""
+        source = self.parts.source
+        found = source.retry(lambda: source.topics(sorted(topics))) if topics else {}
+        return {
+            topic
+            for topic in topics
+            if topic not in found or found[topic].topic_id != self._enrolled[topic].source_id
+        }
+
+
+def _without_position(group: str, alias: str) -> NeedsOperator:
+    return NeedsOperator(
+        f"the canaries' group has no position any more on {alias}",
+        code=DrillCode.CANARY_LOST,
+        where=f"group {group}",
+        expected="the one that this drill has written there",
+        resolve="find out who deletes groups or topics there, then run it again",
+    )
+
+
+def _moved(move: GroupMove) -> NeedsOperator:
+    return NeedsOperator(
+        f"group {move.group} would not go on with its next record",
+        code=DrillCode.GROUP_MOVED,
+        where=str(move.tp),
+        expected=f"the record at source offset {move.source} or behind",
+        seen=f"another one at target offset {move.target} or behind",
+        resolve="do not fail over; send this report to whoever looks after Onceover",
+    )
 
 
 def _content(record: DecodedRecord | None) -> tuple[object, ...] | None:

@@ -6,6 +6,7 @@ no flow file can have, and its groups likewise. It can be done again and again.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,20 +79,27 @@ class Removal:
             tuple(n for n in self._groups(self._target) if n == group or n.startswith(f"{group}.group.")),
         )
 
-    def remove(self, deadline: Deadline) -> Remains:
+    def remove(self, deadline: Deadline, ours: Callable[[], None]) -> Remains:
         """Remove what is there, wait until it is gone, and return what it was.
+
+        Args:
+            ours: asked right before anything is removed; raises where it is another drill's by now.
 
         Raises:
             Retriable: it is not gone in time, or a cluster is away.
             UsageError: not authorized.
+            Whatever ``ours`` raises.
         """
         found = self.find()
-        Admin(self._target).delete_topics(found.target_topics)
-        Admin(self._source).delete_topics(found.source_topics)
-        for cluster, groups in ((self._source, found.source_groups), (self._target, found.target_groups)):
-            admin = GroupAdmin(cluster)
+        for cluster, topics, groups in (
+            (self._target, found.target_topics, found.target_groups),
+            (self._source, found.source_topics, found.source_groups),
+        ):
+            ours()
+            Admin(cluster).delete_topics(topics)
             for group in groups:
-                admin.delete(group)
+                ours()
+                GroupAdmin(cluster).delete(group)
         backoff = Backoff(cap_s=0.5)
         while not (left := self.find()).nothing:
             late = NotNow(

@@ -17,7 +17,7 @@ from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import Until
 from onceover.drills.codes import DrillCode
-from onceover.drills.records import end_of
+from onceover.drills.records import ends_of
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
 from onceover.kafka.cluster import Cluster
 from onceover.lead.supervisor import Supervisor
@@ -89,7 +89,7 @@ class ShadowCopy:
 
     def ends(self, enrolled: Collection[Enrolment]) -> dict[TopicPartition, int]:
         """Return the last stable offsets of the source's partitions as they are now."""
-        return {tp: end_of(self._source, tp) for enrolment in enrolled for tp in enrolment.sources()}
+        return ends_of(self._source, [tp for enrolment in enrolled for tp in enrolment.sources()])
 
     def await_copied(
         self, enrolled: Collection[Enrolment], ends: Mapping[TopicPartition, int], deadline: Deadline

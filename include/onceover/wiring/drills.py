@@ -221,9 +221,18 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
 
 
 def _keep_report(home: Path, outcome: RehearsalOutcome) -> None:
-    """Write the report as it is now: a reader finds the old one or the new one."""
-    put(json.dumps(outcome.document(), indent=1), home / outcome.drill / "report.json")
-    put(drill_page(outcome.document()), home / outcome.drill / _PAGE)
+    """Write the report as it is now: a reader finds the old one or the new one.
+
+    Raises:
+        OSError: it cannot be written; the error names its folder.
+    """
+    folder = home / outcome.drill
+    try:
+        put(json.dumps(outcome.document(), indent=1), folder / "report.json")
+        put(drill_page(outcome.document()), folder / _PAGE)
+    except OSError as error:
+        # A full disk's own error names nothing.
+        raise OSError(error.errno, error.strerror, str(folder)) from error
 
 
 def _shadow(

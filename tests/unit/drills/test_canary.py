@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -39,6 +42,21 @@ def test_what_is_wrong_is_told_apart() -> None:
     assert judge(DRILL, 0, 0, 4, [*values(0, 2), Canary(DRILL, 2, ABORTED).encode()[1]]).misplaced == 1
     assert judge(DRILL, 0, 0, 4, [*values(0, 2), b"[1", None, b"{}"]).misplaced == 3
     assert judge(DRILL, 0, 0, 4, values(0, 2, 4)).misplaced == 1
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1e400", "NaN", "[]", '"x"', "9" * 5000])
+def test_a_number_that_is_none_is_no_canary(number: str) -> None:
+    """Whoever writes into the canaries' topic is told apart, and breaks nothing."""
+    assert Canary.decode(f'{{"drill":"d1","number":{number},"kind":"committed"}}'.encode()) is None
+    assert Canary.decode(b"[" * 200_000) is None
+
+
+def test_a_hundred_thousand_are_judged_at_once() -> None:
+    """It is part of what clients would wait for."""
+    met = values(*range(0, 100_000, 2))
+    began_s = time.process_time()
+    assert judge(DRILL, 0, 0, 100_000, met).exact
+    assert time.process_time() - began_s < 5
 
 
 def test_numbers_are_written_where_they_say() -> None:

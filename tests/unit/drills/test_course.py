@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from onceover.backoff import Deadline
+from onceover.drills.codes import DrillCode
 from onceover.drills.course import CourseWatch, DrillStep, StepResult, run_course
-from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
+from onceover.errors import Fenced, NeedsOperator, Retriable
 
 
 class Course:
@@ -20,7 +21,7 @@ class Course:
     ) -> None:
         self.done: list[str] = []
         self.told: list[list[str]] = []
-        self.problem: OnceoverError | None = None
+        self.problem: Exception | None = None
         self._acts = acts
         self.watch = CourseWatch(self._changed, asked)
 
@@ -46,6 +47,19 @@ def failing(error: BaseException) -> Callable[[], Mapping[str, Any]]:
         raise error
 
     return act
+
+
+class Interrupted:
+    """An action that is interrupted so often before it is done."""
+
+    def __init__(self, times: int) -> None:
+        self._left = times
+
+    def __call__(self) -> Mapping[str, Any]:
+        self._left -= 1
+        if self._left >= 0:
+            raise KeyboardInterrupt
+        return {"removed": 1}
 
 
 def states(results: Sequence[StepResult]) -> list[str]:
@@ -87,7 +101,7 @@ def test_interrupted_it_takes_everything_away_first() -> None:
 def test_whoever_was_taken_for_dead_touches_nothing_more() -> None:
     """Not even to take away: what is there may be the other one's."""
     course = Course()
-    course.problem = Fenced("taken over")
+    course.problem = Fenced("taken over", code=DrillCode.DRILL_TAKEN_OVER)
     results = course.run()
     assert course.done == []
     assert states(results) == ["failed", "skipped", "skipped", "skipped"]
@@ -110,3 +124,37 @@ def test_a_step_that_took_too_long_has_failed() -> None:
     assert results[0].error is not None
     assert results[0].error.code == "DRILL_LATE"
     assert course.done == ["a", "last"]
+
+
+def test_interrupted_again_it_still_takes_everything_away() -> None:
+    """Whoever presses Ctrl-C twice, or is sent SIGTERM by two, leaves nothing behind either."""
+    course = Course(b=failing(KeyboardInterrupt()), last=Interrupted(2))
+    with pytest.raises(KeyboardInterrupt):
+        course.run()
+    assert course.done == ["a", "b", "last", "last", "last"]
+    assert course.told[-1] == ["done", "failed", "skipped", "done"]
+
+
+@pytest.mark.parametrize(
+    ("problem", "code"),
+    [
+        (OSError(28, "No space left on device", "report.html"), "PATH_UNUSABLE"),
+        (BrokenPipeError("nobody reads it"), "UNEXPECTED"),
+        (Retriable("the target is away"), "Retriable"),
+    ],
+)
+def test_what_cannot_be_told_is_taken_away_all_the_same(problem: Exception, code: str) -> None:
+    """A disk that is full, say: the step that it meets is not done, the last one is."""
+    course = Course()
+    course.problem = problem
+    results = course.run()
+    assert course.done == ["last"]
+    assert states(results) == ["failed", "skipped", "skipped", "failed"]
+    assert [result.error.code for result in results if result.error] == [code, code]
+
+
+def test_a_copy_that_somebody_fenced_is_taken_away() -> None:
+    """Only the journal tells whose drill it is."""
+    course = Course(b=failing(Fenced("a newer generation runs")))
+    assert states(course.run()) == ["done", "failed", "skipped", "done"]
+    assert course.done == ["a", "b", "last"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -18,8 +20,8 @@ from onceover.drills.choice import (
 )
 from onceover.drills.course import StepResult, StepState
 from onceover.drills.page import drill_page
-from onceover.drills.rehearsal import RTO_STEPS, RehearsalOutcome
-from onceover.errors import NeedsOperator, UsageError
+from onceover.drills.rehearsal import RTO_STEPS, RehearsalOutcome, _begun
+from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
 from onceover.state.enrolment import Enrolment
 from onceover.topics.namingpolicy import PREFIX, NamingPolicy
@@ -83,6 +85,16 @@ def test_groups_are_those_that_read_the_topics() -> None:
     reads = {f"g{n:02}": {"t0"} for n in range(30)} | {"other": {"t9"}}
     assert len(chosen_groups(RehearsalRequest(), reads, ["t0"])) == GROUPS
     assert chosen_groups(RehearsalRequest(groups=lambda g: g in ("g29", "other")), reads, ["t0"]) == ("g29",)
+    assert chosen_groups(RehearsalRequest(), {}, ["t0"]) == ()
+
+
+def test_groups_that_nobody_finds_are_an_error() -> None:
+    """A PASS would say nothing about the group whose name was typed wrong; the error names some."""
+    with pytest.raises(UsageError, match="--group") as caught:
+        chosen_groups(
+            RehearsalRequest(groups=lambda g: g == "other"), {"g1": {"t0"}, "other": {"t9"}}, ["t0"]
+        )
+    assert (caught.value.code, "g1" in (caught.value.expected or "")) == ("NOTHING_CHOSEN", True)
 
 
 def test_only_what_is_chosen_is_copied_whatever_it_is_called() -> None:
@@ -114,6 +126,26 @@ def test_the_verdict_needs_every_step_and_the_objective() -> None:
     failed = outcome(failed="verify")
     assert (failed.verdict, failed.exit_code, failed.rto_s) == ("FAIL", 3, None)
     assert outcome(failed="remove").verdict == "FAIL"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(UsageError("no right"), 3), (NeedsOperator("lost"), 3), (Fenced("newer"), 4), (Retriable("away"), 5)],
+)
+def test_a_step_that_failed_is_never_nothing_done(error: OnceoverError, code: int) -> None:
+    """Exit code 2 says that nothing was changed."""
+    failed = outcome(failed="verify")
+    failed.results[STEPS.index("verify")].error = error
+    assert failed.exit_code == code
+
+
+def test_a_drill_of_any_number_of_topics_begins() -> None:
+    """The journal's entry fits into a record; the report names them all."""
+    topics = tuple(f"{number:0249}" for number in range(10_000))
+    said = _begun(replace(outcome().plan, topics=topics))
+    assert len(json.dumps(said)) < 100_000
+    assert len(said["topics"]) + said["more_topics"] == len(topics)
+    assert _begun(outcome().plan)["topics"] == ["orders"]
 
 
 @pytest.mark.parametrize("told", [outcome(), outcome(failed="verify"), outcome(ended=False)])

@@ -1,0 +1,118 @@
+"""Ending a drill from outside, whatever becomes of it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from onceover.backoff import Deadline
+from onceover.drills import chain as chains
+from onceover.drills.abort import Aborted, abort
+from onceover.drills.chain import JournalEntry
+from onceover.drills.codes import DrillCode
+from onceover.drills.remains import Remains
+from onceover.errors import Fenced, Retriable
+
+LEFT = Remains(source_topics=("canary",))
+
+
+class Journal:
+    """A journal in memory; ``alive`` says of each question whether the drill gives signs of life."""
+
+    def __init__(self, *alive: bool) -> None:
+        self.chain: list[JournalEntry] = []
+        self._alive = list(alive)
+        self.on_ask: Callable[[], None] = lambda: None
+
+    def read(self) -> list[JournalEntry]:
+        return list(self.chain)
+
+    def put(self, drill: str, what: str) -> None:
+        self.chain.append(chains.next_entry(self.chain, drill, what, 0, {}))
+
+    def is_alive(self, _: str) -> bool:
+        return self._alive.pop(0)
+
+    def begin(self, drill: str, _: Mapping[str, Any]) -> None:
+        if (other := chains.running(self.chain)) is not None:
+            self.put(other.drill, chains.ENDED)
+        self.put(drill, chains.BEGUN)
+
+    def append(self, drill: str, what: str, _: Mapping[str, Any]) -> None:
+        if what == chains.ABORT:
+            self.on_ask()
+        self.check(drill)
+        self.put(drill, what)
+
+    def check(self, drill: str) -> None:
+        now = chains.running(self.chain)
+        if now is None or now.drill != drill:
+            raise Fenced("taken over", code=DrillCode.DRILL_TAKEN_OVER)
+
+    @contextmanager
+    def heartbeat(self, _: str) -> Iterator[None]:
+        yield
+
+
+class Removal:
+    """What is there, until it is removed."""
+
+    def __init__(self, *there: str) -> None:
+        self.there = Remains(source_topics=there)
+
+    def find(self) -> Remains:
+        return self.there
+
+    def remove(self, _: Deadline, ours: Callable[[], None]) -> Remains:
+        ours()
+        found, self.there = self.there, Remains()
+        return found
+
+
+def ended(journal: Journal, removal: Removal, pause: Callable[[float], bool] = lambda _: False) -> Aborted:
+    return abort(journal, removal, "orders-dr", pause)  # type: ignore[arg-type]
+
+
+def test_one_that_ends_at_that_very_moment_has_ended() -> None:
+    """Nobody is told that it was taken for dead."""
+    journal = Journal(True)
+    journal.put("d1", chains.BEGUN)
+    journal.on_ask = lambda: journal.put("d1", chains.ENDED)
+    found = ended(journal, Removal())
+    assert (found.drill, found.was_alive, found.removed.nothing) == ("d1", True, True)
+
+
+def test_what_one_could_not_take_away_itself_is_taken_away() -> None:
+    """It was alive, has failed at its last step, and has ended."""
+    journal, removal = Journal(True, True), Removal("canary")
+    journal.put("d1", chains.BEGUN)
+
+    def pause(_: float) -> bool:
+        journal.put("d1", chains.ENDED)
+        return False
+
+    found = ended(journal, removal, pause)
+    assert (found.was_alive, found.removed) == (True, LEFT)
+    assert "what was left is removed" in found.describe()
+    assert removal.there.nothing
+
+
+def test_one_that_dies_meanwhile_is_not_waited_for() -> None:
+    """It was alive when it was asked to end."""
+    journal, removal = Journal(True, True, False), Removal("canary")
+    journal.put("d1", chains.BEGUN)
+    found = ended(journal, removal)
+    assert (found.drill, found.was_alive, found.removed) == ("d1", True, LEFT)
+
+
+def test_one_that_does_not_end_is_told() -> None:
+    """Whoever waits for it is asked to stop: nothing is taken away from under it."""
+    journal, removal = Journal(True, True), Removal("canary")
+    journal.put("d1", chains.BEGUN)
+    with pytest.raises(Retriable) as caught:
+        ended(journal, removal, lambda _: True)
+    assert caught.value.code == DrillCode.DRILL_RUNS
+    assert removal.there == LEFT
