@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.config.flow.load import run_dir
 from onceover.drills.abort import Aborted
+from onceover.drills.rehearsalcourse import STEP_NAMES
 from onceover.drills.rehearsalsteps import RehearsalSteps
 from onceover.planning.operation import wait
 from onceover.process.children import ChildProcess
@@ -27,7 +28,6 @@ from tests.support.wait import wait_until
 
 DONE, USAGE, PERSON, FENCED, TEMPORARY, INTERRUPTED, KILLED = 0, 2, 3, 4, 5, 130, -9
 TIMEOUT_S = 90.0
-STEPS = ["look", "prepare", "copy", "read", "drain", "place", "compare", "promote", "verify", "remove"]
 
 
 def ran(replica: Replica, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
@@ -68,7 +68,7 @@ def test_a_rehearsal_passes_and_leaves_nothing(replica: Replica, capsys: pytest.
     before = both_sides(replica)
     code, told = ran(replica, capsys)
     assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
-    assert [step["name"] for step in told["steps"]] == STEPS
+    assert [step["name"] for step in told["steps"]] == list(STEP_NAMES)
     evidence = evidence_of(told)
     assert (evidence["compare"]["records"], evidence["compare"]["different"]) == (220, 0)
     assert evidence["verify"]["positions"] == {"exact": 1, "compacted": 0, "expired": 0}

@@ -126,6 +126,7 @@ def test_who_can_write_no_report_begins_nothing(
     assert drill(replica, capsys, "status")[1]["running"] is None
 
 
+@pytest.mark.soak
 def test_killed_while_somebody_waits_for_its_end_it_is_cleaned_up(
     replica: Replica, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -147,6 +148,7 @@ def test_killed_while_somebody_waits_for_its_end_it_is_cleaned_up(
     assert both_sides(replica) == before
 
 
+@pytest.mark.soak
 def test_a_journal_made_anew_meanwhile_is_not_gone_on_with(
     replica: Replica, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -25,6 +25,7 @@ from onceover.drills.choice import (
 from onceover.drills.codes import DrillCode
 from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
 from onceover.drills.journal import DrillJournal
+from onceover.drills.rehearsalcourse import course_of
 from onceover.drills.rehearsalsteps import RehearsalParts, RehearsalSteps
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, UsageError, unusable_path
 from onceover.kafka.cluster import Cluster
@@ -284,7 +285,7 @@ class Rehearsal:
         steps = RehearsalSteps(
             parts, self._request, drill, topics, groups, lambda: self._journal.check(drill)
         )
-        course = _course(steps)
+        course = course_of(steps)
         plan = RehearsalPlan(
             operation="rehearsal",
             flow=parts.flow,
@@ -323,70 +324,3 @@ def _said(result: StepResult) -> dict[str, Any]:
     numbers = {key: value for key, value in result.evidence.items() if isinstance(value, bool | int | float)}
     code = None if result.error is None else str(result.error.code)
     return {"step": result.name, "state": str(result.state), "evidence": numbers, "code": code}
-
-
-def _course(steps: RehearsalSteps) -> tuple[DrillStep, ...]:
-    """Return the steps in their order; the last one takes everything away."""
-    flow = steps.parts.flow
-    return (
-        DrillStep(
-            "look",
-            "look at what a failover would cost now",
-            60,
-            steps.look,
-            f"onceover drill plan {flow}",
-        ),
-        DrillStep(
-            "prepare",
-            "make a topic of numbered records",
-            90,
-            steps.prepare,
-            "kafka-topics.sh --create, kafka-console-producer.sh",
-        ),
-        DrillStep(
-            "copy",
-            "copy it, and the chosen topics, beside the flow",
-            180,
-            steps.copy,
-            "a flow of its own with topics.naming: prefix",
-        ),
-        DrillStep(
-            "read",
-            "let a consumer group read a part of the numbers",
-            30,
-            steps.read,
-            "kafka-consumer-groups.sh --reset-offsets",
-        ),
-        DrillStep(
-            "drain",
-            "copy up to the end of the source",
-            120,
-            steps.drain,
-            f"onceover status {flow}: wait for lag 0",
-        ),
-        DrillStep(
-            "place",
-            "put the groups in place on the target",
-            60,
-            steps.place,
-            f"onceover groups apply {flow}",
-        ),
-        DrillStep(
-            "compare", "compare every record on both sides", 180, steps.compare, f"onceover audit {flow}"
-        ),
-        DrillStep("promote", "end the copy and fence it", 60, steps.promote, f"onceover stop {flow}"),
-        DrillStep(
-            "verify",
-            "go on reading and writing on the target",
-            60,
-            steps.verify,
-            "kafka-console-consumer.sh with each group's id",
-        ),
-        DrillStep(
-            _REMOVE,
-            "take everything away again",
-            90,
-            steps.remove,
-            f"onceover drill abort {flow}",
-        ),
-    )

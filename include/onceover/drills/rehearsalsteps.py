@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.backoff import Deadline
-from onceover.clock import now_ms
 from onceover.drills import canary as canaries
-from onceover.drills.canary import ABORTED, Canary, CanaryVerdict, judge
+from onceover.drills.canary import Canary, CanaryVerdict, judge
 from onceover.drills.choice import RehearsalRequest
 from onceover.drills.codes import DrillCode
+from onceover.drills.feeding import CanaryFeed
 from onceover.drills.records import end_of, ends_of, next_records, records_between
 from onceover.drills.remains import Removal
 from onceover.drills.shadow import ShadowCopy
@@ -25,21 +25,15 @@ from onceover.kafka.admin import Admin, TopicSpec
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
-from onceover.kafka.portions import OwnRecord
-from onceover.kafka.produce.notes import RecordWriter
-from onceover.kafka.produce.producer import TransactionalProducer
-from onceover.kafka.produce.rounds import own_batches
 from onceover.lead.enroller import Newest
 from onceover.model import TopicPartition
 from onceover.positions.translate import Translator
 from onceover.state import names
 from onceover.state.enrolment import Enrolment
-from onceover.state.fenced import take_id
 from onceover.topics.own import check_ready
 from onceover.wire.offsetlookup import Translated
 from onceover.wire.records import DecodedRecord
 
-_TRANSACTION_MS: Final = 10_000
 # Whatever a cluster's own defaults are: canaries are there until they are removed, and carry our clock.
 _CANARY_CONFIG: Final = {
     "cleanup.policy": "delete",
@@ -266,14 +260,15 @@ class RehearsalSteps:
 
     def verify(self, deadline: Deadline) -> Mapping[str, Any]:
         """Go on reading and writing on the target."""
-        written = self._write_on(self.request.canaries, self.request.canaries + canaries.PARTITIONS)
-        total = self.request.canaries + written
+        total = self.request.canaries + canaries.PARTITIONS
+        copy = self._enrolled[self._canary].target
+        self._feeding.plain(self.parts.target, copy, self.request.canaries, total)
         verdicts = [
             self._canaries_from(partition, total, deadline) for partition in range(canaries.PARTITIONS)
         ]
         evidence: dict[str, Any] = {
             "canaries": [verdict.document() for verdict in verdicts],
-            "written_on_the_target": written,
+            "written_on_the_target": canaries.PARTITIONS,
             "positions": self._check_moves(deadline),
         }
         wrong = [verdict for verdict in verdicts if not verdict.exact]
@@ -327,54 +322,13 @@ class RehearsalSteps:
     def _copied(self) -> Mapping[str, Enrolment]:
         return self._enrolled
 
+    @property
+    def _feeding(self) -> CanaryFeed:
+        return CanaryFeed(self.drill, self.ours)
+
     def _feed(self, first: int, last: int) -> None:
-        """Write numbers: the first third plainly, the rest in transactions, around one that is aborted."""
-        third = max(1, (last - first) // 3)
-        plain, middle = min(last, first + third), min(last, first + 2 * third)
-        self._write(self.parts.source, self._canary, self._numbered(first, plain))
-        self._transaction(self._numbered(plain, middle), commit=True)
-        self._transaction(self._numbered(plain, middle, ABORTED), commit=False)
-        self._transaction(self._numbered(middle, last), commit=True)
-
-    def _numbered(self, first: int, last: int, kind: str = canaries.COMMITTED) -> dict[int, list[OwnRecord]]:
-        return canaries.by_partition(Canary(self.drill, number, kind) for number in range(first, last))
-
-    def _transaction(self, records: Mapping[int, Sequence[OwnRecord]], *, commit: bool) -> None:
-        if not records:
-            return
-        self.ours()
-        source = self.parts.source
-        producer = TransactionalProducer(
-            source, names.canary_group(self.parts.flow), timeout_ms=_TRANSACTION_MS
-        )
-        try:
-            written = [TopicPartition(self._canary, partition) for partition in records]
-            take_id(source, producer, written, Deadline(_TRANSACTION_MS / 1000))
-            for tp in written:
-                for batch in own_batches(tp, records[tp.partition], now_ms()):
-                    producer.send([batch])
-            producer.drain()
-            if commit:
-                producer.commit()
-            else:
-                producer.abort()
-        finally:
-            producer.close()
-
-    def _write_on(self, first: int, last: int) -> int:
-        """Write the next numbers as a new producer would, into the promoted copy."""
-        copy = self._enrolled[self._canary].target
-        self._write(self.parts.target, copy, self._numbered(first, last))
-        return last - first
-
-    def _write(self, cluster: Cluster, topic: str, records: Mapping[int, Sequence[OwnRecord]]) -> None:
-        for partition, some in records.items():
-            writer = RecordWriter(cluster, TopicPartition(topic, partition))
-            try:
-                self.ours()
-                writer.write(some)
-            finally:
-                writer.close()
+        group = names.canary_group(self.parts.flow)
+        self._feeding.mixed(self.parts.source, self._canary, group, first, last)
 
     def _canaries_from(self, partition: int, total: int, deadline: Deadline) -> CanaryVerdict:
         """Return what the canaries' group meets on the target, from where it was put."""

@@ -21,6 +21,7 @@ from onceover.drills.choice import (
 from onceover.drills.course import StepResult, StepState
 from onceover.drills.page import drill_page
 from onceover.drills.rehearsal import RTO_STEPS, RehearsalOutcome, _begun
+from onceover.drills.rehearsalcourse import STEP_NAMES
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
 from onceover.state.enrolment import Enrolment
@@ -28,7 +29,6 @@ from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.scope import Rules, explain
 from tests.support.hostilenames import HOSTILE
 
-STEPS = ("look", "prepare", "copy", "read", "drain", "place", "compare", "promote", "verify", "remove")
 EVIDENCE: dict[str, dict[str, Any]] = {
     "look": {"losses": [{"topic": "orders", "offsets": 3, "seconds": None}]},
     "compare": {"records": 1234, "different": 0, "unverifiable": 0},
@@ -54,7 +54,7 @@ def outcome(
             EVIDENCE.get(step, {}),
             NeedsOperator(f"bad {name}", code="CANARY_LOST") if step == failed else None,
         )
-        for step in STEPS
+        for step in STEP_NAMES
     ]
     plan = RehearsalPlan(
         operation="rehearsal",
@@ -135,7 +135,7 @@ def test_the_verdict_needs_every_step_and_the_objective() -> None:
 def test_a_step_that_failed_is_never_nothing_done(error: OnceoverError, code: int) -> None:
     """Exit code 2 says that nothing was changed."""
     failed = outcome(failed="verify")
-    failed.results[STEPS.index("verify")].error = error
+    failed.results[STEP_NAMES.index("verify")].error = error
     assert failed.exit_code == code
 
 
