@@ -13,11 +13,13 @@ from onceover_airflow.runnames import SUBJECTS
 from onceover_lab.embed.airflow import AirflowStandalone
 from onceover_lab.embed.kafka import KafkaCluster
 from tests.support.clusters import SharedCluster
+from tests.support.groups import commit_all
 from tests.support.judge import compare_topics
 from tests.system.conftest import Side
 from tests.system.person import Form, Person, Value
 
 FLOW = "flights"
+GROUP = "some-billing"
 TOPIC = f"{FLOW}.departures"
 RECORDS = 90
 RUN_TIMEOUT_S = 300.0
@@ -89,6 +91,7 @@ def copied(
     source = Side(secured_cluster.client)
     source.create(TOPIC)
     source.feed(TOPIC, RECORDS)
+    commit_all(secured_cluster.client, TOPIC, {GROUP: {0: 5}})
     run_id = untouched_form(person, "replicate").send()
     assert airflow.wait_run("replicate", run_id, timeout_s=RUN_TIMEOUT_S) == "success"
     return run_id
