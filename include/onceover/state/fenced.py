@@ -24,6 +24,8 @@ from onceover.model import TopicPartition
 log = logging.getLogger(__name__)
 
 _TIMEOUT_MS: Final = 30_000
+# Markers take milliseconds; a broker that has been started again, seconds.
+_MARKERS_S: Final = 10.0
 
 
 def take_id(
@@ -58,6 +60,25 @@ def _left_open(
     """Return where a transaction of this id is open, while none is under way: see ``undecided``."""
     opened = target.retry(lambda: target.each_open({tp: {producer_id} for tp in written}))
     return [tp for tp, (first, _) in opened.found.items() if first >= 0]
+
+
+def await_markers(
+    target: Cluster, producer: TxnProducer, written: Collection[TopicPartition], deadline: Deadline
+) -> None:
+    """Return when readers see what was committed: EndTxn says OK before its markers are in the logs.
+
+    A broker that is killed in between may tell that the transaction is over, and never write them.
+
+    Args:
+        written: partitions of the transaction.
+
+    Raises:
+        Retriable: not within ``deadline``; whoever takes the id next decides what was left open.
+    """
+    backoff = Backoff()
+    while left := _left_open(target, producer.producer_id, written):
+        text = f"a transaction was committed, and cannot be read in {', '.join(map(str, left))}"
+        backoff.pause(deadline, Retriable(text, where=target.alias))
 
 
 def send(producer: TxnProducer, to: TopicPartition, records: Mapping[str, Any]) -> None:
@@ -96,6 +117,7 @@ def write_last(
         if news := news_of():
             send(producer, to, news)
             producer.commit()
+            await_markers(target, producer, (to,), Deadline(_MARKERS_S))
     except MustReset as error:
         raise Retriable(str(error)) from error
     except Refused as error:

@@ -1,8 +1,8 @@
 """Writing raw offsets: in one transaction of a producer that fences its predecessor, or without one.
 
 Invariant: a call returns only when every record is in the log of the partition that it was given for, and,
-with a transaction, when that is committed. Anything else raises, and writing the same again is right:
-readers keep the last value of a key.
+with a transaction, when readers of committed records see it. Anything else raises, and writing the same again
+is right: readers keep the last value of a key.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.requests import ID_TAKEN
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
-from onceover.state.fenced import take_id
+from onceover.state.fenced import await_markers, take_id
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +36,8 @@ _TIMEOUT_S: Final = 60.0
 # What a run leaves open that is killed between a record and its commit holds up the plan of the next one,
 # which waits for 45 s; brokers take up to 10 s more to abort it.
 _TRANSACTION_TIMEOUT_MS: Final = 20_000
+# Markers take milliseconds; a broker that has been started again, seconds.
+_MARKERS_S: Final = 10.0
 
 
 class Entry(NamedTuple):
@@ -139,6 +141,7 @@ class _Transactions:
     ) -> None:
         self._cluster = cluster
         self._topic = topic
+        self._written = written
         self._id = f"transactional id {transactional_id}"
         self._producer = TransactionalProducer(cluster, transactional_id, timeout_ms=_TRANSACTION_TIMEOUT_MS)
         try:
@@ -158,6 +161,7 @@ class _Transactions:
             reached(step)
             with needing(self._cluster.config, "WRITE", self._id):
                 self._producer.commit()
+                await_markers(self._cluster, self._producer, self._written, Deadline(_MARKERS_S))
 
     def close(self) -> None:
         """Drop the connections; what is open is aborted by whoever comes next."""
