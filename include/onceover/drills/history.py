@@ -12,6 +12,7 @@ from onceover.drills.chain import JournalEntry
 from onceover.shown import lined
 
 _SHOWN: Final = 10
+_LONGEST_S: Final = 1e6
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class DrillHistory:
             "began_ms": begun.at_ms,
             "ended_ms": None if ended is None else ended.at_ms,
             "result": None if ended is None else ended.said.get("result"),
+            "rto_s": _seconds(None if ended is None else ended.said.get("rto_s")),
             "step": steps[-1].said.get("step") if steps else None,
             "asked_to_end": chains.is_asked_to_end(entries, begun.drill),
         }
@@ -69,5 +71,12 @@ class DrillHistory:
         for each in self.drills[:_SHOWN]:
             ago = age_text(max(0.0, (self.now_ms - each["began_ms"]) / 1000))
             result = each["result"] or f"not ended, at step {each['step']}"
+            result += "" if each["rto_s"] is None else f" ({each['rto_s']:.1f} s for clients)"
             lines.append(f"  {each['drill']}  {each['mode']}  {result}  begun {ago} ago")
         return lined(lines)
+
+
+def _seconds(value: object) -> float | None:
+    """Return what an entry says as seconds; nobody knows who has written it."""
+    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < _LONGEST_S
+    return float(value) if known and isinstance(value, int | float) else None

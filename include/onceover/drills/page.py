@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onceover.audit.report.htmlpage import render
+from onceover.drills.about import trend
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _RUNNING: Final = "UNVERIFIABLE"
@@ -31,6 +32,7 @@ def drill_page(told: Mapping[str, Any]) -> str:
         answer=_answer(told),
         tiles=_tiles(told),
         steps=[{**step, "pill": _STATES.get(step["state"], _RUNNING)} for step in told["steps"]],
+        trend=_trend(told),
         losses=_evidence(told, "look").get("losses", ()),
     )
 
@@ -67,6 +69,18 @@ def _tiles(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     positions = verified.get("positions")
     tiles.append((f"{positions['exact']:,}" if positions else "-", "positions of groups checked exactly"))
     return tiles
+
+
+def _trend(told: Mapping[str, Any]) -> dict[str, Any]:
+    """Return this drill and those before it as bars, the oldest first."""
+    this = {
+        "drill": told["drill"],
+        "began_ms": told["began_ms"],
+        "result": told["verdict"],
+        "rto_s": told["rto"]["seconds"],
+    }
+    bars, objective = trend([this, *told["about"]["earlier"]][::-1], told["rto"]["objective_s"])
+    return {"bars": bars, "objective": objective}
 
 
 def _evidence(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from onceover.clock import now_ms
 from onceover.drills import chain as chains
+from onceover.drills.about import EARLIER, DrillAbout
 from onceover.drills.choice import (
     RehearsalPlan,
     RehearsalRequest,
@@ -24,6 +25,7 @@ from onceover.drills.choice import (
 )
 from onceover.drills.codes import DrillCode
 from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
+from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsalcourse import course_of
 from onceover.drills.rehearsalsteps import RehearsalParts, RehearsalSteps
@@ -57,6 +59,7 @@ class RehearsalOutcome:
         findings: code and text of what somebody should look at, and that does not fail it.
         rto_ms: the flow's objective.
         began_ms: when it began; ``ended_ms`` when it ended, None while it runs.
+        about: who, where, of what; drills before it.
     """
 
     plan: RehearsalPlan
@@ -65,6 +68,7 @@ class RehearsalOutcome:
     findings: Sequence[tuple[str, str]]
     rto_ms: int
     began_ms: int
+    about: DrillAbout
     ended_ms: int | None = None
 
     @property
@@ -138,6 +142,7 @@ class RehearsalOutcome:
             "steps": [result.document() for result in self.results],
             "findings": [{"code": code, "text": text} for code, text in self.findings],
             "plan": self.plan.document(),
+            "about": self.about.document(),
         }
 
     def describe(self) -> str:
@@ -168,6 +173,7 @@ class Rehearsal:
         journal: of the flow's drills.
         report: hears of the outcome whenever it is another one, from before the first step on.
         rto_ms: the flow's objective.
+        about: who, where, of what.
     """
 
     def __init__(
@@ -178,9 +184,10 @@ class Rehearsal:
         journal: DrillJournal,
         report: Callable[[RehearsalOutcome], None],
         rto_ms: int,
+        about: DrillAbout,
     ) -> None:
         self._parts, self._request, self._selects = parts, request, selects
-        self._journal, self._report, self._rto_ms = journal, report, rto_ms
+        self._journal, self._report, self._rto_ms, self._about = journal, report, rto_ms, about
 
     def plan(self) -> RehearsalPlan:
         """Return what would be done now. Changes nothing.
@@ -208,6 +215,7 @@ class Rehearsal:
             (),
             self._rto_ms,
             now_ms(),
+            self._known(),
         )
         with ExitStack() as opened:
             self._journal.begin(drill, _begun(plan))
@@ -224,6 +232,13 @@ class Rehearsal:
             outcome = replace(outcome, findings=self._findings(steps, outcome))
             self._end(outcome)
         return outcome
+
+    def _known(self) -> DrillAbout:
+        """Return what the report says of this drill, with those before it."""
+        parts, began_ms = self._parts, now_ms()
+        ids = parts.source.retry(parts.source.cluster_id), parts.target.retry(parts.target.cluster_id)
+        earlier = DrillHistory(parts.flow, self._journal.read(), began_ms).drills
+        return replace(self._about, clusters=ids, earlier=tuple(earlier[:EARLIER]))
 
     def _run(
         self, outcome: RehearsalOutcome, steps: RehearsalSteps, course: Sequence[DrillStep], caller: Caller
@@ -256,7 +271,8 @@ class Rehearsal:
         except OSError as error:
             _fail_last(outcome, unusable_path(error))
         try:
-            self._journal.append(outcome.drill, chains.ENDED, {"result": str(outcome.verdict)})
+            said = {"result": str(outcome.verdict), "rto_s": outcome.counts["rto_s"]}
+            self._journal.append(outcome.drill, chains.ENDED, said)
         except Fenced:
             raise
         except OnceoverError as error:

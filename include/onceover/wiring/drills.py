@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import getpass
 import json
+import os
+import platform
 import re
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -25,6 +30,7 @@ from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import CopySettings
 from onceover.drills.abort import Aborted, abort
+from onceover.drills.about import DrillAbout
 from onceover.drills.choice import CANARIES, SAMPLE, RehearsalRequest
 from onceover.drills.clients import ClientsSeen, look
 from onceover.drills.dryrun import DryRun
@@ -177,7 +183,22 @@ def rehearsal(
             journal,
             partial(_keep_report, home),
             flow.objectives.rto_ms,
+            _about(flow),
         )
+
+
+def _about(flow: Flow) -> DrillAbout:
+    try:
+        user = getpass.getuser()
+    except (OSError, KeyError, ImportError):
+        # A user id without a name, as in containers.
+        user = f"user {os.geteuid()}"
+    try:
+        ours = version("onceover")
+    except PackageNotFoundError:
+        ours = "not installed as a package"
+    versions = {"onceover": ours, "python": platform.python_version()}
+    return DrillAbout(user, socket.gethostname(), flow.sha256, versions, schedule=flow.schedules.rehearse)
 
 
 def drills_dir(flow: Flow) -> Path:

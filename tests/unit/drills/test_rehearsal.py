@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from onceover.drills.about import DrillAbout, trend
 from onceover.drills.choice import (
     GROUPS,
     TOPICS,
@@ -29,6 +30,7 @@ from onceover.topics.namingpolicy import PREFIX, NamingPolicy
 from onceover.topics.scope import Rules, explain
 from tests.support.hostilenames import HOSTILE
 
+EARLIER = {"drill": "d0", "began_ms": 500, "result": "PASS", "rto_s": 2.5}
 EVIDENCE: dict[str, dict[str, Any]] = {
     "look": {"losses": [{"topic": "orders", "offsets": 3, "seconds": None}]},
     "compare": {"records": 1234, "different": 0, "unverifiable": 0},
@@ -65,8 +67,9 @@ def outcome(
         steps=(),
         sample=1000,
     )
+    about = DrillAbout(name, name, "5ha", {name: name}, (name, name), name, ({**EARLIER, "drill": name},))
     finding = ("NOT_READY", f"{name} first")
-    return RehearsalOutcome(plan, "d1", results, (finding,), 30_000, 1000, 9000 if ended else None)
+    return RehearsalOutcome(plan, "d1", results, (finding,), 30_000, 1000, about, 9000 if ended else None)
 
 
 def test_topics_are_the_first_few_or_those_that_were_asked_for() -> None:
@@ -169,3 +172,20 @@ def test_hostile_names_do_nothing_in_text_and_page(name: str) -> None:
             len(harmless.describe().split("\n")),
             len(harmless.plan.describe().split("\n")),
         )
+
+
+def test_the_trend_ends_where_the_drills_do() -> None:
+    """An objective of a quarter of an hour makes no bar a hair; one that is near is in the picture."""
+    drills = [
+        {**EARLIER, "rto_s": 2.0},
+        {**EARLIER, "rto_s": None, "result": None},
+        {**EARLIER, "rto_s": 1.0},
+    ]
+    far, objective = trend(drills, 900.0)
+    assert [(bar.width, bar.result) for bar in far] == [(100.0, "PASS"), (0.0, "not ended"), (50.0, "PASS")]
+    assert objective == 100.0
+    near, objective = trend(drills, 4.0)
+    assert ([bar.width for bar in near], objective) == ([50.0, 0.0, 25.0], 100.0)
+    missed, objective = trend(drills, 0.5)
+    assert (missed[0].width, objective) == (100.0, 25.0)
+    assert trend([{**EARLIER, "rto_s": None}], 900.0)[0][0].width == 0.0

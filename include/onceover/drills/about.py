@@ -1,0 +1,85 @@
+"""What a drill's report says of the drill itself: who, where, of what, with what, and what came before. Pure.
+
+An auditor asks for it (DORA, SOC 2, ISO 22301): a test has an id, a type, participants, the exact
+configuration that was tested, a date of the next one, and somebody who signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+# Of earlier drills: enough for a trend.
+EARLIER: Final = 12
+SIGNERS: Final = ("prepared by", "reviewed by", "accepted by")
+
+
+@dataclass(frozen=True)
+class DrillAbout:
+    """What is known when a drill begins.
+
+    Args:
+        started_by: login of whoever started it, as this machine calls them.
+        host: where it runs.
+        flow_sha256: of the flow file; ``versions`` of what runs, by name.
+        clusters: ids of source and target.
+        schedule: when the next one comes by itself; None for by hand.
+        earlier: drills of the flow before this one, the newest first (``DrillHistory.drills``).
+    """
+
+    started_by: str
+    host: str
+    flow_sha256: str
+    versions: Mapping[str, str]
+    clusters: tuple[str, str] = ("", "")
+    schedule: str | None = None
+    earlier: Sequence[Mapping[str, Any]] = ()
+
+    def document(self) -> dict[str, Any]:
+        """Return it as it stands in a report."""
+        return {
+            "type": "rehearsal: clients are not touched",
+            "started_by": self.started_by,
+            "host": self.host,
+            "flow_sha256": self.flow_sha256,
+            "clusters": {"source": self.clusters[0], "target": self.clusters[1]},
+            "versions": dict(self.versions),
+            "next": self.schedule,
+            "earlier": [dict(each) for each in self.earlier[:EARLIER]],
+            "sign_off": dict.fromkeys(SIGNERS),
+        }
+
+
+@dataclass(frozen=True)
+class TrendBar:
+    """One drill in the picture of the last ones; ``width`` in percent of the longest, or of the objective."""
+
+    drill: str
+    began_ms: int
+    result: str
+    seconds: float | None
+    width: float
+
+
+def trend(drills: Sequence[Mapping[str, Any]], objective_s: float) -> tuple[list[TrendBar], float]:
+    """Return the bars of some drills, and where the objective is, in percent of the picture's width.
+
+    Args:
+        drills: each with ``drill``, ``began_ms``, ``result`` and ``rto_s``, which may be None.
+    """
+    longest_s = max([objective_s, *(each["rto_s"] or 0.0 for each in drills)]) or 1.0
+    # An objective of many minutes would make every bar a hair: the picture ends where the drills do.
+    most_s = max((each["rto_s"] or 0.0 for each in drills), default=0.0)
+    full_s = longest_s if most_s * 4 >= objective_s else (most_s or 1.0)
+    bars = [
+        TrendBar(
+            str(each["drill"]),
+            int(each["began_ms"]),
+            str(each["result"] or "not ended"),
+            each["rto_s"],
+            round(100 * min(1.0, (each["rto_s"] or 0.0) / full_s), 2),
+        )
+        for each in drills
+    ]
+    return bars, round(100 * min(1.0, objective_s / full_s), 2)
