@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey
 
     from onceover.config.flow.flowfile import Flow
-    from onceover.drills.rehearsal import Rehearsal, RehearsalOutcome
+    from onceover.drills.rehearsing.rehearsal import Rehearsal, RehearsalOutcome
 
 log = logging.getLogger(__name__)
 

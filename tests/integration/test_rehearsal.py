@@ -15,8 +15,8 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.config.flow.load import run_dir
 from onceover.drills.abort import Aborted
-from onceover.drills.rehearsalcourse import STEP_NAMES
-from onceover.drills.rehearsalsteps import RehearsalSteps
+from onceover.drills.rehearsing.course import STEP_NAMES
+from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.planning.operation import wait
 from onceover.process.children import ChildProcess
 from onceover.state import names

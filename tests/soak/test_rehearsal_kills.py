@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from onceover.drills.rehearsalcourse import STEP_NAMES
+from onceover.drills.rehearsing.course import STEP_NAMES
 from tests.support.clusters import SharedCluster
 from tests.support.rehearsing import both_sides, rehearsing
 from tests.support.replica import Replica

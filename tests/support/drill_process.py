@@ -16,7 +16,7 @@ from typing import Any
 
 from onceover.backoff import Deadline
 from onceover.cli import main as command_line
-from onceover.drills.rehearsalsteps import RehearsalSteps
+from onceover.drills.rehearsing.steps import RehearsalSteps
 from tests.support.wait import wait_until
 
 _HELD_S = 120.0

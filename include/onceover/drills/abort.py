@@ -12,7 +12,7 @@ from onceover.backoff import Deadline
 from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
-from onceover.drills.remains import Remains, Removal
+from onceover.drills.rehearsing.remains import Remains, Removal
 from onceover.errors import Fenced, Retriable
 
 log = logging.getLogger(__name__)

@@ -31,16 +31,17 @@ from onceover.copy.lane import LaneTask
 from onceover.copy.loop import CopySettings
 from onceover.drills.abort import Aborted, abort
 from onceover.drills.about import DrillAbout
-from onceover.drills.choice import CANARIES, SAMPLE, RehearsalRequest
 from onceover.drills.clients import ClientsSeen, look
 from onceover.drills.dryrun import DryRun
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
+from onceover.drills.outcome import DrillOutcome
 from onceover.drills.page import drill_page
-from onceover.drills.rehearsal import Rehearsal, RehearsalOutcome
-from onceover.drills.rehearsalsteps import CopyCompared, RehearsalParts
-from onceover.drills.remains import Removal
-from onceover.drills.shadow import LANES, ShadowCopy
+from onceover.drills.rehearsing.choice import CANARIES, SAMPLE, RehearsalRequest
+from onceover.drills.rehearsing.rehearsal import Rehearsal
+from onceover.drills.rehearsing.remains import Removal
+from onceover.drills.rehearsing.shadow import LANES, ShadowCopy
+from onceover.drills.rehearsing.steps import CopyCompared, RehearsalParts
 from onceover.errors import OnceoverError
 from onceover.groups.plan import GroupPlan
 from onceover.kafka.cluster import Cluster
@@ -241,7 +242,7 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
         return abort(journal, Removal(flow.flow, source, target), flow.flow, pause)
 
 
-def _keep_report(home: Path, outcome: RehearsalOutcome) -> None:
+def _keep_report(home: Path, outcome: DrillOutcome) -> None:
     """Write the report as it is now: a reader finds the old one or the new one.
 
     Raises:

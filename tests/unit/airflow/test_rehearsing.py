@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from onceover.drills.rehearsal import RehearsalOutcome
+from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
 from onceover.planning.plan import Refusal
 from onceover_airflow.errors import JobInterrupted, TaskFailed
 from onceover_airflow.rehearsing import judge

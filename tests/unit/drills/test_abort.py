@@ -13,7 +13,7 @@ from onceover.drills import chain as chains
 from onceover.drills.abort import Aborted, abort
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
-from onceover.drills.remains import Remains
+from onceover.drills.rehearsing.remains import Remains
 from onceover.errors import Fenced, Retriable
 
 LEFT = Remains(source_topics=("canary",))

@@ -10,7 +10,9 @@ from uuid import UUID
 import pytest
 
 from onceover.drills.about import DrillAbout, trend
-from onceover.drills.choice import (
+from onceover.drills.course import StepResult, StepState
+from onceover.drills.page import drill_page
+from onceover.drills.rehearsing.choice import (
     GROUPS,
     TOPICS,
     RehearsalPlan,
@@ -19,10 +21,9 @@ from onceover.drills.choice import (
     chosen_groups,
     chosen_topics,
 )
-from onceover.drills.course import StepResult, StepState
-from onceover.drills.page import drill_page
-from onceover.drills.rehearsal import RTO_STEPS, RehearsalOutcome, _begun
-from onceover.drills.rehearsalcourse import STEP_NAMES
+from onceover.drills.rehearsing.course import STEP_NAMES
+from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
+from onceover.drills.running import begun
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
 from onceover.state.enrolment import Enrolment
@@ -42,6 +43,18 @@ def enrolment(topic: str, *, active: bool = True) -> Enrolment:
     return Enrolment(topic, topic, UUID(int=1), UUID(int=2), {0: 0}, 0, active)
 
 
+def plan(name: str = "orders") -> RehearsalPlan:
+    return RehearsalPlan(
+        operation="rehearsal",
+        flow="orders-dr",
+        changes=changes_of("orders-dr", "east", "west", [name], [name], 200),
+        topics=(name,),
+        groups=(name,),
+        steps=(),
+        sample=1000,
+    )
+
+
 def outcome(
     *, name: str = "orders", failed: str = "", seconds: float = 1.0, ended: bool = True
 ) -> RehearsalOutcome:
@@ -58,18 +71,11 @@ def outcome(
         )
         for step in STEP_NAMES
     ]
-    plan = RehearsalPlan(
-        operation="rehearsal",
-        flow="orders-dr",
-        changes=changes_of("orders-dr", "east", "west", [name], [name], 200),
-        topics=(name,),
-        groups=(name,),
-        steps=(),
-        sample=1000,
-    )
     about = DrillAbout(name, name, "5ha", {name: name}, (name, name), name, ({**EARLIER, "drill": name},))
     finding = ("NOT_READY", f"{name} first")
-    return RehearsalOutcome(plan, "d1", results, (finding,), 30_000, 1000, about, 9000 if ended else None)
+    return RehearsalOutcome(
+        plan(name), "d1", results, (finding,), 30_000, 1000, about, 9000 if ended else None
+    )
 
 
 def test_topics_are_the_first_few_or_those_that_were_asked_for() -> None:
@@ -122,7 +128,7 @@ def test_the_verdict_needs_every_step_and_the_objective() -> None:
     """While it runs there is none."""
     assert outcome().verdict == "PASS"
     assert outcome().exit_code == 0
-    assert outcome().rto_s == len(RTO_STEPS)
+    assert outcome().rto_s == len(RehearsalOutcome.rto_steps)
     assert outcome(ended=False).verdict is None
     late = outcome(seconds=20.0)
     assert (late.verdict, late.exit_code) == ("FAIL", 3)
@@ -145,10 +151,10 @@ def test_a_step_that_failed_is_never_nothing_done(error: OnceoverError, code: in
 def test_a_drill_of_any_number_of_topics_begins() -> None:
     """The journal's entry fits into a record; the report names them all."""
     topics = tuple(f"{number:0249}" for number in range(10_000))
-    said = _begun(replace(outcome().plan, topics=topics))
+    said = begun("rehearsal", replace(plan(), topics=topics))
     assert len(json.dumps(said)) < 100_000
     assert len(said["topics"]) + said["more_topics"] == len(topics)
-    assert _begun(outcome().plan)["topics"] == ["orders"]
+    assert begun("rehearsal", plan())["topics"] == ["orders"]
 
 
 @pytest.mark.parametrize("told", [outcome(), outcome(failed="verify"), outcome(ended=False)])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from onceover.drills.course import DrillStep
-from onceover.drills.rehearsalsteps import RehearsalSteps
+from onceover.drills.rehearsing.steps import RehearsalSteps
 
 
 class _Planned(NamedTuple):

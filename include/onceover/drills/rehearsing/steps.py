@@ -13,12 +13,12 @@ from typing import Any, Final
 from onceover.backoff import Deadline
 from onceover.drills import canary as canaries
 from onceover.drills.canary import Canary, CanaryVerdict, judge
-from onceover.drills.choice import RehearsalRequest
 from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
 from onceover.drills.records import end_of, ends_of, next_records, records_between
-from onceover.drills.remains import Removal
-from onceover.drills.shadow import ShadowCopy
+from onceover.drills.rehearsing.choice import RehearsalRequest
+from onceover.drills.rehearsing.remains import Removal
+from onceover.drills.rehearsing.shadow import ShadowCopy
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.admin import Admin, TopicSpec

@@ -1,0 +1,159 @@
+"""What a drill came to: its verdict, its seconds and its report. Pure.
+
+Invariant: a drill that says PASS has seen everything that it names: a step that was not run, or whose
+evidence is missing, makes none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, Protocol
+
+from onceover.drills.about import DrillAbout
+from onceover.drills.course import StepResult, StepState
+from onceover.errors import NeedsOperator
+from onceover.planning.operation import Planned
+from onceover.planning.plan import Refusal
+from onceover.shown import lined
+
+PASSED: Final = "PASS"
+FAILED: Final = "FAIL"
+
+
+class DrillPlan(Planned, Protocol):
+    """A plan of a drill."""
+
+    @property
+    def flow(self) -> str:
+        """Name of the flow."""
+
+    @property
+    def plan_id(self) -> str:
+        """Name of exactly these changes."""
+
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """Source topics that it is about."""
+
+
+@dataclass(frozen=True)
+class DrillOutcome:
+    """What a drill came to.
+
+    Args:
+        plan: what was planned.
+        drill: its id.
+        results: of its steps.
+        findings: code and text of what somebody should look at, and that does not fail it.
+        rto_ms: the flow's objective.
+        began_ms: when it began; ``ended_ms`` when it ended, None while it runs.
+        about: who, where, of what; drills before it.
+    """
+
+    plan: DrillPlan
+    drill: str
+    results: Sequence[StepResult]
+    findings: Sequence[tuple[str, str]]
+    rto_ms: int
+    began_ms: int
+    about: DrillAbout
+    ended_ms: int | None = None
+
+    mode: ClassVar[str]
+    # The steps that clients wait for.
+    rto_steps: ClassVar[tuple[str, ...]]
+
+    @property
+    def rto_s(self) -> float | None:
+        """Seconds that clients wait for us; None where one of those steps was not run."""
+        by_name = {result.name: result for result in self.results}
+        steps = [by_name[name] for name in self.rto_steps if name in by_name]
+        if not steps or any(step.state is not StepState.DONE or step.seconds is None for step in steps):
+            return None
+        return sum(step.seconds or 0.0 for step in steps)
+
+    @property
+    def verdict(self) -> str | None:
+        """PASS or FAIL; None while it runs."""
+        if self.ended_ms is None:
+            return None
+        done = all(result.state is StepState.DONE for result in self.results)
+        in_time = self.rto_s is not None and self.rto_s * 1000 <= self.rto_ms
+        return PASSED if done and in_time else FAILED
+
+    @property
+    def exit_code(self) -> int:
+        """0 for PASS; of a failed step its error's; 3 where only the objective was missed.
+
+        Never 2: something was done.
+        """
+        errors = [result.error for result in self.results if result.error is not None]
+        if errors:
+            return max(errors[0].exit_code, NeedsOperator.exit_code)
+        return 0 if self.verdict == PASSED else NeedsOperator.exit_code
+
+    @property
+    def waiting(self) -> Sequence[Refusal]:
+        """What failed."""
+        return [
+            Refusal(
+                result.title, result.error.code, result.error.message, str(result.error.as_dict()["resolve"])
+            )
+            for result in self.results
+            if result.error is not None
+        ]
+
+    @property
+    def counts(self) -> Mapping[str, Any]:
+        """Names, ids and counts."""
+        return {
+            "flow": self.plan.flow,
+            "drill": self.drill,
+            "verdict": self.verdict,
+            "rto_s": None if self.rto_s is None else round(self.rto_s, 3),
+        }
+
+    def document(self) -> dict[str, Any]:
+        """Return the report."""
+        return {
+            "flow": self.plan.flow,
+            "drill": self.drill,
+            "mode": self.mode,
+            "verdict": self.verdict,
+            "began_ms": self.began_ms,
+            "ended_ms": self.ended_ms,
+            "rto": {
+                "objective_s": self.rto_ms / 1000,
+                "seconds": None if self.rto_s is None else round(self.rto_s, 3),
+                "steps": {
+                    r.name: None if r.seconds is None else round(r.seconds, 3)
+                    for r in self.results
+                    if r.name in self.rto_steps
+                },
+            },
+            "steps": [result.document() for result in self.results],
+            "findings": [{"code": code, "text": text} for code, text in self.findings],
+            "plan": self.plan.document(),
+            "about": self.about.document(),
+        }
+
+    def describe(self) -> str:
+        """Return it as text."""
+        lines = []
+        for result in self.results:
+            took = "" if result.seconds is None else f" in {result.seconds:.1f} s"
+            lines.append(f"  {result.state}: {result.title}{took}")
+            if result.error is not None:
+                lines.append(f"    {result.error}")
+        lines += [f"  look at: {text} ({code})" for code, text in self.findings]
+        if self.rto_s is not None:
+            objective_s = self.rto_ms / 1000
+            lines.append(f"{self.waited} {self.rto_s:.1f} s for us; the objective is {objective_s:.0f} s")
+        lines.append(f"{self.mode} {self.drill}: {self.verdict or 'running'}")
+        return lined(lines)
+
+    @property
+    def waited(self) -> str:
+        """Who has waited, as the beginning of a sentence."""
+        return "clients have waited"

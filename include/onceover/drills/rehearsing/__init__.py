@@ -1,0 +1,1 @@
+"""A rehearsal of a failover: a copy beside the flow, canaries, and everything taken away again."""

@@ -1,0 +1,135 @@
+"""A rehearsal as an operation: planned, run, told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onceover.clock import now_ms
+from onceover.drills.about import DrillAbout
+from onceover.drills.course import DrillStep, StepResult
+from onceover.drills.journal import DrillJournal
+from onceover.drills.outcome import DrillOutcome
+from onceover.drills.rehearsing.choice import (
+    RehearsalPlan,
+    RehearsalRequest,
+    changes_of,
+    chosen_groups,
+    chosen_topics,
+)
+from onceover.drills.rehearsing.course import course_of
+from onceover.drills.rehearsing.steps import RehearsalParts, RehearsalSteps
+from onceover.drills.running import DrillRunner, known, new_drill
+from onceover.errors import UsageError
+from onceover.kafka.cluster import Cluster
+from onceover.kafka.groups.admin import GroupAdmin
+from onceover.planning.approval import Approval
+from onceover.planning.operation import Caller
+from onceover.state.codes import StateCode
+from onceover.state.read import read_flow_state
+
+
+class RehearsalOutcome(DrillOutcome):
+    """What a rehearsal came to."""
+
+    mode = "rehearsal"
+    # What a switchover would have its clients wait for.
+    rto_steps = ("drain", "place", "promote", "verify")
+
+    @property
+    def waited(self) -> str:
+        """Nobody has: it was rehearsed."""
+        return "clients would have waited"
+
+
+class Rehearsal:
+    """Plans and runs one. Not thread-safe.
+
+    Args:
+        parts: what it is made of.
+        request: what was asked for.
+        selects: tells whether the flow moves a group.
+        journal: of the flow's drills.
+        report: hears of the outcome whenever it is another one, from before the first step on.
+        rto_ms: the flow's objective.
+        about: who, where, of what.
+    """
+
+    def __init__(
+        self,
+        parts: RehearsalParts,
+        request: RehearsalRequest,
+        selects: Callable[[str], bool],
+        journal: DrillJournal,
+        report: Callable[[DrillOutcome], None],
+        rto_ms: int,
+        about: DrillAbout,
+    ) -> None:
+        self._parts, self._request, self._selects = parts, request, selects
+        self._journal, self._report, self._rto_ms, self._about = journal, report, rto_ms, about
+
+    def plan(self) -> RehearsalPlan:
+        """Return what would be done now. Changes nothing.
+
+        Raises:
+            UsageError: NOTHING_CHOSEN.
+            Retriable: a cluster is away.
+        """
+        return self._planned("plan")[0]
+
+    def apply(self, caller: Caller, approval: Approval | None = None) -> RehearsalOutcome:
+        """Rehearse, as ``planning.operation`` has it; nothing of it needs an approval.
+
+        Raises:
+            NeedsOperator: DRILL_RUNS, another drill of the flow is running.
+            Others as ``plan``; what a step meets is told in the outcome.
+        """
+        drill = new_drill()
+        plan, steps, course = self._planned(drill)
+        caller.announce(plan)
+        parts = self._parts
+        outcome = RehearsalOutcome(
+            plan,
+            drill,
+            [StepResult(step.name, step.title, step.deadline_s) for step in course],
+            (),
+            self._rto_ms,
+            now_ms(),
+            known(self._about, parts.source, parts.target, self._journal, parts.flow),
+        )
+        runner = DrillRunner(self._journal, self._report)
+        return runner.run(outcome, course, lambda: steps.findings, steps.close, caller)
+
+    def _planned(self, drill: str) -> tuple[RehearsalPlan, RehearsalSteps, tuple[DrillStep, ...]]:
+        parts = self._parts
+        state = parts.target.retry(lambda: read_flow_state(parts.target, parts.flow))
+        if state.layout is None:
+            raise UsageError(
+                f"flow {parts.flow} was never started",
+                code=StateCode.NOT_STARTED,
+                resolve=f"`onceover replicate {parts.flow}`",
+            )
+        topics = chosen_topics(self._request, state.enrolled.values())
+        groups = chosen_groups(self._request, _reads(parts.source, self._selects), topics)
+        steps = RehearsalSteps(
+            parts, self._request, drill, topics, groups, lambda: self._journal.check(drill)
+        )
+        course = course_of(steps)
+        plan = RehearsalPlan(
+            operation="rehearsal",
+            flow=parts.flow,
+            changes=changes_of(
+                parts.flow, parts.source.alias, parts.target.alias, topics, groups, self._request.canaries
+            ),
+            topics=topics,
+            groups=groups,
+            steps=course,
+            sample=self._request.sample,
+        )
+        return plan, steps, course
+
+
+def _reads(source: Cluster, selects: Callable[[str], bool]) -> dict[str, set[str]]:
+    """Return in which topics the flow's groups have committed something, as far as brokers answer."""
+    admin = GroupAdmin(source)
+    each = admin.each_committed(group for group in admin.groups().groups if selects(group))
+    return {group: {tp.topic for tp in positions} for group, positions in each.found.items()}

@@ -1,0 +1,166 @@
+"""Running a drill: the journal's lock, signs of life, the report before and behind each step, and its end."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any, Final, TypeVar
+
+from onceover.clock import now_ms
+from onceover.drills import chain as chains
+from onceover.drills.about import EARLIER, DrillAbout
+from onceover.drills.codes import DrillCode
+from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
+from onceover.drills.history import DrillHistory
+from onceover.drills.journal import DrillJournal
+from onceover.drills.outcome import DrillOutcome, DrillPlan
+from onceover.errors import Fenced, OnceoverError, unusable_path
+from onceover.kafka.cluster import Cluster
+from onceover.planning.operation import Caller
+
+Ended = TypeVar("Ended", bound=DrillOutcome)
+Finding = tuple[str, str]
+# Of a plan's topics, in the journal; the report has them all.
+_NAMED: Final = 100
+
+
+@dataclass(frozen=True)
+class DrillRunner:
+    """Runs the drills of a flow, one at a time.
+
+    Args:
+        journal: of the flow's drills.
+        report: hears of the outcome whenever it is another one, from before the first step on.
+    """
+
+    journal: DrillJournal
+    report: Callable[[DrillOutcome], None]
+
+    def run(
+        self,
+        outcome: Ended,
+        course: Sequence[DrillStep],
+        found: Callable[[], Sequence[Finding]],
+        close: Callable[[], None],
+        caller: Caller,
+    ) -> Ended:
+        """Run the steps of a drill; the last one whatever happens to the others.
+
+        Args:
+            outcome: as it is before the first step.
+            found: the findings until now.
+            close: lets go of what the steps hold, called in any case.
+
+        Raises:
+            NeedsOperator: DRILL_RUNS, another drill of the flow is running; nothing was done.
+            Fenced: DRILL_TAKEN_OVER.
+            What a step meets is told in the outcome.
+        """
+        drill = outcome.drill
+        with ExitStack() as opened:
+            self.journal.begin(drill, begun(outcome.mode, outcome.plan))
+            opened.enter_context(self.journal.heartbeat(drill))
+            opened.callback(close)
+            try:
+                results = self._course(outcome, course, found, caller)
+            except BaseException:
+                # What has interrupted it says more than that the journal cannot be reached.
+                with suppress(OnceoverError):
+                    self.journal.append(drill, chains.ENDED, {"result": "interrupted"})
+                raise
+            outcome = replace(outcome, results=results, ended_ms=now_ms())
+            outcome = replace(outcome, findings=_findings(found(), outcome))
+            self._end(outcome)
+        return outcome
+
+    def _course(
+        self,
+        outcome: DrillOutcome,
+        course: Sequence[DrillStep],
+        found: Callable[[], Sequence[Finding]],
+        caller: Caller,
+    ) -> list[StepResult]:
+        drill = outcome.drill
+
+        def changed(results: Sequence[StepResult], result: StepResult) -> None:
+            if result.state is StepState.RUNNING:
+                # Whether somebody reads how far it is makes no difference.
+                with suppress(BrokenPipeError):
+                    caller.tell(f"{result.title} ...")
+            try:
+                self.report(replace(outcome, results=results, findings=tuple(found())))
+            finally:
+                self.journal.append(drill, chains.STEP, said(result))
+
+        watch = CourseWatch(changed, lambda: chains.is_asked_to_end(self.journal.read(), drill))
+        # Who would have no report when it is over does not begin.
+        self.report(outcome)
+        return run_course(course[:-1], course[-1], watch)
+
+    def _end(self, outcome: DrillOutcome) -> None:
+        """Tell how it has ended. Where that cannot be told any more the last step has failed.
+
+        Raises:
+            Fenced: DRILL_TAKEN_OVER.
+        """
+        try:
+            self.report(outcome)
+        except OSError as error:
+            _fail_last(outcome, unusable_path(error))
+        try:
+            told = {"result": str(outcome.verdict), "rto_s": outcome.counts["rto_s"]}
+            self.journal.append(outcome.drill, chains.ENDED, told)
+        except Fenced:
+            raise
+        except OnceoverError as error:
+            _fail_last(outcome, error)
+            with suppress(OSError):
+                self.report(outcome)
+
+
+def new_drill() -> str:
+    """Return the id of a new drill: its time, and something that two of one second do not share."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def known(
+    about: DrillAbout, source: Cluster, target: Cluster, journal: DrillJournal, flow: str
+) -> DrillAbout:
+    """Return what a report says of a drill, with the clusters' ids and the drills before it.
+
+    Raises:
+        Retriable: a cluster is away.
+    """
+    ids = source.retry(source.cluster_id), target.retry(target.cluster_id)
+    earlier = DrillHistory(flow, journal.read(), now_ms()).drills
+    return replace(about, clusters=ids, earlier=tuple(earlier[:EARLIER]))
+
+
+def begun(mode: str, plan: DrillPlan) -> dict[str, Any]:
+    """Return what the journal holds of a drill's beginning: no more topics than a record takes."""
+    named, more = list(plan.topics[:_NAMED]), len(plan.topics) - _NAMED
+    told: dict[str, Any] = {"mode": mode, "plan_id": plan.plan_id, "topics": named}
+    return told if more <= 0 else {**told, "more_topics": more}
+
+
+def said(result: StepResult) -> Mapping[str, Any]:
+    """Return what the journal holds of a step: no names of other people's groups or topics, no texts."""
+    numbers = {key: value for key, value in result.evidence.items() if isinstance(value, bool | int | float)}
+    code = None if result.error is None else str(result.error.code)
+    return {"step": result.name, "state": str(result.state), "evidence": numbers, "code": code}
+
+
+def _findings(told: Sequence[Finding], outcome: DrillOutcome) -> tuple[Finding, ...]:
+    found = list(dict.fromkeys(told))
+    if outcome.rto_s is not None and outcome.rto_s * 1000 > outcome.rto_ms:
+        text = f"{outcome.waited} {outcome.rto_s:.1f} s, more than objectives.rto"
+        found.append((DrillCode.RTO_MISSED, text))
+    return tuple(found)
+
+
+def _fail_last(outcome: DrillOutcome, error: OnceoverError) -> None:
+    last = outcome.results[-1]
+    last.state, last.error = StepState.FAILED, last.error or error
