@@ -20,7 +20,7 @@ from onceover.drills.rehearsing.steps import RehearsalSteps
 from onceover.kafka.fetcher import Fetcher
 from onceover.planning.operation import wait
 from onceover.state import names
-from onceover.wiring import drills
+from onceover.wiring import drills, switchovers
 from tests.integration.test_rehearsal import (
     DONE,
     FENCED,
@@ -137,7 +137,7 @@ def test_killed_while_somebody_waits_for_its_end_it_is_cleaned_up(
         wait_until(lambda: newest(replica, capsys).get("step") == "read", TIMEOUT_S, "it is at a step")
         answers: list[Aborted] = []
         aborting = threading.Thread(
-            target=lambda: answers.append(drills.abort_drill(replica.flow.watch.flow, wait))
+            target=lambda: answers.append(switchovers.abort_drill(replica.flow.watch.flow, wait))
         )
         aborting.start()
         wait_until(lambda: newest(replica, capsys)["asked_to_end"], TIMEOUT_S, "it is asked to end")

@@ -52,6 +52,9 @@ _CRON_START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 Parser = Callable[[Any], Any]
 
 
+_PRINCIPAL: Final = re.compile(r"[A-Za-z]+:[^\n\r]+")
+
+
 @dataclass(frozen=True, slots=True)
 class Rpo:
     """How much may be missing on the target after a failover: records or a time, not both."""
@@ -69,6 +72,29 @@ def text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise Invalid("expected a text", "write a text in quotes")
     return value
+
+
+def texts(value: object) -> tuple[str, ...]:
+    """Return a list of texts, such as a program and its arguments.
+
+    Raises:
+        Invalid: no list, or one of them is no text.
+    """
+    if not isinstance(value, list):
+        raise Invalid("expected a list of texts", 'write ["./switch", "--really"]')
+    return tuple(text(each) for each in value)
+
+
+def principals(value: object) -> tuple[str, ...]:
+    """Return principals as ACLs name them.
+
+    Raises:
+        Invalid: none, or one without a type.
+    """
+    found = texts(value)
+    if not found or not all(_PRINCIPAL.fullmatch(each) for each in found):
+        raise Invalid("expected a list of principals with their type", 'write ["User:*"] or ["User:orders"]')
+    return found
 
 
 def boolean(value: object) -> bool:

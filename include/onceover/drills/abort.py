@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,16 +30,22 @@ class Aborted:
     Args:
         drill: that was ended; None where none was running.
         was_alive: whether it was running until it was asked to end.
-        removed: what was taken away by us.
+        removed: what was taken away by us; ``unfenced`` topics whose writers were let in again.
     """
 
     drill: str | None
     was_alive: bool
     removed: Remains
+    unfenced: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """Return its JSON."""
-        return {"drill": self.drill, "was_alive": self.was_alive, "removed": self.removed.document()}
+        return {
+            "drill": self.drill,
+            "was_alive": self.was_alive,
+            "removed": self.removed.document(),
+            "unfenced": list(self.unfenced),
+        }
 
     def describe(self) -> str:
         """Return it as text."""
@@ -49,10 +55,26 @@ class Aborted:
         else:
             ended = f"drill {self.drill} had died" if self.drill else "no drill was running"
             left = "nothing was left of it"
-        return f"{ended}; {left if self.removed.nothing else 'what was left is removed'}"
+        nothing = self.removed.nothing and not self.unfenced
+        let_in = f"; writers of {len(self.unfenced)} topics are let in again" if self.unfenced else ""
+        return f"{ended}; {left if nothing else 'what was left is removed'}{let_in}"
 
 
-def abort(journal: DrillJournal, removal: Removal, flow: str, pause: Callable[[float], bool]) -> Aborted:
+@dataclass(frozen=True)
+class LeftFence:
+    """What a switchover that was killed has left: writers that are kept off topics which it has not promoted.
+
+    Args:
+        topics: which these are now; ``lift`` lets writers in again, for a drill of that id.
+    """
+
+    topics: Callable[[], Collection[str]]
+    lift: Callable[[str, Collection[str], Deadline], object]
+
+
+def abort(
+    journal: DrillJournal, removal: Removal, fence: LeftFence, flow: str, pause: Callable[[float], bool]
+) -> Aborted:
     """End the drill that runs, or what is left of one.
 
     Whatever becomes of the one that runs, nothing is left behind it.
@@ -66,7 +88,8 @@ def abort(journal: DrillJournal, removal: Removal, flow: str, pause: Callable[[f
         _ask(journal, other.drill)
         _await_end(journal, other.drill, flow, pause)
     ended = None if other is None else other.drill
-    if chains.running(journal.read()) is None and removal.find().nothing:
+    fenced = fence.topics()
+    if chains.running(journal.read()) is None and removal.find().nothing and not fenced:
         return Aborted(ended, was_alive, Remains())
     # As a drill of its own: whoever begins one meanwhile would have its topics taken away.
     drill = f"abort-{secrets.token_hex(6)}"
@@ -74,9 +97,11 @@ def abort(journal: DrillJournal, removal: Removal, flow: str, pause: Callable[[f
     with journal.heartbeat(drill):
         try:
             removed = removal.remove(Deadline(_REMOVE_S), lambda: journal.check(drill))
+            if fenced:
+                fence.lift(drill, fenced, Deadline(_REMOVE_S))
         finally:
             journal.append(drill, chains.ENDED, {"result": "removed"})
-    return Aborted(ended, was_alive, removed)
+    return Aborted(ended, was_alive, removed, tuple(sorted(fenced)))
 
 
 def _ask(journal: DrillJournal, drill: str) -> None:

@@ -23,6 +23,7 @@ class DrillAbout:
         started_by: login of whoever started it, as this machine calls them.
         host: where it runs.
         flow_sha256: of the flow file; ``versions`` of what runs, by name.
+        kind: what sort of test it is.
         clusters: ids of source and target.
         schedule: when the next one comes by itself; None for by hand.
         earlier: drills of the flow before this one, the newest first (``DrillHistory.drills``).
@@ -32,6 +33,7 @@ class DrillAbout:
     host: str
     flow_sha256: str
     versions: Mapping[str, str]
+    kind: str = ""
     clusters: tuple[str, str] = ("", "")
     schedule: str | None = None
     earlier: Sequence[Mapping[str, Any]] = ()
@@ -39,7 +41,7 @@ class DrillAbout:
     def document(self) -> dict[str, Any]:
         """Return it as it stands in a report."""
         return {
-            "type": "rehearsal: clients are not touched",
+            "type": self.kind,
             "started_by": self.started_by,
             "host": self.host,
             "flow_sha256": self.flow_sha256,

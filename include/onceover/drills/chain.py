@@ -23,6 +23,10 @@ BEGUN: Final = "begun"
 STEP: Final = "step"
 ABORT: Final = "abort"
 ENDED: Final = "ended"
+# Of a switchover: topics whose writers are about to be kept off, or were let in again; a person's word.
+FENCED: Final = "fenced"
+UNFENCED: Final = "unfenced"
+CONFIRMED: Final = "confirmed"
 
 
 @dataclass(frozen=True)
@@ -32,7 +36,7 @@ class JournalEntry:
     Args:
         number: from 1 on, over all drills of the flow.
         drill: id of the drill.
-        what: ``begun``, ``step``, ``abort`` or ``ended``.
+        what: ``begun``, ``step``, ``abort``, ``fenced``, ``unfenced``, ``confirmed`` or ``ended``.
         at_ms: when it was written, in ms since 1970, by the writer's clock.
         said: names, counts and codes; never a payload, never a secret.
         before: hash of the entry before it.
@@ -133,6 +137,23 @@ def running(chain: Iterable[JournalEntry]) -> JournalEntry | None:
 def is_asked_to_end(chain: Iterable[JournalEntry], drill: str) -> bool:
     """Tell whether somebody wants a drill to end."""
     return any(entry.what == ABORT and entry.drill == drill for entry in chain)
+
+
+def fenced(chain: Iterable[JournalEntry]) -> set[str]:
+    """Return the source topics whose writers are kept off by a drill, of whichever drill it was."""
+    found: set[str] = set()
+    for entry in chain:
+        topics = entry.said.get("topics") if entry.what in (FENCED, UNFENCED) else None
+        named = {topic for topic in topics if isinstance(topic, str)} if isinstance(topics, list) else set()
+        found = found | named if entry.what == FENCED else found - named
+    return found
+
+
+def confirmed(chain: Iterable[JournalEntry], drill: str, step: str) -> JournalEntry | None:
+    """Return a person's word that a step of a drill was done by hand, None without one."""
+    return next(
+        (e for e in chain if e.what == CONFIRMED and e.drill == drill and e.said.get("step") == step), None
+    )
 
 
 def of_drill(chain: Iterable[JournalEntry], drill: str) -> list[JournalEntry]:

@@ -19,6 +19,8 @@ from onceover.shown import lined
 
 PASSED: Final = "PASS"
 FAILED: Final = "FAIL"
+# Of a plan's topics, in the journal; the report has them all.
+_NAMED: Final = 100
 
 
 class DrillPlan(Planned, Protocol):
@@ -78,9 +80,24 @@ class DrillOutcome:
         """PASS or FAIL; None while it runs."""
         if self.ended_ms is None:
             return None
-        done = all(result.state is StepState.DONE for result in self.results)
         in_time = self.rto_s is not None and self.rto_s * 1000 <= self.rto_ms
-        return PASSED if done and in_time else FAILED
+        return PASSED if self.is_done and in_time else FAILED
+
+    @property
+    def is_done(self) -> bool:
+        """Tell whether every step was done, however long it took."""
+        return all(result.state is StepState.DONE for result in self.results)
+
+    def begun(self) -> dict[str, Any]:
+        """Return what the journal holds of its beginning: no more topics than a record takes."""
+        topics = self.plan.topics
+        named, more = list(topics[:_NAMED]), len(topics) - _NAMED
+        told: dict[str, Any] = {"mode": self.mode, "plan_id": self.plan.plan_id, "topics": named}
+        return told if more <= 0 else {**told, "more_topics": more}
+
+    def ended(self) -> dict[str, Any]:
+        """Return what the journal holds of its end."""
+        return {"result": str(self.verdict), "rto_s": self.counts["rto_s"], "done": self.is_done}
 
     @property
     def exit_code(self) -> int:
@@ -136,6 +153,7 @@ class DrillOutcome:
             "findings": [{"code": code, "text": text} for code, text in self.findings],
             "plan": self.plan.document(),
             "about": self.about.document(),
+            "approval": {},
         }
 
     def describe(self) -> str:

@@ -14,6 +14,7 @@ from onceover.drills.about import trend
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
 _RUNNING: Final = "UNVERIFIABLE"
+_REHEARSAL: Final = "rehearsal"
 _STATES: Final = {"done": "PASS", "failed": "FAIL"}
 
 
@@ -21,12 +22,13 @@ def drill_page(told: Mapping[str, Any]) -> str:
     """Return the report as HTML.
 
     Args:
-        told: ``RehearsalOutcome.document``.
+        told: ``DrillOutcome.document``.
     """
     return render(
-        "rehearsal",
+        "drill",
         beside=_TEMPLATES,
         told=told,
+        words=_words(told),
         verdict=told["verdict"] or _RUNNING,
         heading=told["verdict"] or "Not ended",
         answer=_answer(told),
@@ -37,12 +39,47 @@ def drill_page(told: Mapping[str, Any]) -> str:
     )
 
 
+def _words(told: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what the page calls things."""
+    plan, topics = told["plan"], ", ".join(told["plan"]["topics"])
+    if told["mode"] == _REHEARSAL:
+        return {
+            "title": "rehearsal",
+            "what": "Rehearsal of a failover",
+            "subject": "What was rehearsed",
+            "subject_about": "No client was touched, and nothing stays on either cluster.",
+            "subjects": (
+                (
+                    f"topics, of each partition the newest {plan['sample']:,} offsets",
+                    topics or "canaries only",
+                ),
+                ("groups", ", ".join(plan["groups"]) or "the canaries' own"),
+            ),
+            "trend": "Seconds that clients would have waited for us, this rehearsal last.",
+            "again": f"Again: onceover drill run {told['flow']};",
+        }
+    return {
+        "title": "switchover",
+        "what": "Planned switchover",
+        "subject": "What was switched over",
+        "subject_about": "Until promote a failing run undoes itself; behind it it only goes forward.",
+        "subjects": (("topics", topics), ("goes on behind", plan["goes_on"] or "nothing: it is the first")),
+        "trend": "Seconds that clients waited for us, this one last.",
+        "again": f"Go on where it was interrupted: onceover drill run {told['flow']} --mode planned;",
+    }
+
+
 def _answer(told: Mapping[str, Any]) -> str:
     failed = [step["title"] for step in told["steps"] if step["error"] is not None]
     if told["verdict"] is None:
         return "The drill is running, or died: what is below was seen until then."
     if failed:
         return f"It failed at: {failed[0]}."
+    if told["verdict"] == "PASS" and told["mode"] != _REHEARSAL:
+        return (
+            "Writers were kept off, everything was copied and compared, groups were put in place, and the "
+            "copies were given to clients."
+        )
     if told["verdict"] == "PASS":
         return (
             "A failover was rehearsed beside the running flow: records, positions and who reads on with them "
@@ -52,8 +89,7 @@ def _answer(told: Mapping[str, Any]) -> str:
 
 
 def _tiles(told: Mapping[str, Any]) -> list[tuple[str, str]]:
-    compared, verified = _evidence(told, "compare"), _evidence(told, "verify")
-    seconds = told["rto"]["seconds"]
+    compared, seconds = _evidence(told, "compare"), told["rto"]["seconds"]
     tiles = [
         (
             "-" if seconds is None else f"{seconds:.1f} s",
@@ -62,13 +98,32 @@ def _tiles(told: Mapping[str, Any]) -> list[tuple[str, str]]:
         (f"{compared['records']:,}" if compared else "-", "records compared on both sides"),
         (f"{compared['different']:,}" if compared else "-", "of them different"),
     ]
+    return tiles + (_rehearsed(told) if told["mode"] == _REHEARSAL else _switched(told))
+
+
+def _rehearsed(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    verified = _evidence(told, "verify")
     canaries = verified.get("canaries", ())
     lost = sum(each["missing"] for each in canaries)
     again = sum(each["repeated"] for each in canaries)
-    tiles.append((f"{lost} / {again}" if canaries else "-", "canaries lost / repeated"))
     positions = verified.get("positions")
-    tiles.append((f"{positions['exact']:,}" if positions else "-", "positions of groups checked exactly"))
-    return tiles
+    return [
+        (f"{lost} / {again}" if canaries else "-", "canaries lost / repeated"),
+        (f"{positions['exact']:,}" if positions else "-", "positions of groups checked exactly"),
+    ]
+
+
+def _switched(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+    compared, verified = _evidence(told, "compare"), _evidence(told, "verify")
+    return [
+        (f"{compared['exact']:,}" if compared else "-", "positions of groups checked exactly"),
+        (
+            f"{verified['clients_on_the_target']:,} / {verified['clients_on_the_source']:,}"
+            if verified
+            else "-",
+            "consumers on the target / still on the source",
+        ),
+    ]
 
 
 def _trend(told: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,5 +139,4 @@ def _trend(told: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _evidence(told: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = next(step["evidence"] for step in told["steps"] if step["name"] == name)
-    return found
+    return next((step["evidence"] for step in told["steps"] if step["name"] == name), {})

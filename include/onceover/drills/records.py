@@ -36,9 +36,15 @@ def ends_of(cluster: Cluster, partitions: Collection[TopicPartition]) -> dict[To
 
 
 def records_between(
-    cluster: Cluster, tp: TopicPartition, start: int, end: int, deadline: Deadline
+    cluster: Cluster,
+    tp: TopicPartition,
+    start: int,
+    end: int,
+    deadline: Deadline,
+    *,
+    isolation: int = calls.READ_COMMITTED,
 ) -> Iterator[DecodedRecord]:
-    """Yield the committed records of ``[start, end)``, in order.
+    """Yield the committed records of ``[start, end)``, in order; with ``READ_UNCOMMITTED`` all of them.
 
     Args:
         end: not behind the last stable offset, or nobody knows when it is reached.
@@ -50,7 +56,7 @@ def records_between(
     position = _placed(cluster, {tp: start}, deadline)[tp]
     fetcher = Fetcher(
         cluster,
-        isolation=calls.READ_COMMITTED,
+        isolation=isolation,
         max_bytes=_FETCH_BYTES,
         partition_max_bytes=_FETCH_BYTES,
     )

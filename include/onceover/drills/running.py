@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from onceover.clock import now_ms
 from onceover.drills import chain as chains
@@ -16,15 +16,13 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.course import CourseWatch, DrillStep, StepResult, StepState, run_course
 from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
-from onceover.drills.outcome import DrillOutcome, DrillPlan
+from onceover.drills.outcome import DrillOutcome
 from onceover.errors import Fenced, OnceoverError, unusable_path
 from onceover.kafka.cluster import Cluster
 from onceover.planning.operation import Caller
 
 Ended = TypeVar("Ended", bound=DrillOutcome)
 Finding = tuple[str, str]
-# Of a plan's topics, in the journal; the report has them all.
-_NAMED: Final = 100
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class DrillRunner:
         """
         drill = outcome.drill
         with ExitStack() as opened:
-            self.journal.begin(drill, begun(outcome.mode, outcome.plan))
+            self.journal.begin(drill, outcome.begun())
             opened.enter_context(self.journal.heartbeat(drill))
             opened.callback(close)
             try:
@@ -111,8 +109,7 @@ class DrillRunner:
         except OSError as error:
             _fail_last(outcome, unusable_path(error))
         try:
-            told = {"result": str(outcome.verdict), "rto_s": outcome.counts["rto_s"]}
-            self.journal.append(outcome.drill, chains.ENDED, told)
+            self.journal.append(outcome.drill, chains.ENDED, outcome.ended())
         except Fenced:
             raise
         except OnceoverError as error:
@@ -137,13 +134,6 @@ def known(
     ids = source.retry(source.cluster_id), target.retry(target.cluster_id)
     earlier = DrillHistory(flow, journal.read(), now_ms()).drills
     return replace(about, clusters=ids, earlier=tuple(earlier[:EARLIER]))
-
-
-def begun(mode: str, plan: DrillPlan) -> dict[str, Any]:
-    """Return what the journal holds of a drill's beginning: no more topics than a record takes."""
-    named, more = list(plan.topics[:_NAMED]), len(plan.topics) - _NAMED
-    told: dict[str, Any] = {"mode": mode, "plan_id": plan.plan_id, "topics": named}
-    return told if more <= 0 else {**told, "more_topics": more}
 
 
 def said(result: StepResult) -> Mapping[str, Any]:

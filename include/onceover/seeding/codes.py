@@ -23,6 +23,9 @@ class SeedingCode(Code):
     MAP_STALE = auto()
     TARGET_BEYOND_MAP = auto()
     LAG_GROUP_STALE = auto()
+    # Of the way back behind a switchover.
+    NOT_PROMOTED = auto()
+    ORPHANS = auto()
     # Of adoption.
     MM2_RUNNING = auto()
     MM2_WRITES = auto()

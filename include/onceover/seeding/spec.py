@@ -20,6 +20,7 @@ from onceover.model import TopicPartition
 
 GROUP: Final = "group"
 FLOW: Final = "flow"
+PROMOTED: Final = "promoted"
 FILE: Final = "file"
 TIMESTAMP: Final = "timestamp"
 MAP: Final = "map"
@@ -27,9 +28,10 @@ LAG_GROUP: Final = "lag-group"
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 _PLAIN: Final = (EARLIEST, LATEST, MAP, LAG_GROUP)
-_NAMED: Final = (GROUP, FLOW, FILE, TIMESTAMP)
+_NAMED: Final = (GROUP, FLOW, PROMOTED, FILE, TIMESTAMP)
 FORMS: Final = (
-    "group:<id>, earliest, latest, timestamp:<iso time>, flow:<other flow>, file:<path>, map or lag-group"
+    "group:<id>, earliest, latest, timestamp:<iso time>, flow:<other flow>, promoted:<flow the other way>, "
+    "file:<path>, map or lag-group"
 )
 _FIELDS: Final = ("topic", "partition", "offset")
 _NAMES: Final = ", ".join(_FIELDS)

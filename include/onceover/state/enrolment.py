@@ -55,6 +55,16 @@ class GaveWay(NamedTuple):
     flow: str
 
 
+class Promoted(NamedTuple):
+    """That a topic's copy was given to clients to write to: it is a copy no longer.
+
+    ``generation``: under which that was written; ``drill``: the switchover that did it.
+    """
+
+    generation: int
+    drill: str
+
+
 class LeftAt(NamedTuple):
     """When a topic was left, by the filter or to another flow: the leader's ``generation`` and clock."""
 
@@ -85,6 +95,7 @@ class Enrolment:
         gave_way: to whom the topic was left, None where it was not, or by an older release. Positions that
             are older than that are none to go on from.
         left: when a topic that is not active was left; None also by an older release.
+        promoted: by which switchover its copy was given to clients; None where it is a copy.
     """
 
     source: str
@@ -100,6 +111,7 @@ class Enrolment:
     placed: Mapping[int, PlacedProgress] = field(default_factory=dict)
     gave_way: GaveWay | None = None
     left: LeftAt | None = None
+    promoted: Promoted | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Return the value written under ``topic/<target>``."""
@@ -122,6 +134,8 @@ class Enrolment:
             value["gave_way"] = list(self.gave_way)
         if self.left is not None:
             value["left"] = list(self.left)
+        if self.promoted is not None:
+            value["promoted"] = list(self.promoted)
         return value
 
     @classmethod
@@ -154,6 +168,7 @@ class Enrolment:
                 _by_partition(value.get("placed", {}), lambda at: PlacedProgress(*map(whole_number, at))),
                 _gave_way(value.get("gave_way")),
                 LeftAt(*map(whole_number, value["left"])) if "left" in value else None,
+                _promoted(value.get("promoted")),
             )
         except MALFORMED as error:
             raise as_unreadable(error, "enrolment") from error
@@ -177,11 +192,24 @@ class Enrolment:
 
     @property
     def waits_to_be_placed(self) -> bool:
-        """Tell whether the topic was left to another flow and a partition was not placed by hand since."""
-        if self.gave_way is None:
+        """Tell whether the topic was given away, and a partition was not placed by hand since.
+
+        Given away: left to another flow, or to the clients that write to its copy.
+        """
+        marks = [mark.generation for mark in (self.gave_way, self.promoted) if mark is not None]
+        if not marks:
             return False
         generations = (self.placed[p].generation if p in self.placed else 0 for p in self.start)
-        return any(generation <= self.gave_way.generation for generation in generations)
+        return any(generation <= max(marks) for generation in generations)
+
+    @property
+    def is_promoted(self) -> bool:
+        """Tell whether clients write to its copy, as far as this flow knows."""
+        return self.promoted is not None and self.waits_to_be_placed
+
+    def as_promoted(self, drill: str, now: LeftAt) -> Enrolment:
+        """Return the record of a topic whose copy clients write to from now on."""
+        return replace(self.leaving(now), promoted=Promoted(now.generation, drill))
 
     def leaving(self, now: LeftAt) -> Enrolment:
         """Return the record of a topic that is not copied for now."""
@@ -195,13 +223,14 @@ class Enrolment:
 
     def after(self, flow: str, until_ms: int) -> Enrolment:
         """Return the record, as ``flow`` copied the topic back until then: perhaps since it was left."""
-        if self.active or self.left is None or self.gave_way is not None or until_ms <= self.left.at_ms:
+        given = self.gave_way or self.promoted
+        if self.active or self.left is None or given is not None or until_ms <= self.left.at_ms:
             return self
         return replace(self, gave_way=GaveWay(self.left.generation, flow))
 
     def back(self) -> Enrolment:
         """Return the record of a topic that is copied again."""
-        return replace(self, active=True, gave_way=None, left=None)
+        return replace(self, active=True, gave_way=None, left=None, promoted=None)
 
     def between(self, source_id: UUID, target_id: UUID, partitions: Collection[int]) -> Enrolment:
         """Return the record with these partitions copied between these topics; others keep theirs."""
@@ -224,6 +253,13 @@ def _gave_way(value: Sequence[object] | None) -> GaveWay | None:
         return None
     generation, flow = value
     return GaveWay(whole_number(generation), name(flow))
+
+
+def _promoted(value: Sequence[object] | None) -> Promoted | None:
+    if value is None:
+        return None
+    generation, drill = value
+    return Promoted(whole_number(generation), text(drill))
 
 
 def _by_partition(value: Mapping[str, Any], read: Callable[[Any], T]) -> dict[int, T]:

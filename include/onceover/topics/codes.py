@@ -20,6 +20,7 @@ class TopicCode(Code):
     RING = auto()
     CAME_FROM_TARGET = auto()
     GAVE_WAY = auto()
+    PROMOTED = auto()
     TARGET_NOT_EMPTY = auto()
     PARTITION_COUNT = auto()
     TARGET_PARTITIONS = auto()

@@ -212,7 +212,7 @@ class _Planning:
             self._refused.append(why)
             wanted = False
         other = self._other(decision, old)
-        if other is not None:
+        if other is not None and not old.is_promoted:
             # Also a topic that is not wanted: what it has copied comes back to its source from now on.
             turned = old.left_to(other.flow, self._view.now)
         elif wanted and not old.active:
@@ -240,7 +240,10 @@ class _Planning:
         if isinstance(other, OtherWriter):
             return refusals.owned_elsewhere(decision, other.flow, self._view.flow)
         if other is not None:
-            return copied_back(self._view, decision, other)
+            # What was promoted is meant to be copied back.
+            return replace(copied_back(self._view, decision, other), blocks=not old.is_promoted)
+        if old.promoted is not None and old.is_promoted:
+            return refusals.promoted(decision, old.promoted.drill, self._view.flow)
         if not old.active and self._view.unreadable:
             # Perhaps it has left for the very flow that cannot be read.
             return refusals.other_unreadable(decision, *self._unreadable)

@@ -174,6 +174,19 @@ def gave_way(decision: ScopeDecision, flow: str, other: str) -> Refusal:
     )
 
 
+def promoted(decision: ScopeDecision, drill: str, flow: str) -> Refusal:
+    """Return the remark that a topic is not copied any more, because its copy was promoted."""
+    return Refusal(
+        decision.topic,
+        TopicCode.PROMOTED,
+        f"switchover {drill} has given its copy {decision.target_topic} to clients: it is written to there, "
+        "and not copied any more",
+        f"nothing to do; {commands.command('drill', 'status', flow)} tells of it, docs/drills.md has the way "
+        "back",
+        blocks=False,
+    )
+
+
 def _ring(decision: ScopeDecision, flow: str, flows: tuple[str, ...]) -> Refusal:
     writer, route = flows[0], ", then ".join(reversed(flows))
     return Refusal(

@@ -29,7 +29,6 @@ from onceover.config.patterns import check_typed
 from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import CopySettings
-from onceover.drills.abort import Aborted, abort
 from onceover.drills.about import DrillAbout
 from onceover.drills.clients import ClientsSeen, look
 from onceover.drills.dryrun import DryRun
@@ -39,7 +38,6 @@ from onceover.drills.outcome import DrillOutcome
 from onceover.drills.page import drill_page
 from onceover.drills.rehearsing.choice import CANARIES, SAMPLE, RehearsalRequest
 from onceover.drills.rehearsing.rehearsal import Rehearsal
-from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.rehearsing.shadow import LANES, ShadowCopy
 from onceover.drills.rehearsing.steps import CopyCompared, RehearsalParts
 from onceover.errors import OnceoverError
@@ -151,11 +149,16 @@ class RehearsalWish:
             UsageError: an expression is none.
         """
         return RehearsalRequest(
-            _matcher("--topics", self.topics), _matcher("--group", self.groups), self.sample, self.canaries
+            matcher("--topics", self.topics), matcher("--group", self.groups), self.sample, self.canaries
         )
 
 
-def _matcher(option: str, patterns: Sequence[str]) -> Callable[[str], bool] | None:
+def matcher(option: str, patterns: Sequence[str]) -> Callable[[str], bool] | None:
+    """Return what tells whether a name was asked for; None where no pattern was given.
+
+    Raises:
+        UsageError: a pattern is no regular expression.
+    """
     checked = [check_typed(option, pattern) for pattern in patterns]
     return (lambda name: any(names_whole(pattern, name) for pattern in checked)) if checked else None
 
@@ -182,24 +185,31 @@ def rehearsal(
             wish.request(),
             flow.groups.selects,
             journal,
-            partial(_keep_report, home),
+            partial(keep_report, home),
             flow.objectives.rto_ms,
-            _about(flow),
+            about_drill(flow, "rehearsal: clients are not touched"),
         )
 
 
-def _about(flow: Flow) -> DrillAbout:
+def login() -> str:
+    """Return who runs this, as this machine calls them."""
     try:
-        user = getpass.getuser()
+        return getpass.getuser()
     except (OSError, KeyError, ImportError):
         # A user id without a name, as in containers.
-        user = f"user {os.geteuid()}"
+        return f"user {os.geteuid()}"
+
+
+def about_drill(flow: Flow, kind: str) -> DrillAbout:
+    """Return what a report says of a drill of this kind."""
     try:
         ours = version("onceover")
     except PackageNotFoundError:
         ours = "not installed as a package"
     versions = {"onceover": ours, "python": platform.python_version()}
-    return DrillAbout(user, socket.gethostname(), flow.sha256, versions, schedule=flow.schedules.rehearse)
+    return DrillAbout(
+        login(), socket.gethostname(), flow.sha256, versions, kind=kind, schedule=flow.schedules.rehearse
+    )
 
 
 def drills_dir(flow: Flow) -> Path:
@@ -231,18 +241,7 @@ def drill_history(flow: Flow, pause: Pause) -> DrillHistory:
         return DrillHistory(flow.flow, journal.read(), now_ms())
 
 
-def abort_drill(flow: Flow, pause: Pause) -> Aborted:
-    """End the flow's drill that runs, or take away what is left of one that died.
-
-    Raises:
-        Retriable: it does not end in time, or a cluster is away.
-    """
-    source, target = open_clusters(flow)
-    with source, target, drill_journal(flow, target, pause) as journal:
-        return abort(journal, Removal(flow.flow, source, target), flow.flow, pause)
-
-
-def _keep_report(home: Path, outcome: DrillOutcome) -> None:
+def keep_report(home: Path, outcome: DrillOutcome) -> None:
     """Write the report as it is now: a reader finds the old one or the new one.
 
     Raises:
@@ -270,12 +269,13 @@ def _shadow(
         target,
         partial(_shadow_lead, flow, name, scope),
         partial(_shadow_lane, flow),
-        lambda: opened(flow, _both),
+        lambda: opened(flow, both),
     )
 
 
 @contextmanager
-def _both(_: Flow, source: Cluster, target: Cluster) -> Iterator[tuple[Cluster, Cluster]]:
+def both(_: Flow, source: Cluster, target: Cluster) -> Iterator[tuple[Cluster, Cluster]]:
+    """Yield the clusters."""
     yield source, target
 
 

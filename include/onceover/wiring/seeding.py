@@ -24,6 +24,7 @@ from onceover.seeding.origins import (
     Origin,
 )
 from onceover.seeding.plan import Choice
+from onceover.seeding.promoted import PromotedOrigin
 from onceover.seeding.seamsearch import DEFAULT_LIMIT
 from onceover.topics.own import StateSettings
 from onceover.wiring.flows import identity, journal_of, open_clusters, rules
@@ -144,6 +145,8 @@ def _origin(flow: Flow, spec: seedspec.OriginSpec, stack: ExitStack, read: ReadF
             return LagOrigin()
         case seedspec.FLOW:
             return _other_flow(flow, spec.value, stack)
+        case seedspec.PROMOTED:
+            return PromotedOrigin(load_flow(spec.value).flow)
         case start:
             return LogOrigin(start)
 

@@ -10,7 +10,7 @@ import pytest
 
 from onceover.backoff import Deadline
 from onceover.drills import chain as chains
-from onceover.drills.abort import Aborted, abort
+from onceover.drills.abort import Aborted, LeftFence, abort
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.drills.rehearsing.remains import Remains
@@ -73,7 +73,8 @@ class Removal:
 
 
 def ended(journal: Journal, removal: Removal, pause: Callable[[float], bool] = lambda _: False) -> Aborted:
-    return abort(journal, removal, "orders-dr", pause)  # type: ignore[arg-type]
+    fence = LeftFence(lambda: (), lambda *_: None)
+    return abort(journal, removal, fence, "orders-dr", pause)  # type: ignore[arg-type]
 
 
 def test_one_that_ends_at_that_very_moment_has_ended() -> None:

@@ -23,7 +23,6 @@ from onceover.drills.rehearsing.choice import (
 )
 from onceover.drills.rehearsing.course import STEP_NAMES
 from onceover.drills.rehearsing.rehearsal import RehearsalOutcome
-from onceover.drills.running import begun
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.state import names
 from onceover.state.enrolment import Enrolment
@@ -71,7 +70,8 @@ def outcome(
         )
         for step in STEP_NAMES
     ]
-    about = DrillAbout(name, name, "5ha", {name: name}, (name, name), name, ({**EARLIER, "drill": name},))
+    earlier = ({**EARLIER, "drill": name},)
+    about = DrillAbout(name, name, "5ha", {name: name}, name, (name, name), name, earlier)
     finding = ("NOT_READY", f"{name} first")
     return RehearsalOutcome(
         plan(name), "d1", results, (finding,), 30_000, 1000, about, 9000 if ended else None
@@ -151,10 +151,10 @@ def test_a_step_that_failed_is_never_nothing_done(error: OnceoverError, code: in
 def test_a_drill_of_any_number_of_topics_begins() -> None:
     """The journal's entry fits into a record; the report names them all."""
     topics = tuple(f"{number:0249}" for number in range(10_000))
-    said = begun("rehearsal", replace(plan(), topics=topics))
+    said = replace(outcome(), plan=replace(plan(), topics=topics)).begun()
     assert len(json.dumps(said)) < 100_000
     assert len(said["topics"]) + said["more_topics"] == len(topics)
-    assert begun("rehearsal", plan())["topics"] == ["orders"]
+    assert outcome().begun()["topics"] == ["orders"]
 
 
 @pytest.mark.parametrize("told", [outcome(), outcome(failed="verify"), outcome(ended=False)])

@@ -1,46 +1,111 @@
-"""``onceover drill``: what a failover would cost now, and rehearsing one."""
+"""``onceover drill``: what a failover would cost now, rehearsing one, and a planned switchover."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 from functools import partial
 
-from onceover.cli.parsers.drill import REHEARSAL
+from onceover.cli.parsers.drill import CANARIES, DRY_RUN, PLANNED, REHEARSAL, SAMPLE
 from onceover.cli.planned import applied, planned
-from onceover.cli.terminal.output import CommandResult
+from onceover.cli.terminal.output import CommandResult, say
+from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
+from onceover.drills.codes import DrillCode
+from onceover.errors import UsageError
+from onceover.planning.approval import Approval
 from onceover.planning.operation import wait
 from onceover.private import privately
 from onceover.wiring.drills import (
     RehearsalWish,
-    abort_drill,
     drill_history,
     dry_run,
     rehearsal,
     report_page,
 )
 from onceover.wiring.flows import opened
+from onceover.wiring.switchovers import SwitchoverWish, abort_drill, confirm_step, switchover
 
 
 def plan(args: argparse.Namespace) -> CommandResult:
     """Look at everything; change nothing."""
+    _check_options(args)
     flow = load_flow(args.flow)
     if args.mode == REHEARSAL:
-        with opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as operation:
-            return planned(operation, "`onceover drill run` rehearses it")
+        with opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as rehearsing:
+            return planned(rehearsing, "`onceover drill run` rehearses it")
+    if args.mode == PLANNED:
+        with opened(flow, partial(switchover, wish=_switch(args), pause=wait)) as switching:
+            return planned(switching, "`onceover drill run --mode planned` does it")
     found = dry_run(flow)
     return CommandResult(found.document(), found.describe(), found.exit_code)
 
 
 def run(args: argparse.Namespace) -> CommandResult:
-    """Show the plan, rehearse, tell."""
+    """Show the plan, do it, tell."""
+    _check_options(args)
     flow = load_flow(args.flow)
-    with privately(), opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as operation:
-        told = applied(operation, as_json=args.json)
+    if args.mode == PLANNED:
+        with privately(), opened(flow, partial(switchover, wish=_switch(args), pause=wait)) as switching:
+            plan = switching.plan()
+            say(plan.describe(), aside=args.json)
+            _ask(flow.flow, approved=args.approve)
+            return _told(flow, applied(switching, as_json=args.json, approval=Approval.of(plan.items)))
+    with privately(), opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as rehearsing:
+        return _told(flow, applied(rehearsing, as_json=args.json))
+
+
+def confirm(args: argparse.Namespace) -> CommandResult:
+    """Tell the drill that waits that a step was done by hand."""
+    with privately():
+        said = confirm_step(load_flow(args.flow), args.step, wait)
+    return CommandResult(said, f"told drill {said['drill']}: {args.step} is done", 0)
+
+
+def _told(flow: Flow, told: CommandResult) -> CommandResult:
     report = str(report_page(flow, str(told.document["drill"])))
     return CommandResult(
         {**told.document, "report": report}, f"{told.text}\nreport: {report}", told.exit_code
     )
+
+
+def _ask(flow: str, *, approved: bool) -> None:
+    """Have a person say yes, on a terminal or by ``--approve``.
+
+    Raises:
+        UsageError: NOT_APPROVED; nothing was done.
+    """
+    if approved:
+        return
+    if sys.stdin.isatty():
+        say(f"Type the flow's name ({flow}) to do this: ", aside=True)
+        if sys.stdin.readline().strip() == flow:
+            return
+    raise UsageError(
+        "nobody has approved the switchover; nothing was done",
+        code=DrillCode.NOT_APPROVED,
+        resolve="read the plan, then add `--approve`",
+    )
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    """Refuse options that mean nothing here: who gives one expects something.
+
+    Raises:
+        UsageError: one is given.
+    """
+    given = {
+        "--group": bool(args.group),
+        "--sample": args.sample != SAMPLE,
+        "--canaries": args.canaries != CANARIES,
+        "--topics": bool(args.topics) and args.mode == DRY_RUN,
+    }
+    if args.mode == REHEARSAL:
+        given = {"--approve": getattr(args, "approve", False)}
+    for option in [name for name, is_given in given.items() if is_given]:
+        raise UsageError(
+            f"{option} means nothing with --mode {args.mode}", resolve="leave it out, or name another mode"
+        )
 
 
 def status(args: argparse.Namespace) -> CommandResult:
@@ -54,6 +119,10 @@ def abort(args: argparse.Namespace) -> CommandResult:
     with privately():
         found = abort_drill(load_flow(args.flow), wait)
     return CommandResult(found.document(), found.describe(), 0)
+
+
+def _switch(args: argparse.Namespace) -> SwitchoverWish:
+    return SwitchoverWish(tuple(args.topics))
 
 
 def _wish(args: argparse.Namespace) -> RehearsalWish:

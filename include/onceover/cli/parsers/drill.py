@@ -10,6 +10,10 @@ from onceover.cli.parser import Subparsers, Work, add_actions, add_command, add_
 
 DRY_RUN: Final = "dry-run"
 REHEARSAL: Final = "rehearsal"
+PLANNED: Final = "planned"
+CONFIRMED: Final = ("fence", "redirect")
+SAMPLE: Final = 1000
+CANARIES: Final = 200
 _LEAST_CANARIES: Final = 12
 _MOST_CANARIES: Final = 100_000
 _MOST_SAMPLE: Final = 1_000_000
@@ -18,6 +22,9 @@ _EXAMPLES: Final = """examples:
   onceover drill plan flights-dr                     what a failover would cost now, what is in its way
   onceover drill plan flights-dr --mode rehearsal    what a rehearsal would do
   onceover drill run flights-dr                      rehearse a failover beside the running flow
+  onceover drill plan flights-dr --mode planned      what a planned switchover would do, step by step
+  onceover drill run flights-dr --mode planned       switch over, once somebody has said yes
+  onceover drill confirm flights-dr redirect         tell the drill that waits that the clients were moved
   onceover drill status flights-dr                   the drills until now
   onceover drill abort flights-dr                    end the one that runs; remove what a killed one has left
 """
@@ -36,12 +43,24 @@ _RUN: Final = """examples:
   onceover drill run flights-dr                                   the first topics, their newest records
   onceover drill run flights-dr --topics 'flights\\..*' --sample 20000
   onceover drill run flights-dr --group 'billing-.*' --json
+  onceover drill run flights-dr --mode planned                    asks before anything is done
+  onceover drill run flights-dr --mode planned --topics 'flights\\.jfk' --approve
 
 A rehearsal touches no client, and may run while production runs. Numbered records go through a topic of
 their own and a copy like the flow's; a consumer group fails over and has to go on with exactly its next
 record; everything is compared, and everything is taken away again, also when it fails or is interrupted.
 
+A planned switchover keeps writers off the source, copies the rest, puts every group in place, compares, and
+gives the copies to clients. Until then a run that fails or is interrupted undoes itself; from then on it only
+goes forward: run it again, and it goes on.
+
 Exit code 0: PASS. 3: FAIL, see the report. 5: a cluster is away: run again. 2: nothing was done.
+"""
+_CONFIRM: Final = """examples:
+  onceover drill confirm flights-dr fence       the producers are stopped
+  onceover drill confirm flights-dr redirect    the clients were moved to the target
+
+It is for flows whose switchover.fence or switchover.redirect is `person`; the word goes into the journal.
 """
 _STATUS: Final = """examples:
   onceover drill status flights-dr
@@ -54,20 +73,28 @@ _ABORT: Final = """examples:
 
 def register(subparsers: Subparsers) -> None:
     """Add the command to the parser."""
-    parser = add_command(subparsers, "drill", "rehearse a failover, or ask what it would cost now", _EXAMPLES)
-    actions = add_actions(parser, "plan", "run", "status", "abort")
+    about = "rehearse a failover, switch over, or ask what it would cost"
+    parser = add_command(subparsers, "drill", about, _EXAMPLES)
+    actions = add_actions(parser, "plan", "run", "confirm", "status", "abort")
     plan = add_command(actions, "plan", "look at everything; change nothing", _PLAN)
     add_flow(plan)
     plan.add_argument(
-        "--mode", choices=(DRY_RUN, REHEARSAL), default=DRY_RUN, help=f"of what (default: {DRY_RUN})"
+        "--mode", choices=(DRY_RUN, REHEARSAL, PLANNED), default=DRY_RUN, help=f"of what (default: {DRY_RUN})"
     )
     _add_choice(plan)
     end(plan, Work("drill", "plan"))
-    run = add_command(actions, "run", "rehearse a failover beside the running flow", _RUN)
+    run = add_command(actions, "run", "rehearse a failover, or switch over", _RUN)
     add_flow(run)
-    run.add_argument("--mode", choices=(REHEARSAL,), default=REHEARSAL, help="what is run")
+    run.add_argument(
+        "--mode", choices=(REHEARSAL, PLANNED), default=REHEARSAL, help=f"what is run (default: {REHEARSAL})"
+    )
+    run.add_argument("--approve", action="store_true", help="of a switchover: do what the plan says, unasked")
     _add_choice(run)
     end(run, Work("drill"))
+    confirm = add_command(actions, "confirm", "tell the drill that waits that a step was done", _CONFIRM)
+    add_flow(confirm)
+    confirm.add_argument("step", choices=CONFIRMED, help="what was done by hand")
+    end(confirm, Work("drill", "confirm"))
     status = add_command(actions, "status", "the drills until now, and the one that runs", _STATUS)
     add_flow(status)
     end(status, Work("drill", "status"))
@@ -82,7 +109,8 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         metavar="REGEX",
         action="append",
         default=[],
-        help="topics whose newest records are copied; may be given again (default: the first few)",
+        help="topics whose newest records are copied, or that are switched over; may be given again "
+        "(default: the first few, or all)",
     )
     parser.add_argument(
         "--group",
@@ -95,13 +123,13 @@ def _add_choice(parser: argparse.ArgumentParser) -> None:
         "--sample",
         metavar="N",
         type=whole("number of offsets", 1, _MOST_SAMPLE),
-        default=1000,
+        default=SAMPLE,
         help="how many of the newest offsets of each of their partitions are copied (default: 1000)",
     )
     parser.add_argument(
         "--canaries",
         metavar="N",
         type=whole("number of canaries", _LEAST_CANARIES, _MOST_CANARIES),
-        default=200,
+        default=CANARIES,
         help="how many numbered records (default: 200)",
     )

@@ -58,6 +58,7 @@ class _Check(ModelCheck):
         self._handler_args(data)
         self._dead_letter(data)
         self._slots(data)
+        self._switchover(data)
         return data, self.faults
 
     def is_hidden(self, key: Key) -> bool:
@@ -106,6 +107,16 @@ class _Check(ModelCheck):
         if topic.startswith(prefix) and copied and not left_out:
             fix = "exclude it in topics.exclude, or choose another name"
             self.add(("on_bad_record",), f"{topic} is a topic that the flow itself copies to", fix)
+
+    def _switchover(self, data: dict[str, Any]) -> None:
+        """Refuse a step that is to be done by a command that nobody has named, and a flow back to itself."""
+        uses = [key for key in ("fence", "redirect") if _get(data, "switchover", key) == "command"]
+        if uses and not _get(data, "switchover", "command"):
+            fix = 'name a program and its arguments, such as ["./switch"]'
+            self.add(("switchover", uses[0]), "is command, and switchover.command is empty", fix)
+        reverse = _get(data, "switchover", "reverse")
+        if reverse is not None and reverse == data.get("flow"):
+            self.add(("switchover", "reverse"), "is this very flow", "name the flow in the other direction")
 
     def _slots(self, data: dict[str, Any]) -> None:
         """Refuse lanes that Spark could never run at once: a lane without a slot copies nothing."""

@@ -160,6 +160,22 @@ class ObjectivesSpec(Closed):
     rpo: Annotated[Rpo, BeforeValidator(values.rpo)] = Rpo(records=0)
 
 
+class SwitchoverSpec(Closed):
+    """How a planned switchover keeps writers off the source, and brings clients to the target.
+
+    ``command`` is a program and its arguments; ``reverse`` the flow that copies back from then on.
+    """
+
+    fence: Annotated[str, BeforeValidator(values.choice("acls", "command", "person"))] = "acls"
+    deny: Annotated[tuple[str, ...], BeforeValidator(values.principals)] = ("User:*",)
+    redirect: Annotated[str, BeforeValidator(values.choice("person", "command"))] = "person"
+    command: Annotated[tuple[str, ...], BeforeValidator(values.texts)] = ()
+    quiet_ms: Annotated[int, BeforeValidator(values.duration("500ms", "5m"))] = Field(
+        default=parse_duration_ms("2s"), alias="quiet"
+    )
+    reverse: Annotated[str | None, BeforeValidator(values.optional(values.flow_name))] = None
+
+
 class FlowKeys(Closed):
     """All keys of a flow file."""
 
@@ -180,6 +196,7 @@ class FlowKeys(Closed):
     spark: SparkSpec = SparkSpec()
     schedules: SchedulesSpec = SchedulesSpec()
     objectives: ObjectivesSpec = ObjectivesSpec()
+    switchover: SwitchoverSpec = SwitchoverSpec()
 
 
 class Flow(FlowKeys):

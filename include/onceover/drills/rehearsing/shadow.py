@@ -17,13 +17,13 @@ from onceover.copy.identity import LaneIdentity
 from onceover.copy.lane import LaneTask
 from onceover.copy.loop import Until
 from onceover.drills.codes import DrillCode
+from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.records import ends_of
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
 from onceover.kafka.cluster import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
-from onceover.state import names
 from onceover.state.enrolment import Enrolment
 from onceover.state.layout import DONE, FAILED, Layout
 from onceover.state.read import read_flow_state
@@ -101,16 +101,15 @@ class ShadowCopy:
             Retriable: not within ``deadline``.
             Whatever the lane has met.
         """
-        targets = {e.target_of(tp): tp for e in enrolled for tp in e.sources()}
         backoff = Backoff(cap_s=0.2)
         while True:
             self._check()
-            left = self._left(targets, ends)
+            self._check_stops()
+            left = left_to_copy(copied_to(self._target, self._flow, enrolled), ends)
             if not left:
                 return
-            shown = ", ".join(f"{tp} ({offsets} offsets)" for tp, offsets in sorted(left.items())[:3])
             late = Retriable(
-                f"the rehearsal's copy did not come to the end in time: {shown} are left",
+                f"the rehearsal's copy did not come to the end in time: {named(left)} are left",
                 where=self._target.alias,
                 resolve="choose fewer topics, or a smaller --sample",
             )
@@ -155,19 +154,6 @@ class ShadowCopy:
     def _check(self) -> None:
         if self._problem is not None:
             raise self._problem
-
-    def _left(
-        self, targets: Mapping[TopicPartition, TopicPartition], ends: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        self._check_stops()
-        group = names.progress_group(self._flow)
-        committed = self._target.retry(lambda: self._target.committed(group, targets))
-        left = {
-            source: ends[source] - (committed[tp].offset if tp in committed else 0)
-            for tp, source in targets.items()
-            if source in ends
-        }
-        return {tp: offsets for tp, offsets in left.items() if offsets > 0}
 
     def _check_stops(self) -> None:
         state = self._target.retry(lambda: read_flow_state(self._target, self._flow))

@@ -15,7 +15,9 @@ from onceover.drills import canary as canaries
 from onceover.drills.canary import Canary, CanaryVerdict, judge
 from onceover.drills.codes import DrillCode
 from onceover.drills.feeding import CanaryFeed
-from onceover.drills.records import end_of, ends_of, next_records, records_between
+from onceover.drills.moves import GroupMove, compacted, content, moved, next_on_both
+from onceover.drills.progress import copied_to
+from onceover.drills.records import end_of, records_between
 from onceover.drills.rehearsing.choice import RehearsalRequest
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.rehearsing.shadow import ShadowCopy
@@ -32,7 +34,6 @@ from onceover.state import names
 from onceover.state.enrolment import Enrolment
 from onceover.topics.own import check_ready
 from onceover.wire.offsetlookup import Translated
-from onceover.wire.records import DecodedRecord
 
 # Whatever a cluster's own defaults are: canaries are there until they are removed, and carry our clock.
 _CANARY_CONFIG: Final = {
@@ -82,23 +83,6 @@ class RehearsalParts:
     audit: Callable[[Sequence[str]], CopyCompared]
     translator: Callable[[], Translator]
     replication_factor: int
-
-
-@dataclass(frozen=True)
-class GroupMove:
-    """Where a group would go on, for one partition.
-
-    Args:
-        source: its next offset on the source; ``target`` on the copy, None where that is not known.
-        why: why not.
-    """
-
-    group: str
-    tp: TopicPartition
-    source: int
-    target_tp: TopicPartition
-    target: int | None
-    why: str = ""
 
 
 @dataclass
@@ -255,7 +239,8 @@ class RehearsalSteps:
         self._running.stop()
         self._running.close()
         self._shadow = None
-        self._copied_to = self._progress()
+        flow = names.rehearsal_flow(self.parts.flow)
+        self._copied_to = copied_to(self.parts.target, flow, self._copied.values())
         return {"fenced": True}
 
     def verify(self, deadline: Deadline) -> Mapping[str, Any]:
@@ -380,14 +365,6 @@ class RehearsalSteps:
         for error in GroupAdmin(cluster).each_commit(offsets).values():
             raise error
 
-    def _progress(self) -> dict[TopicPartition, int]:
-        """Return up to where each source partition was copied, exclusive."""
-        targets = {e.target_of(tp): tp for e in self._copied.values() for tp in e.sources()}
-        group = names.progress_group(names.rehearsal_flow(self.parts.flow))
-        target = self.parts.target
-        committed = target.retry(lambda: target.committed(group, targets))
-        return {targets[tp]: offset.offset for tp, offset in committed.items()}
-
     def _check_moves(self, deadline: Deadline) -> Mapping[str, int]:
         """Compare the next record of each position on both sides; return how many are the same.
 
@@ -397,42 +374,24 @@ class RehearsalSteps:
         canary = names.canary_group(self.parts.flow)
         moves = [move for move in self._moves if move.target is not None and move.group != canary]
         topics = {move.tp.topic for move in moves}
-        compacted, gone = self._compacted(topics), self._gone(topics)
+        merged, gone = compacted(self.parts.source, topics), self._gone(topics)
         # What compaction has removed on one side only is no other place to go on from; the audit knows.
-        checked = [move for move in moves if move.tp.topic not in compacted]
-        here, there = self._next([move for move in checked if move.tp.topic not in gone], deadline)
+        checked = [move for move in moves if move.tp.topic not in merged]
+        there_still = [move for move in checked if move.tp.topic not in gone]
+        here, there = next_on_both(
+            self.parts.source, self.parts.target, there_still, self._copied_to, deadline
+        )
         exact = expired = 0
         for move in checked:
             if move not in here or move not in there:
                 expired += 1
                 text = f"{move.group} at {move.tp}: its next record is not there any more"
                 self.findings.append((DrillCode.NOT_COMPARED, text))
-            elif _content(here[move]) != _content(there[move]):
-                raise _moved(move)
+            elif content(here[move]) != content(there[move]):
+                raise moved(move)
             else:
                 exact += 1
         return {"exact": exact, "compacted": len(moves) - len(checked), "expired": expired}
-
-    def _next(
-        self, moves: Sequence[GroupMove], deadline: Deadline
-    ) -> tuple[Mapping[GroupMove, DecodedRecord | None], Mapping[GroupMove, DecodedRecord | None]]:
-        """Return each group's next record, of what was copied, on either side; where it is there."""
-        source, target = self.parts.source, self.parts.target
-        froms = {move: (move.tp, move.source) for move in moves}
-        tos = {move: (move.target_tp, move.source if move.target is None else move.target) for move in moves}
-        here = next_records(source, set(froms.values()), self._copied_to, deadline)
-        ends = ends_of(target, {tp for tp, _ in tos.values()})
-        there = next_records(target, set(tos.values()), ends, deadline)
-        return (
-            {move: here[at] for move, at in froms.items() if at in here},
-            {move: there[at] for move, at in tos.items() if at in there},
-        )
-
-    def _compacted(self, topics: Collection[str]) -> set[str]:
-        """Return those of the topics that are compacted, and those that do not tell."""
-        configs = Admin(self.parts.source).topic_configs(topics, standing=("cleanup.policy",))
-        told = {topic: held.get("cleanup.policy", "compact") for topic, held in configs.standing.items()}
-        return {topic for topic, policy in told.items() if "compact" in policy} | set(configs.failures)
 
     def _gone(self, topics: Collection[str]) -> set[str]:
         """Return those of the topics that were deleted, or made anew, since they were copied."""
@@ -453,19 +412,3 @@ def _without_position(group: str, alias: str) -> NeedsOperator:
         expected="the one that this drill has written there",
         resolve="find out who deletes groups or topics there, then run it again",
     )
-
-
-def _moved(move: GroupMove) -> NeedsOperator:
-    return NeedsOperator(
-        f"group {move.group} would not go on with its next record",
-        code=DrillCode.GROUP_MOVED,
-        where=str(move.tp),
-        expected=f"the record at source offset {move.source} or behind",
-        seen=f"another one at target offset {move.target} or behind",
-        resolve="do not fail over; send this report to whoever looks after Onceover",
-    )
-
-
-def _content(record: DecodedRecord | None) -> tuple[object, ...] | None:
-    """Return what of a record is the same on both sides; a target may stamp it with a time of its own."""
-    return None if record is None else (record.key, record.value, record.headers)

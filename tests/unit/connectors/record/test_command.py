@@ -200,7 +200,7 @@ def test_progress_is_told_without_a_terminal(
 ) -> None:
     """In a job's log minutes of silence look like a hang; stdout stays what programs read."""
 
-    def done(_: object, caller: Caller) -> Report:
+    def done(_: object, caller: Caller, __: object) -> Report:
         caller.tell("orders: stopping")
         return Report("connectors", "flights", ())
 

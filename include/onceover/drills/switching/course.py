@@ -1,0 +1,71 @@
+"""The course of a planned switchover: its steps in their order, with the point of no return. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from onceover.drills.course import DrillStep
+from onceover.drills.switching.steps import SwitchoverSteps
+
+
+class _Planned(NamedTuple):
+    """One step: ``name`` is the method of ``SwitchoverSteps`` that does it, ``{flow}`` the flow's name."""
+
+    name: str
+    title: str
+    deadline_s: float
+    by_hand: str
+
+
+PROMOTE: Final = "promote"
+_COURSE: Final = (
+    _Planned("look", "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
+    _Planned("audit", "compare what was not verified yet", 1800, "onceover audit {flow}"),
+    _Planned("fence", "keep writers off the source's topics", 900, "stop the producers"),
+    _Planned("settle", "see that nobody writes any more", 60, "kafka-get-offsets.sh, twice"),
+    _Planned("drain", "copy up to the end of the source", 180, "onceover status {flow}: wait for lag 0"),
+    _Planned(
+        "commits",
+        "wait for what consumers still commit",
+        60,
+        "kafka-consumer-groups.sh --describe, twice",
+    ),
+    _Planned("place", "put the groups in place on the target", 60, "onceover groups apply {flow}"),
+    _Planned("compare", "compare the tail, and every group's next record", 180, "onceover audit {flow}"),
+    _Planned("stop", "end the flow and fence it", 60, "onceover stop {flow}"),
+    _Planned(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
+    _Planned("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
+    _Planned(
+        "verify",
+        "write and read on the target",
+        60,
+        "kafka-console-producer.sh, kafka-console-consumer.sh",
+    ),
+    _Planned("reverse", "let the flow the other way go on from there", 60, "onceover seed apply"),
+    # Run whatever happens to the others.
+    _Planned("undo", "let writers in again, unless promoted", 90, "onceover drill abort {flow}"),
+)
+STEP_NAMES: Final = tuple(step.name for step in _COURSE)
+# While these run nobody can write; what *redirect* takes is the clients' own.
+UNAVAILABLE: Final = ("settle", "drain", "commits", "place", "compare", "stop", PROMOTE)
+_BEHIND: Final = STEP_NAMES[STEP_NAMES.index(PROMOTE) + 1 :]
+
+
+def course_of(steps: SwitchoverSteps, *, goes_on: bool) -> tuple[DrillStep, ...]:
+    """Return the steps, each with its action.
+
+    Args:
+        goes_on: the copies were promoted by an earlier one: only what comes behind that is done.
+    """
+    flow = steps.parts.flow
+    return tuple(
+        DrillStep(
+            step.name,
+            step.title,
+            step.deadline_s,
+            getattr(steps, step.name),
+            step.by_hand.format(flow=flow),
+        )
+        for step in _COURSE
+        if (not goes_on or step.name in _BEHIND) and (step.name != "reverse" or steps.parts.reverse)
+    )

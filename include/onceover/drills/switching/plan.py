@@ -1,0 +1,90 @@
+"""What a planned switchover would do, as it is shown and approved. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from onceover.drills.course import DrillStep
+from onceover.drills.switching.course import PROMOTE
+from onceover.planning.approval import Item, items_of
+from onceover.planning.plan import Change, Plan
+from onceover.shown import lined
+from onceover.state.enrolment import Enrolment
+
+
+@dataclass(frozen=True, kw_only=True)
+class SwitchoverPlan(Plan):
+    """What would be done.
+
+    Args:
+        topics: source topics that are switched over.
+        steps: in their order.
+        goes_on: id of the drill that has promoted them already; this one does what is behind that.
+    """
+
+    topics: tuple[str, ...]
+    steps: tuple[DrillStep, ...]
+    goes_on: str | None = None
+
+    @property
+    def items(self) -> Sequence[Item]:
+        """What a person approves: each topic whose copy is given to clients."""
+        return items_of(self.changes, exact=True)
+
+    @property
+    def exit_code(self) -> int:
+        """Always 0: what is in the way is told by *look*, and by ``drill plan``."""
+        return 0
+
+    def document(self) -> dict[str, Any]:
+        """Return the plan's JSON."""
+        return {
+            **super().document(),
+            "mode": "planned",
+            "topics": list(self.topics),
+            "steps": [step.document() for step in self.steps],
+            "point_of_no_return": PROMOTE,
+            "goes_on": self.goes_on,
+        }
+
+    def describe(self) -> str:
+        """Return the plan as text."""
+        lines = [f"planned switchover of flow {self.flow}"]
+        if self.goes_on:
+            lines.append(
+                f"  drill {self.goes_on} has passed the point of no return: this one goes on behind it"
+            )
+        lines += [line for change in self.changes for line in change.describe()]
+        lines.append("steps:")
+        for number, step in enumerate(self.steps, 1):
+            lines.append(f"  {number}. {step.title} (at most {step.deadline_s:.0f} s)")
+            lines.append(f"     by hand: {step.by_hand}")
+            if step.name == PROMOTE:
+                lines.append("  ---- point of no return: before it a failing run undoes itself, behind it it")
+                lines.append("       only goes forward, and goes on when it is run again")
+        return lined(lines)
+
+
+def changes_of(
+    enrolled: Sequence[Enrolment], source: str, target: str, fence: str, redirect: str, reverse: str | None
+) -> tuple[Change, ...]:
+    """Return what is changed for good.
+
+    Args:
+        fence: what keeps writers off; ``redirect`` what brings clients over; ``reverse`` the flow that copies
+            back from then on.
+    """
+    topics = [
+        Change(
+            "promote", each.target, "a copy", "written to by clients", f"{each.source} on {source} no longer"
+        )
+        for each in enrolled
+    ]
+    return (
+        Change("fence", f"writers on {source}", "free", "kept off", fence),
+        *topics,
+        Change("redirect", "clients", source, target, redirect),
+        *([] if reverse is None else [Change("start", reverse, None, "behind the promotion", "copies back")]),
+    )

@@ -1,0 +1,239 @@
+"""A planned switchover as an operation: planned, approved, run, and gone on with behind a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onceover.clock import now_ms
+from onceover.drills import chain as chains
+from onceover.drills.about import DrillAbout
+from onceover.drills.chain import JournalEntry
+from onceover.drills.codes import DrillCode
+from onceover.drills.course import DrillStep, StepResult
+from onceover.drills.journal import DrillJournal
+from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
+from onceover.drills.running import DrillRunner, known, new_drill
+from onceover.drills.switching.course import UNAVAILABLE, course_of
+from onceover.drills.switching.plan import SwitchoverPlan, changes_of
+from onceover.drills.switching.probe import Probe
+from onceover.drills.switching.steps import SwitchoverParts, SwitchoverSteps
+from onceover.errors import UsageError
+from onceover.planning.approval import Approval
+from onceover.planning.operation import Caller
+from onceover.state.codes import StateCode
+from onceover.state.enrolment import Enrolment
+from onceover.state.read import read_flow_state
+
+PLANNED = "planned"
+
+
+@dataclass(frozen=True)
+class SwitchoverOutcome(DrillOutcome):
+    """What a switchover came to; ``approval`` who has said yes, and when."""
+
+    plan: SwitchoverPlan
+    approval: Mapping[str, Any] = field(default_factory=dict)
+
+    mode = PLANNED
+    rto_steps = UNAVAILABLE
+
+    @property
+    def verdict(self) -> str | None:
+        """PASS or FAIL; None while it runs. What goes on behind an earlier one has no time of its own."""
+        if self.plan.goes_on is None or self.ended_ms is None:
+            return super().verdict
+        return PASSED if self.is_done else FAILED
+
+    def begun(self) -> dict[str, Any]:
+        """Return what the journal holds of its beginning."""
+        goes_on = {} if self.plan.goes_on is None else {"goes_on": self.plan.goes_on}
+        return {**super().begun(), **goes_on, "approval": dict(self.approval)}
+
+    def document(self) -> dict[str, Any]:
+        """Return the report."""
+        return {**super().document(), "approval": dict(self.approval)}
+
+
+@dataclass(frozen=True)
+class BoundNotes:
+    """The journal, for one drill."""
+
+    journal: DrillJournal
+    drill: str
+
+    def read(self) -> Sequence[JournalEntry]:
+        """Return all entries."""
+        return self.journal.read()
+
+    def write(self, what: str, said: Mapping[str, Any]) -> None:
+        """Write the next entry of the drill."""
+        self.journal.append(self.drill, what, said)
+
+    def check(self) -> None:
+        """Return where it is still this drill that runs."""
+        self.journal.check(self.drill)
+
+
+@dataclass(frozen=True)
+class SwitchoverRequest:
+    """What a person asks for.
+
+    Args:
+        topics: tells whether a source topic is wanted; None for all of the flow.
+        fence: what keeps writers off; ``redirect`` what brings clients over; ``reverse`` the flow back.
+    """
+
+    topics: Callable[[str], bool] | None
+    fence: str
+    redirect: str
+    reverse: str | None
+
+
+class Switchover:
+    """Plans and runs one. Not thread-safe.
+
+    Args:
+        parts: makes what it is made of, given its id.
+        request: what was asked for.
+        journal: of the flow's drills.
+        report: hears of the outcome whenever it is another one, from before the first step on.
+        rto_ms: the flow's objective.
+        about: who, where, of what.
+        replication_factor: of what it makes on the target.
+    """
+
+    def __init__(
+        self,
+        parts: Callable[[str], SwitchoverParts],
+        request: SwitchoverRequest,
+        journal: DrillJournal,
+        report: Callable[[DrillOutcome], None],
+        rto_ms: int,
+        about: DrillAbout,
+        replication_factor: int,
+    ) -> None:
+        self._parts, self._request, self._journal = parts, request, journal
+        self._report, self._rto_ms, self._about = report, rto_ms, about
+        self._factor = replication_factor
+
+    def plan(self) -> SwitchoverPlan:
+        """Return what would be done now. Changes nothing.
+
+        Raises:
+            UsageError: NOT_STARTED, NOTHING_CHOSEN, or writers cannot be kept off in this way.
+            Retriable: a cluster is away.
+        """
+        plan, steps, _ = self._planned("plan")
+        if plan.goes_on is None:
+            steps.parts.fence.check()
+        return plan
+
+    def apply(self, caller: Caller, approval: Approval | None = None) -> SwitchoverOutcome:
+        """Do it, as ``planning.operation`` has it.
+
+        Raises:
+            NeedsOperator: DRILL_RUNS, another drill of the flow is running; PLAN_CHANGED.
+            Others as ``plan``; what a step meets is told in the outcome.
+        """
+        drill = new_drill()
+        plan, steps, course = self._planned(drill)
+        caller.announce(plan)
+        approved = approval or Approval.of(plan.items)
+        approved.check(plan.items, plan.title)
+        parts = steps.parts
+        outcome = SwitchoverOutcome(
+            plan,
+            drill,
+            [StepResult(step.name, step.title, step.deadline_s) for step in course],
+            (),
+            self._rto_ms,
+            now_ms(),
+            known(self._about, parts.source, parts.target, self._journal, parts.flow),
+            approval=self._approval(approved),
+        )
+        runner = DrillRunner(self._journal, self._report)
+        return runner.run(outcome, course, lambda: steps.findings, steps.close, caller)
+
+    def _approval(self, approved: Approval) -> Mapping[str, Any]:
+        consent = approved.consent
+        who = {"by": self._about.started_by} if consent is None else consent.document()
+        return {"id": approved.id, "at_ms": now_ms(), **who}
+
+    def _planned(self, drill: str) -> tuple[SwitchoverPlan, SwitchoverSteps, tuple[DrillStep, ...]]:
+        parts = self._parts(drill)
+        target = parts.target
+        state = target.retry(lambda: read_flow_state(target, parts.flow))
+        if state.layout is None:
+            raise UsageError(
+                f"flow {parts.flow} was never started",
+                code=StateCode.NOT_STARTED,
+                resolve=f"`onceover replicate {parts.flow}`",
+            )
+        chain = self._journal.read()
+        unfinished = unfinished_of(chain, state.enrolled.values())
+        chosen = unfinished[1] if unfinished else self._chosen(state.enrolled.values())
+        enrolled = {each.source: each for each in chosen}
+        active = [each.source for each in state.enrolled.values() if each.active]
+        steps = SwitchoverSteps(
+            parts,
+            drill,
+            unfinished[0] if unfinished else drill,
+            enrolled,
+            set(enrolled) >= set(active),
+            BoundNotes(self._journal, drill),
+            Probe(parts.flow, target, self._factor, lambda: self._journal.check(drill)),
+        )
+        course = course_of(steps, goes_on=unfinished is not None)
+        request = self._request
+        plan = SwitchoverPlan(
+            operation="switchover",
+            flow=parts.flow,
+            changes=changes_of(
+                list(chosen),
+                parts.source.alias,
+                target.alias,
+                request.fence,
+                request.redirect,
+                request.reverse,
+            ),
+            topics=tuple(sorted(enrolled)),
+            steps=course,
+            goes_on=unfinished[0] if unfinished else None,
+        )
+        return plan, steps, course
+
+    def _chosen(self, enrolled: Sequence[Enrolment] | Any) -> list[Enrolment]:
+        active = sorted((e for e in enrolled if e.active), key=lambda e: e.source)
+        wanted = self._request.topics
+        found = [e for e in active if wanted is None or wanted(e.source)]
+        if not found:
+            promoted = sum(1 for e in enrolled if e.is_promoted)
+            raise UsageError(
+                "the flow copies none of the topics that are asked for",
+                code=DrillCode.NOTHING_CHOSEN,
+                expected=f"one of {', '.join(e.source for e in active[:5]) or 'no topics at all'}",
+                seen=f"{promoted} topics are promoted already" if promoted else None,
+                resolve="correct --topics, or leave it out",
+            )
+        return found
+
+
+def unfinished_of(
+    chain: Sequence[JournalEntry], enrolled: Sequence[Enrolment] | Any
+) -> tuple[str, list[Enrolment]] | None:
+    """Return the switchover that has promoted topics and did not end well, with these topics. Pure.
+
+    One that goes on behind another one ends that one with it.
+    """
+    by_drill: dict[str, list[Enrolment]] = {}
+    for each in enrolled:
+        if each.promoted is not None and each.is_promoted:
+            by_drill.setdefault(each.promoted.drill, []).append(each)
+    done = {e.drill for e in chain if e.what == chains.ENDED and e.said.get("done") is True}
+    begun = [e for e in chain if e.what == chains.BEGUN and e.drill in done]
+    done |= {str(entry.said["goes_on"]) for entry in begun if "goes_on" in entry.said}
+    for drill in sorted(by_drill.keys() - done):
+        return drill, sorted(by_drill[drill], key=lambda e: e.source)
+    return None

@@ -1,0 +1,117 @@
+"""Whether writers are off: the ends of the source's logs, of all partitions, also ones that appear meanwhile.
+
+Invariant: what counts as written is a batch with records, committed or not. A marker that ends a transaction
+is none: a transaction that was open when the fence came may end late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from onceover.backoff import Deadline
+from onceover.drills.codes import DrillCode
+from onceover.drills.records import records_between
+from onceover.errors import NeedsOperator
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
+
+Ends = Mapping[TopicPartition, int]
+_LOOK_S: Final = 0.2
+# Brokers go by an ACL a moment after the controller has it, and a producer may have a batch under way.
+SETTLES_S: Final = 10.0
+_NAMED: Final = 3
+
+
+@dataclass(frozen=True)
+class SourceWatch:
+    """Watches some topics of the source.
+
+    Args:
+        source: belongs to the caller.
+        topics: their names.
+        pause: waits so many seconds.
+    """
+
+    source: Cluster
+    topics: Collection[str]
+    pause: Callable[[float], object]
+
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return the high watermarks of all partitions that are there now.
+
+        Raises:
+            Retriable: the source is away.
+        """
+        infos = self.source.retry(lambda: self.source.topics(sorted(self.topics)))
+        partitions = [
+            TopicPartition(info.name, number) for info in infos.values() for number in info.partitions
+        ]
+        return self.source.retry(
+            lambda: self.source.list_offsets(partitions, calls.LATEST, calls.READ_UNCOMMITTED)
+        )
+
+    def written(self, before: Ends, now: Ends, deadline: Deadline) -> dict[TopicPartition, int]:
+        """Return how many records stand behind ``before`` by now, by partition; without those with none.
+
+        A partition that was not there before is read from its beginning.
+        """
+        found = {}
+        for tp, end in sorted(now.items()):
+            start = before.get(tp, 0)
+            if end > start:
+                records = records_between(
+                    self.source, tp, start, end, deadline, isolation=calls.READ_UNCOMMITTED
+                )
+                found[tp] = sum(1 for _ in records)
+        return {tp: count for tp, count in found.items() if count}
+
+    def settle(self, quiet_s: float, deadline: Deadline) -> dict[TopicPartition, int]:
+        """Return the ends once nothing was written for ``quiet_s``.
+
+        Raises:
+            NeedsOperator: FENCE_LEAKS, somebody still writes after ``SETTLES_S``.
+            Retriable: the source is away.
+        """
+        settles = Deadline(min(SETTLES_S, deadline.left_s))
+        base, quiet = self.ends(), Deadline(quiet_s)
+        while not quiet.passed:
+            self.pause(min(_LOOK_S, quiet.left_s))
+            now = self.ends()
+            grown = self.written(base, now, deadline) if now != base else {}
+            if grown and settles.passed:
+                raise leaks(self.source.alias, grown)
+            if grown:
+                quiet = Deadline(quiet_s)
+            base = now
+        return base
+
+    def check(self, before: Ends, deadline: Deadline) -> dict[TopicPartition, int]:
+        """Return the ends as they are now, where nothing was written since ``before``.
+
+        Raises:
+            NeedsOperator: FENCE_LEAKS.
+            Retriable: the source is away.
+        """
+        now = self.ends()
+        grown = self.written(before, now, deadline) if now != before else {}
+        if grown:
+            raise leaks(self.source.alias, grown)
+        return now
+
+
+def leaks(alias: str, grown: Mapping[TopicPartition, int]) -> NeedsOperator:
+    """Return what is wrong where somebody goes around the fence. Pure."""
+    named = ", ".join(f"{tp} ({count} records)" for tp, count in sorted(grown.items())[:_NAMED])
+    more = len(grown) - _NAMED
+    return NeedsOperator(
+        f"somebody still writes on {alias}: {named}{f' and {more} more' if more > 0 else ''}",
+        code=DrillCode.FENCE_LEAKS,
+        where=alias,
+        expected="no record behind the fence",
+        seen=f"{sum(grown.values())} records",
+        resolve="find out who it is (`onceover drill plan` names the producers that brokers know; no ACL "
+        "keeps a super user off), stop that one, then run it again",
+    )

@@ -1,0 +1,115 @@
+"""Where a flow the other way goes on, behind what a switchover has promoted.
+
+Invariant: a partition is named only where both sides hold the same up to there: everything before the offset
+has come from where it is copied to, and nothing else has been written there since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from onceover.errors import NeedsOperator
+from onceover.kafka.calls import CommittedOffset
+from onceover.kafka.codes import KafkaCode
+from onceover.model import TopicPartition
+from onceover.planning import commands
+from onceover.planning.plan import Refusal
+from onceover.seeding.codes import SeedingCode
+from onceover.seeding.origins import FlowClusters, Passive
+from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
+from onceover.state import names
+from onceover.state.codes import StateCode
+from onceover.state.enrolment import Enrolment
+from onceover.state.progress import beside
+from onceover.state.read import FlowState, read_flow_state
+
+_NONE: Final = "none"
+
+
+@dataclass(frozen=True)
+class PromotedOrigin(Passive):
+    """The end of each copy as it was when a switchover promoted it.
+
+    Args:
+        name: the flow whose copies were promoted; it copies from this flow's target to this flow's source.
+    """
+
+    name: str
+
+    def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
+        """Name where each promoted copy ended.
+
+        Raises:
+            NeedsOperator: that flow was never started, or is between other clusters.
+        """
+        state = read_flow_state(place.source, self.name)
+        self._check(state, place)
+        committed = place.source.committed(names.progress_group(self.name), None)
+        found: dict[TopicPartition, SeedOffset] = {}
+        refused: dict[TopicPartition, Refusal] = {}
+        for topic in topics:
+            record = state.enrolled.get(topic.source.name)
+            for seat in topic.seats:
+                answer = self._answer(place, topic, seat, record, committed)
+                if isinstance(answer, Refusal):
+                    refused[seat.source] = answer
+                elif answer is not None:
+                    found[seat.source] = answer
+        return SeedOffsets(found, refused)
+
+    def _answer(
+        self,
+        place: FlowClusters,
+        topic: SeatedTopic,
+        seat: Seat,
+        record: Enrolment | None,
+        committed: Mapping[TopicPartition, CommittedOffset],
+    ) -> SeedOffset | Refusal | None:
+        if record is None or (record.source != topic.target and not record.is_promoted):
+            return None
+        if record.source != topic.target:
+            text = f"it was copied from {record.source}, and would be copied to {topic.target}"
+            way = "use `naming: identity` in both flows, or exclude the topic from this one"
+            return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
+        if not record.is_promoted:
+            text = f"flow {self.name} still copies to it: no switchover has promoted it"
+            way = f"{commands.command('drill', 'run', self.name, '--mode', 'planned')} does"
+            return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
+        progress = committed.get(seat.source)
+        meta, doubt = beside(progress)
+        if progress is None or meta is None:
+            text = f"flow {self.name} has no progress for it" if doubt is None else doubt.message
+            way = f"see {commands.command('status', self.name)}; or name an offset with `--from file:...`"
+            return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
+        if seat.target_end > progress.offset:
+            return _orphans(place, seat, progress.offset)
+        reason = f"behind what flow {self.name} had copied when it was promoted"
+        return SeedOffset(meta.target_end, reason, _NONE, None)
+
+    def _check(self, state: FlowState, place: FlowClusters) -> None:
+        if state.layout is None:
+            raise NeedsOperator(
+                f"flow {self.name} has never been started on {place.source.alias}", code=StateCode.NOT_STARTED
+            )
+        seen = place.target.cluster_id()
+        if state.layout.source_cluster_id != seen:
+            raise NeedsOperator(
+                f"flow {self.name} does not copy from where this one copies to",
+                code=KafkaCode.FOREIGN_CLUSTER,
+                expected=f"source cluster {seen}",
+                seen=f"source cluster {state.layout.source_cluster_id}",
+                resolve="name the flow in the other direction",
+            )
+
+
+def _orphans(place: FlowClusters, seat: Seat, cut: int) -> Refusal:
+    return Refusal(
+        str(seat.source),
+        SeedingCode.ORPHANS,
+        f"{seat.target} on {place.target.alias} holds {seat.target_end - cut} offsets from {cut} on that "
+        "were never copied: records that were written around the switchover",
+        f"see what they are; then delete {seat.target.topic} on {place.target.alias} to have it copied anew, "
+        "or keep them and name the offset with `--from file:...`",
+    )
