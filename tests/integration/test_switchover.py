@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,11 +14,17 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.drills.switching.course import STEP_NAMES
 from onceover.kafka.acladmin import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
+from tests.support.applications import Application, Place, Reader, Writer, at_work
+from tests.support.flows import InlineFlow, write_flow
+from tests.support.grants import GROUP, TOPIC, TRANSACTIONAL_ID, granted
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters
-from tests.support.replica import Replica
+from tests.support.replica import Live, Replica, Seen
+from tests.support.switching import Switched, acls_of, copied, ran, step_of, switched, undone_or_gone_on_with
+from tests.support.wait import wait_until
 
 DONE, USAGE, PERSON = 0, 2, 3
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -28,35 +35,19 @@ def guarded(session_home: Path) -> Iterator[Pair]:
 
 
 @pytest.fixture
-def replica(guarded: Pair, tmp_path: Path, unique_name: str) -> Iterator[Replica]:
+def replica(guarded: Pair, tmp_path: Path, unique_name: str) -> Iterator[Switched]:
     """A flow of a super user, whose switchover is told to a program that writes down what it heard."""
-    source, target = guarded
-    inside = (source.internal_bootstrap, target.internal_bootstrap)
-    program = tmp_path / "switch"
-    program.write_text(
-        '#!/bin/sh\necho "$1 $ONCEOVER_FLOW $(cat "$ONCEOVER_TOPICS")" >> "$(dirname "$0")/heard"\n'
-    )
-    program.chmod(0o700)
-    with Replica(tmp_path, unique_name, source.admin_client, target.admin_client, unsecured=inside) as replica:
-        replica.configure(
-            switchover={"redirect": "command", "command": [str(program)], "quiet": "500ms"},
-        )
+    with switched(guarded, tmp_path, unique_name) as replica:
         yield replica
 
 
-def ran(replica: Replica, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, dict[str, Any]]:
-    return replica.command(
-        capsys, "drill", "run", str(replica.flow.path), "--mode", "planned", "--approve", *more
-    )
+def write_until(replica: Replica, topic: str, over: threading.Event) -> None:
+    """Write a record now and then."""
+    while not over.wait(0.2):
+        replica.source.plain(topic, 0, replica.source.records(1))
 
 
-def acls_of(replica: Replica) -> frozenset[Acl]:
-    """Return the ACLs of the flow's topics on the source."""
-    with Cluster(ClientConfig("source", replica.source_client)) as cluster:
-        return frozenset(a for a in AclAdmin(cluster).topic_acls() if a.name.startswith(replica.name))
-
-
-def test_everything_is_carried_over(replica: Replica, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_is_carried_over(replica: Switched, capsys: pytest.CaptureFixture[str]) -> None:
     """Records, groups; writers are kept off; the copies are promoted, and the flow copies them no more."""
     topic = replica.topic(partitions=2)
     replica.source.plain(topic, 0, replica.source.records(20))
@@ -74,3 +65,204 @@ def test_everything_is_carried_over(replica: Replica, capsys: pytest.CaptureFixt
     assert heard == f"redirect {replica.name} {topic}\n"
     code, again = ran(replica, capsys)
     assert (code, again["error"]["code"]) == (USAGE, "NOTHING_CHOSEN")
+
+
+@pytest.fixture
+def rights(guarded: Pair, replica: Switched) -> Iterator[None]:
+    """What the applications may do on both sides, unless they are kept off."""
+    rights = [(TOPIC, replica.name, True, "WRITE READ DESCRIBE"), (GROUP, replica.name, True, "READ")]
+    rights += [(TRANSACTIONAL_ID, replica.name, True, "WRITE DESCRIBE")]
+    source, target = guarded
+    with granted(source, rights), granted(target, rights):
+        yield
+
+
+class Applications:
+    """A plain and a transactional writer of one topic, and a group that reads it."""
+
+    def __init__(self, replica: Switched, pair: Pair, topic: str) -> None:
+        clients = {"source": pair[0].client, "target": pair[1].client}
+        self._place = Place(replica.flow.path.parent / "place", clients, "source")
+        self._replica, self._topic = replica, topic
+        self.writers = [
+            Writer(self._place, topic, 0),
+            Writer(self._place, topic, 1, f"{replica.name}-tx"),
+        ]
+        self.reader = Reader(self._place, f"{replica.name}-app", topic)
+
+    @property
+    def all(self) -> list[Application]:
+        return [*self.writers, self.reader]
+
+    def go_on(self) -> None:
+        """Return once each has written, and read, more than until now."""
+        before = [w.acknowledged + 20 for w in self.writers]
+
+        def further() -> bool:
+            written = all(w.acknowledged > n for w, n in zip(self.writers, before, strict=True))
+            return written and all(len(self.reader.read.get(p, ())) > n for p, n in enumerate(before))
+
+        wait_until(further, TIMEOUT_S, "the applications go on")
+
+    def judge(self, on: dict[int, list[int]]) -> None:
+        """Nothing is lost, repeated or out of order: in the log, and for who has read it."""
+        for partition, writer in enumerate(self.writers):
+            assert on[partition] == list(range(writer.acknowledged))
+            read = self.reader.read[partition]
+            assert read == on[partition][: len(read)]
+
+
+def numbers(read: Callable[[str, int], dict[int, Seen]], topic: str) -> dict[int, list[int]]:
+    return {p: [int(record.value or b"-1") for record in read(topic, p).values()] for p in (0, 1)}
+
+
+def other_way(replica: Switched) -> InlineFlow:
+    """Return the flow from target to source, whose switchover leads back."""
+    east, west = {"alias": "east"}, {"alias": "west"}
+    switchover = {"redirect": "command", "command": ["./back"], "quiet": "500ms", "reverse": replica.name}
+    path = write_flow(
+        replica.flow.path.parent,
+        f"{replica.name}-back",
+        replica.target_client,
+        replica.source_client,
+        [f"{replica.name}[.].*"],
+        source=west,
+        target=east,
+        switchover=switchover,
+    )
+    program = path.with_name("back")
+    program.write_text('#!/bin/sh\necho source > "$(dirname "$0")/place"\n')
+    program.chmod(0o700)
+    return InlineFlow(path)
+
+
+@pytest.mark.usefixtures("rights")
+def test_live_applications_move_there_and_back_without_a_loss_or_a_repeat(
+    guarded: Pair, replica: Switched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Plain and transactional writers and a group, judged by the numbers that they know of themselves."""
+    switchover = {"redirect": "command", "command": ["./switch"], "quiet": "500ms"}
+    replica.configure(switchover={**switchover, "reverse": f"{replica.name}-back"})
+    replica.command_does('echo target > "$(dirname "$0")/place"')
+    topic = replica.topic(partitions=2)
+    applications, back = Applications(replica, guarded, topic), other_way(replica)
+    with at_work(applications.all):
+        with replica.running():
+            applications.go_on()
+            code, told = ran(replica, capsys)
+            assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+            assert [step["name"] for step in told["steps"]] == list(STEP_NAMES)
+            assert step_of(told, "reverse")["evidence"]["positions"] == 2
+        applications.go_on()
+        with live(back):
+            applications.go_on()
+            arguments = "drill", "run", str(back.path), "--mode", "planned", "--approve"
+            code, told = replica.command(capsys, *arguments)
+            assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+        applications.go_on()
+    applications.judge(numbers(replica.source_records, topic))
+    replica.copy()
+    assert numbers(replica.target_records, topic) == numbers(replica.source_records, topic)
+
+
+@contextmanager
+def live(flow: InlineFlow) -> Iterator[None]:
+    """Let a flow run meanwhile."""
+    running = Live(flow, 120.0)
+    running.start()
+    try:
+        yield
+    finally:
+        running.stop()
+
+
+def test_who_goes_around_the_fence_is_noticed_and_everything_is_undone(
+    replica: Switched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A super user writes on: no ACL keeps it off. What somebody else had denied before stays denied."""
+    topic, other = copied(replica), replica.topic("b")
+    replica.copy()
+    with Cluster(ClientConfig("source", replica.source_client)) as cluster:
+        AclAdmin(cluster).create([Acl("LITERAL", other, "User:*", "*", "WRITE", "DENY")])
+    wait_until(lambda: len(acls_of(replica)) == 1, TIMEOUT_S, "it is shown")
+    before = acls_of(replica)
+    with replica.running():
+        over = threading.Event()
+        writing = threading.Thread(target=lambda: write_until(replica, topic, over))
+        writing.start()
+        try:
+            code, told = ran(replica, capsys)
+        finally:
+            over.set()
+            writing.join()
+        assert (code, told["verdict"]) == (PERSON, "FAIL")
+        assert step_of(told, "settle")["error"]["code"] == "FENCE_LEAKS"
+        assert step_of(told, "undo")["state"] == "done"
+    replica.copy()
+    assert acls_of(replica) == before
+    replica.assert_same()
+
+
+def test_a_flow_that_does_not_run_is_started_first(
+    replica: Switched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With something left to copy nobody is kept off for a copy that does not come."""
+    topic = copied(replica)
+    replica.source.plain(topic, 0, replica.source.records(1))
+    code, told = ran(replica, capsys)
+    assert (code, step_of(told, "look")["error"]["code"]) == (PERSON, "NOT_READY")
+    assert acls_of(replica) == frozenset()
+
+
+def test_what_fails_behind_the_promotion_goes_on_when_it_is_run_again(
+    replica: Switched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command that redirects fails once; nothing is undone, and `drill abort` does not pretend to."""
+    copied(replica)
+    replica.command_does("exit 3")
+    code, told = ran(replica, capsys)
+    assert (code, step_of(told, "redirect")["error"]["code"]) == (PERSON, "COMMAND_FAILED")
+    assert step_of(told, "undo")["evidence"] == {"promoted": True}
+    code, refused = replica.command(capsys, "drill", "abort", str(replica.flow.path))
+    assert (code, refused["error"]["code"]) == (PERSON, "PAST_RETURN")
+    replica.command_does("exit 0")
+    code, again = ran(replica, capsys)
+    assert (code, again["verdict"]) == (DONE, "PASS"), json.dumps(again, indent=1)
+    assert again["plan"]["goes_on"] == told["drill"]
+    assert [step["name"] for step in again["steps"]] == ["redirect", "verify", "undo"]
+
+
+def test_a_flow_that_was_promoted_copies_nothing_more(
+    replica: Switched, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Started again, it leaves the topic alone, says so, and nobody has to decide anything."""
+    topic = copied(replica)
+    assert ran(replica, capsys)[0] == DONE
+    replica.source.plain(topic, 0, replica.source.records(3))
+    before = replica.target_records(topic)
+    replica.copy()
+    assert replica.target_records(topic) == before
+    code, told = replica.command(capsys, "status", str(replica.flow.path))
+    assert (code, told["flows"][0]["needs"]) == (DONE, []), json.dumps(told, indent=1)
+    assert "PROMOTED" in json.dumps(told)
+
+
+def test_without_a_yes_nothing_is_done(replica: Switched, capsys: pytest.CaptureFixture[str]) -> None:
+    """Neither `--approve` nor a terminal: the plan is shown, and that is all."""
+    copied(replica)
+    before = acls_of(replica)
+    code, told = replica.command(capsys, "drill", "run", str(replica.flow.path), "--mode", "planned")
+    assert (code, told["error"]["code"]) == (USAGE, "NOT_APPROVED")
+    assert acls_of(replica) == before
+    _, status = replica.command(capsys, "drill", "status", str(replica.flow.path))
+    assert status["drills"] == []
+
+
+@pytest.mark.parametrize(
+    ("step", "when"), [("settle", "before"), ("promote", "before"), ("promote", "behind")]
+)
+def test_killed_it_is_undone_or_gone_on_with(
+    replica: Switched, capsys: pytest.CaptureFixture[str], tmp_path: Path, step: str, when: str
+) -> None:
+    """Representatives of the matrix in tests/soak: the fence stands; the flow is fenced; it is promoted."""
+    undone_or_gone_on_with(replica, capsys, tmp_path / "drill.log", step, when)

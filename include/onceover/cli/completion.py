@@ -159,7 +159,9 @@ _OF_OPTION: Final[Mapping[str, Completer]] = {
     "--explain": _unless_refused(_topics),
     "--until": _words("caught-up", "forever"),
     "--since": _words("watermark", "start"),
-    "--from": _words("group:", "earliest", "latest", "timestamp:", "flow:", "promoted:", "file:", "map", "lag-group"),
+    "--from": _words(
+        "group:", "earliest", "latest", "timestamp:", "flow:", "promoted:", "file:", "map", "lag-group"
+    ),
 }
 _PATTERNS: Final[Mapping[str, Completer]] = {
     "--topic": _unless_refused(_topics),

@@ -18,7 +18,7 @@ from onceover.kafka.produce.notes import RecordWriter
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import own_batches
 from onceover.model import TopicPartition
-from onceover.state.fenced import take_id
+from onceover.state.fenced import await_markers, take_id
 
 _TRANSACTION_MS: Final = 10_000
 
@@ -83,5 +83,7 @@ class CanaryFeed:
                 producer.abort()
             else:
                 producer.commit()
+            # Whoever asks for the log's end next reads up to there, and would miss what is not decided yet.
+            await_markers(cluster, producer, written, Deadline(_TRANSACTION_MS / 1000))
         finally:
             producer.close()

@@ -8,7 +8,7 @@ from typing import Final
 
 from onceover.backoff import Deadline
 from onceover.drills.codes import DrillCode
-from onceover.drills.records import ends_of
+from onceover.drills.records import ends_of, next_records
 from onceover.errors import NeedsOperator
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
@@ -71,7 +71,7 @@ class SourceGroups:
         found, living = self.positions()
         quiet = Deadline(COMMITS_S)
         while True:
-            moving = self._behind(found, living)
+            moving = self._behind(found, living, deadline)
             if not moving or quiet.passed:
                 return found
             if deadline.passed:
@@ -81,11 +81,17 @@ class SourceGroups:
             if now != found:
                 found, quiet = now, Deadline(COMMITS_S)
 
-    def _behind(self, found: Positions, living: Collection[str]) -> list[tuple[str, TopicPartition]]:
-        """Return where a member has not committed everything."""
+    def _behind(
+        self, found: Positions, living: Collection[str], deadline: Deadline
+    ) -> list[tuple[str, TopicPartition]]:
+        """Return where a member has not committed every record; markers behind the last one are none."""
         reading = {at: offset for at, offset in found.items() if at[0] in living}
         ends = ends_of(self.source, {tp for _, tp in reading}) if reading else {}
-        return [at for at, offset in sorted(reading.items()) if offset < ends[at[1]]]
+        before = {at: offset for at, offset in sorted(reading.items()) if offset < ends[at[1]]}
+        places = {(tp, offset) for (_, tp), offset in before.items()}
+        following = next_records(self.source, places, ends, deadline) if places else {}
+        # What is not in the log any more is left to *place*, which says so.
+        return [at for at, offset in before.items() if following.get((at[1], offset)) is not None]
 
 
 def _late(alias: str, moving: Collection[tuple[str, TopicPartition]]) -> NeedsOperator:

@@ -37,6 +37,8 @@ from onceover.stops.requests import request_stop
 
 _STOP_S: Final = 20.0
 _NAMED: Final = 3
+# What status says of a flow whose driver lives.
+_RUNS: Final = ("copying", "caught_up")
 
 
 @dataclass(frozen=True)
@@ -133,6 +135,13 @@ class SwitchoverSteps:
                 code=DrillCode.NOT_READY,
                 seen=", ".join(sorted({need["code"] for need in found["needs"]})),
                 resolve=need["resolve"],
+            )
+        if found["status"] not in _RUNS and found["losses"]:
+            raise NeedsOperator(
+                f"the flow does not run ({found['status']}), and there is something left to copy",
+                code=DrillCode.NOT_READY,
+                seen=f"{len(found['losses'])} topics with records on the source alone",
+                resolve=f"{commands.replicate(self.parts.flow)}, then run it again",
             )
         for part, error in found["problems"].items():
             raise Retriable(f"{part} cannot be looked at: {error['message']}", code=DrillCode.NOT_READY)
