@@ -17,13 +17,13 @@ from typing import Any
 from onceover.backoff import Deadline
 from onceover.cli import main as command_line
 from onceover.drills.rehearsing.steps import RehearsalSteps
-from onceover.drills.switching.steps import SwitchoverSteps
+from onceover.drills.switching.steps import PlannedSteps
 from tests.support.wait import wait_until
 
 _HELD_S = 120.0
 
 
-Steps = type[RehearsalSteps] | type[SwitchoverSteps]
+Steps = type[RehearsalSteps] | type[PlannedSteps]
 
 
 def meet_at(kind: Steps, step: str, when: str, meet: Callable[[], None]) -> None:
@@ -65,7 +65,7 @@ def main() -> int:
         else:
             wait_until(args.hold.exists, _HELD_S, "it is let go")
 
-    kind: Steps = RehearsalSteps if args.mode == "rehearsal" else SwitchoverSteps
+    kind: Steps = RehearsalSteps if args.mode == "rehearsal" else PlannedSteps
     if args.step:
         meet_at(kind, args.step, args.when, meet)
     if args.again:

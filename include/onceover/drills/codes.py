@@ -35,6 +35,8 @@ class DrillCode(Code):
     WRITTEN_BEHIND = auto()
     FLOW_STOPPED = auto()
     STILL_THERE = auto()
+    LOSS_UNKNOWN = auto()
+    HANGING = auto()
     # Findings that do not fail a drill.
     NOT_READY = auto()
     GROUP_NOT_COVERED = auto()

@@ -6,9 +6,10 @@ evidence is missing, makes none.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, Final, Protocol
 
 from onceover.drills.about import DrillAbout
 from onceover.drills.course import StepResult, StepState
@@ -40,7 +41,7 @@ class DrillPlan(Planned, Protocol):
 
 
 @dataclass(frozen=True)
-class DrillOutcome:
+class DrillOutcome(ABC):
     """What a drill came to.
 
     Args:
@@ -62,9 +63,15 @@ class DrillOutcome:
     about: DrillAbout
     ended_ms: int | None = None
 
-    mode: ClassVar[str]
-    # The steps that clients wait for.
-    rto_steps: ClassVar[tuple[str, ...]]
+    @property
+    @abstractmethod
+    def mode(self) -> str:
+        """Which kind of drill it is."""
+
+    @property
+    @abstractmethod
+    def rto_steps(self) -> tuple[str, ...]:
+        """The steps that clients wait for."""
 
     @property
     def rto_s(self) -> float | None:

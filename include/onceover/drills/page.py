@@ -60,12 +60,12 @@ def _words(told: Mapping[str, Any]) -> Mapping[str, Any]:
         }
     return {
         "title": "switchover",
-        "what": "Planned switchover",
+        "what": f"{told['mode'].capitalize()} switchover",
         "subject": "What was switched over",
         "subject_about": "Until promote a failing run undoes itself; behind it it only goes forward.",
         "subjects": (("topics", topics), ("goes on behind", plan["goes_on"] or "nothing: it is the first")),
         "trend": "Seconds that clients waited for us, this one last.",
-        "again": f"Go on where it was interrupted: onceover drill run {told['flow']} --mode planned;",
+        "again": f"Go on where it was interrupted: onceover drill run {told['flow']} --mode {told['mode']};",
     }
 
 
@@ -75,6 +75,8 @@ def _answer(told: Mapping[str, Any]) -> str:
         return "The drill is running, or died: what is below was seen until then."
     if failed:
         return f"It failed at: {failed[0]}."
+    if told["verdict"] == "PASS" and told["mode"] == "unplanned":
+        return "The flow was fenced, and what had been copied was given to clients; what is missing is below."
     if told["verdict"] == "PASS" and told["mode"] != _REHEARSAL:
         return (
             "Writers were kept off, everything was copied and compared, groups were put in place, and the "
@@ -118,7 +120,7 @@ def _switched(told: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [
         (f"{compared['exact']:,}" if compared else "-", "positions of groups checked exactly"),
         (
-            f"{verified['clients_on_the_target']:,} / {verified['clients_on_the_source']:,}"
+            f"{verified['clients_on_the_target']:,} / {verified.get('clients_on_the_source', '?')}"
             if verified
             else "-",
             "consumers on the target / still on the source",

@@ -18,7 +18,6 @@ from onceover.drills.history import DrillHistory
 from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import DrillOutcome
 from onceover.errors import Fenced, OnceoverError, unusable_path
-from onceover.kafka.cluster import Cluster
 from onceover.planning.operation import Caller
 
 Ended = TypeVar("Ended", bound=DrillOutcome)
@@ -123,17 +122,14 @@ def new_drill() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def known(
-    about: DrillAbout, source: Cluster, target: Cluster, journal: DrillJournal, flow: str
-) -> DrillAbout:
-    """Return what a report says of a drill, with the clusters' ids and the drills before it.
+def known(about: DrillAbout, clusters: tuple[str, str], journal: DrillJournal, flow: str) -> DrillAbout:
+    """Return what a report says of a drill, with the ids of source and target and the drills before it.
 
     Raises:
-        Retriable: a cluster is away.
+        Retriable: the target is away.
     """
-    ids = source.retry(source.cluster_id), target.retry(target.cluster_id)
     earlier = DrillHistory(flow, journal.read(), now_ms()).drills
-    return replace(about, clusters=ids, earlier=tuple(earlier[:EARLIER]))
+    return replace(about, clusters=clusters, earlier=tuple(earlier[:EARLIER]))
 
 
 def said(result: StepResult) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ import socket
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
@@ -60,6 +60,13 @@ class FlowIdentity:
     delivery: str = "exactly_once"
 
 
+class Identified(Protocol):
+    """Something with a cluster's id: the cluster, or what is on record of one that does not answer."""
+
+    def cluster_id(self) -> str:
+        """Return it."""
+
+
 class Leader:
     """One run's leader. Not thread-safe.
 
@@ -69,7 +76,7 @@ class Leader:
         target: target cluster, which holds the state.
     """
 
-    def __init__(self, flow: FlowIdentity, source: Cluster, target: Cluster) -> None:
+    def __init__(self, flow: FlowIdentity, source: Identified, target: Cluster) -> None:
         self._flow = flow
         self._source = source
         self._target = target

@@ -21,8 +21,9 @@ from onceover.drills.clients import look
 from onceover.drills.codes import DrillCode
 from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Removal
+from onceover.drills.switching.common import SwitchoverParts, TailCompared
+from onceover.drills.switching.course import PLANNED
 from onceover.drills.switching.fences import AclFence, CommandFence, Fence, PersonFence, UserCommand
-from onceover.drills.switching.steps import SwitchoverParts, TailCompared
 from onceover.drills.switching.switchover import (
     BoundNotes,
     Switchover,
@@ -37,7 +38,7 @@ from onceover.planning import commands
 from onceover.planning.operation import Caller, Pause, Planned
 from onceover.seeding.plan import Choice
 from onceover.state.enrolment import Enrolment
-from onceover.state.read import read_flow_state
+from onceover.state.read import read_flow_state, read_layout
 from onceover.topics.scope import explain
 from onceover.wiring.audit import AuditRequest, audit_content, keep_verified, prepare, record_bytes
 from onceover.wiring.drills import (
@@ -53,18 +54,41 @@ from onceover.wiring.drills import (
 from onceover.wiring.flows import identity, opened, rules
 from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.seeding import Seeding, seeder
+from onceover.wiring.status import read_status
 
 EVERYBODY: Final = "User:*"
 _COMMAND: Final = "command"
 _ACLS: Final = "acls"
 _LOOK_S: Final = 0.5
+# A source that is half dead is asked all the same; nobody waits for it.
+_GLANCE_S: Final = 3.0
 
 
 @dataclass(frozen=True)
 class SwitchoverWish:
-    """What a person types; ``topics`` are anchored regular expressions over source topics, none for all."""
+    """What a person types.
 
+    Args:
+        mode: ``planned`` or ``unplanned``.
+        topics: anchored regular expressions over source topics, none for all.
+    """
+
+    mode: str = PLANNED
     topics: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class _Recorded:
+    """The source, as the flow's state has it on record: it may not answer any more."""
+
+    flow: Flow
+    source: Cluster
+    target: Cluster
+
+    def cluster_id(self) -> str:
+        """Return the id that the flow was started with."""
+        layout = read_layout(self.target, self.flow.flow)
+        return self.source.cluster_id() if layout is None else layout.source_cluster_id
 
 
 @contextmanager
@@ -83,11 +107,11 @@ def switchover(
         redirect = f"{spec.command[0]} redirect" if spec.redirect == _COMMAND else "a person, who confirms it"
         yield Switchover(
             lambda drill: _parts(flow, source, target, journal, reverse, drill, pause),
-            SwitchoverRequest(matcher("--topics", wish.topics), fence.how, redirect, spec.reverse),
+            SwitchoverRequest(wish.mode, matcher("--topics", wish.topics), fence.how, redirect, spec.reverse),
             journal,
             partial(keep_report, drills_dir(flow)),
             flow.objectives.rto_ms,
-            about_drill(flow, "planned switchover: clients are moved"),
+            about_drill(flow, f"{wish.mode} switchover: clients are moved"),
             flow.state.replication_factor,
         )
 
@@ -157,11 +181,12 @@ def _parts(
         source=source,
         target=target,
         look=lambda: dry_run(flow).document(),
+        glance=lambda: read_status(flow, patience_s=_GLANCE_S),
         selects=flow.groups.selects,
         scope=lambda: _in_scope(flow, source),
         groups=lambda: group_sync(flow, source, target, GroupRequest()),
         audit=lambda topics: _audited(flow, source, target, topics),
-        leader=lambda: Leader(identity(flow), source, target),
+        leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
         fence=_fence(flow, source, journal, drill, pause),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,

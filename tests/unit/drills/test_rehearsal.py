@@ -128,7 +128,7 @@ def test_the_verdict_needs_every_step_and_the_objective() -> None:
     """While it runs there is none."""
     assert outcome().verdict == "PASS"
     assert outcome().exit_code == 0
-    assert outcome().rto_s == len(RehearsalOutcome.rto_steps)
+    assert outcome().rto_s == len(outcome().rto_steps)
     assert outcome(ended=False).verdict is None
     late = outcome(seconds=20.0)
     assert (late.verdict, late.exit_code) == ("FAIL", 3)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from functools import partial
 
-from onceover.cli.parsers.drill import CANARIES, DRY_RUN, PLANNED, REHEARSAL, SAMPLE
+from onceover.cli.parsers.drill import CANARIES, DRY_RUN, REHEARSAL, SAMPLE, SWITCHOVERS
 from onceover.cli.planned import applied, planned
 from onceover.cli.terminal.output import CommandResult, say
 from onceover.config.flow.flowfile import Flow
@@ -34,9 +34,9 @@ def plan(args: argparse.Namespace) -> CommandResult:
     if args.mode == REHEARSAL:
         with opened(flow, partial(rehearsal, wish=_wish(args), pause=wait)) as rehearsing:
             return planned(rehearsing, "`onceover drill run` rehearses it")
-    if args.mode == PLANNED:
+    if args.mode in SWITCHOVERS:
         with opened(flow, partial(switchover, wish=_switch(args), pause=wait)) as switching:
-            return planned(switching, "`onceover drill run --mode planned` does it")
+            return planned(switching, f"`onceover drill run --mode {args.mode}` does it")
     found = dry_run(flow)
     return CommandResult(found.document(), found.describe(), found.exit_code)
 
@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> CommandResult:
     """Show the plan, do it, tell."""
     _check_options(args)
     flow = load_flow(args.flow)
-    if args.mode == PLANNED:
+    if args.mode in SWITCHOVERS:
         with privately(), opened(flow, partial(switchover, wish=_switch(args), pause=wait)) as switching:
             plan = switching.plan()
             say(plan.describe(), aside=args.json)
@@ -122,7 +122,7 @@ def abort(args: argparse.Namespace) -> CommandResult:
 
 
 def _switch(args: argparse.Namespace) -> SwitchoverWish:
-    return SwitchoverWish(tuple(args.topics))
+    return SwitchoverWish(args.mode, tuple(args.topics))
 
 
 def _wish(args: argparse.Namespace) -> RehearsalWish:

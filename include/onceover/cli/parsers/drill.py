@@ -10,7 +10,7 @@ from onceover.cli.parser import Subparsers, Work, add_actions, add_command, add_
 
 DRY_RUN: Final = "dry-run"
 REHEARSAL: Final = "rehearsal"
-PLANNED: Final = "planned"
+SWITCHOVERS: Final = ("planned", "unplanned")
 CONFIRMED: Final = ("fence", "redirect")
 SAMPLE: Final = 1000
 CANARIES: Final = 200
@@ -24,6 +24,7 @@ _EXAMPLES: Final = """examples:
   onceover drill run flights-dr                      rehearse a failover beside the running flow
   onceover drill plan flights-dr --mode planned      what a planned switchover would do, step by step
   onceover drill run flights-dr --mode planned       switch over, once somebody has said yes
+  onceover drill run flights-dr --mode unplanned     the source is gone: promote what was copied
   onceover drill confirm flights-dr redirect         tell the drill that waits that the clients were moved
   onceover drill status flights-dr                   the drills until now
   onceover drill abort flights-dr                    end the one that runs; remove what a killed one has left
@@ -52,12 +53,14 @@ record; everything is compared, and everything is taken away again, also when it
 
 A planned switchover keeps writers off the source, copies the rest, puts every group in place, compares, and
 gives the copies to clients. Until then a run that fails or is interrupted undoes itself; from then on it only
-goes forward: run it again, and it goes on.
+goes forward: run it again, and it goes on. An unplanned one waits for nothing of the source, and names what
+is known to be missing.
 
 Exit code 0: PASS. 3: FAIL, see the report. 5: a cluster is away: run again. 2: nothing was done.
 """
 _CONFIRM: Final = """examples:
   onceover drill confirm flights-dr fence       the producers are stopped
+  onceover drill run flights-dr --mode unplanned     the source is gone: promote what was copied
   onceover drill confirm flights-dr redirect    the clients were moved to the target
 
 It is for flows whose switchover.fence or switchover.redirect is `person`; the word goes into the journal.
@@ -79,14 +82,20 @@ def register(subparsers: Subparsers) -> None:
     plan = add_command(actions, "plan", "look at everything; change nothing", _PLAN)
     add_flow(plan)
     plan.add_argument(
-        "--mode", choices=(DRY_RUN, REHEARSAL, PLANNED), default=DRY_RUN, help=f"of what (default: {DRY_RUN})"
+        "--mode",
+        choices=(DRY_RUN, REHEARSAL, *SWITCHOVERS),
+        default=DRY_RUN,
+        help=f"of what (default: {DRY_RUN})",
     )
     _add_choice(plan)
     end(plan, Work("drill", "plan"))
     run = add_command(actions, "run", "rehearse a failover, or switch over", _RUN)
     add_flow(run)
     run.add_argument(
-        "--mode", choices=(REHEARSAL, PLANNED), default=REHEARSAL, help=f"what is run (default: {REHEARSAL})"
+        "--mode",
+        choices=(REHEARSAL, *SWITCHOVERS),
+        default=REHEARSAL,
+        help=f"what is run (default: {REHEARSAL})",
     )
     run.add_argument("--approve", action="store_true", help="of a switchover: do what the plan says, unasked")
     _add_choice(run)

@@ -31,9 +31,15 @@ from onceover.state.read import read_flow_state
 class RehearsalOutcome(DrillOutcome):
     """What a rehearsal came to."""
 
-    mode = "rehearsal"
-    # What a switchover would have its clients wait for.
-    rto_steps = ("drain", "place", "promote", "verify")
+    @property
+    def mode(self) -> str:
+        """Which kind of drill it is."""
+        return "rehearsal"
+
+    @property
+    def rto_steps(self) -> tuple[str, ...]:
+        """What a switchover would have its clients wait for."""
+        return "drain", "place", "promote", "verify"
 
     @property
     def waited(self) -> str:
@@ -87,6 +93,7 @@ class Rehearsal:
         plan, steps, course = self._planned(drill)
         caller.announce(plan)
         parts = self._parts
+        ids = parts.source.retry(parts.source.cluster_id), parts.target.retry(parts.target.cluster_id)
         outcome = RehearsalOutcome(
             plan,
             drill,
@@ -94,7 +101,7 @@ class Rehearsal:
             (),
             self._rto_ms,
             now_ms(),
-            known(self._about, parts.source, parts.target, self._journal, parts.flow),
+            known(self._about, ids, self._journal, parts.flow),
         )
         runner = DrillRunner(self._journal, self._report)
         return runner.run(outcome, course, lambda: steps.findings, steps.close, caller)

@@ -1,15 +1,15 @@
-"""The course of a planned switchover: its steps in their order, with the point of no return. Pure."""
+"""The courses of switchovers: their steps in their order, with the point of no return. Pure."""
 
 from __future__ import annotations
 
 from typing import Final, NamedTuple
 
 from onceover.drills.course import DrillStep
-from onceover.drills.switching.steps import SwitchoverSteps
+from onceover.drills.switching.common import SwitchSteps
 
 
 class _Planned(NamedTuple):
-    """One step: ``name`` is the method of ``SwitchoverSteps`` that does it, ``{flow}`` the flow's name."""
+    """One step: ``name`` is the method of ``SwitchSteps`` that does it, ``{flow}`` the flow's name."""
 
     name: str
     title: str
@@ -45,19 +45,46 @@ _COURSE: Final = (
     # Run whatever happens to the others.
     _Planned("undo", "let writers in again, unless promoted", 90, "onceover drill abort {flow}"),
 )
+_UNPLANNED: Final = (
+    _Planned("look", "look at what is known to be missing", 20, "onceover status {flow}"),
+    _Planned("stop", "end the flow and fence it", 60, "onceover stop {flow}"),
+    _Planned(
+        "settle",
+        "end what hangs in the copies",
+        20,
+        "kafka-transactions.sh --find-hanging, --abort",
+    ),
+    _Planned("place", "put the groups in place once more, where that is known", 30, "onceover groups apply"),
+    _Planned(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
+    _Planned("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
+    _Planned(
+        "verify",
+        "write and read on the target",
+        60,
+        "kafka-console-producer.sh, kafka-console-consumer.sh",
+    ),
+    _Planned("undo", "let go of the flow, unless promoted", 60, "onceover replicate {flow}"),
+)
+PLANNED: Final = "planned"
+UNPLANNED: Final = "unplanned"
+_COURSES: Final = {PLANNED: _COURSE, UNPLANNED: _UNPLANNED}
 STEP_NAMES: Final = tuple(step.name for step in _COURSE)
-# While these run nobody can write; what *redirect* takes is the clients' own.
-UNAVAILABLE: Final = ("settle", "drain", "commits", "place", "compare", "stop", PROMOTE)
-_BEHIND: Final = STEP_NAMES[STEP_NAMES.index(PROMOTE) + 1 :]
+UNPLANNED_NAMES: Final = tuple(step.name for step in _UNPLANNED)
+# While these run clients wait for us; what *redirect* takes is their own.
+UNAVAILABLE: Final = {
+    PLANNED: ("settle", "drain", "commits", "place", "compare", "stop", PROMOTE),
+    UNPLANNED: ("look", "stop", "settle", "place", PROMOTE),
+}
 
 
-def course_of(steps: SwitchoverSteps, *, goes_on: bool) -> tuple[DrillStep, ...]:
+def course_of(mode: str, steps: SwitchSteps, *, goes_on: bool) -> tuple[DrillStep, ...]:
     """Return the steps, each with its action.
 
     Args:
         goes_on: the copies were promoted by an earlier one: only what comes behind that is done.
     """
-    flow = steps.parts.flow
+    flow, course = steps.parts.flow, _COURSES[mode]
+    behind = [step.name for step in course].index(PROMOTE) + 1
     return tuple(
         DrillStep(
             step.name,
@@ -66,6 +93,6 @@ def course_of(steps: SwitchoverSteps, *, goes_on: bool) -> tuple[DrillStep, ...]
             getattr(steps, step.name),
             step.by_hand.format(flow=flow),
         )
-        for step in _COURSE
-        if (not goes_on or step.name in _BEHIND) and (step.name != "reverse" or steps.parts.reverse)
+        for step in (course[behind:] if goes_on else course)
+        if step.name != "reverse" or steps.parts.reverse
     )

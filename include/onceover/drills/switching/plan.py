@@ -1,4 +1,4 @@
-"""What a planned switchover would do, as it is shown and approved. Pure."""
+"""What a switchover would do, as it is shown and approved. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ class SwitchoverPlan(Plan):
     Args:
         topics: source topics that are switched over.
         steps: in their order.
+        mode: ``planned`` or ``unplanned``.
         goes_on: id of the drill that has promoted them already; this one does what is behind that.
     """
 
+    mode: str
     topics: tuple[str, ...]
     steps: tuple[DrillStep, ...]
     goes_on: str | None = None
@@ -42,7 +44,7 @@ class SwitchoverPlan(Plan):
         """Return the plan's JSON."""
         return {
             **super().document(),
-            "mode": "planned",
+            "mode": self.mode,
             "topics": list(self.topics),
             "steps": [step.document() for step in self.steps],
             "point_of_no_return": PROMOTE,
@@ -51,7 +53,7 @@ class SwitchoverPlan(Plan):
 
     def describe(self) -> str:
         """Return the plan as text."""
-        lines = [f"planned switchover of flow {self.flow}"]
+        lines = [f"{self.mode} switchover of flow {self.flow}"]
         if self.goes_on:
             lines.append(
                 f"  drill {self.goes_on} has passed the point of no return: this one goes on behind it"
@@ -68,13 +70,18 @@ class SwitchoverPlan(Plan):
 
 
 def changes_of(
-    enrolled: Sequence[Enrolment], source: str, target: str, fence: str, redirect: str, reverse: str | None
+    enrolled: Sequence[Enrolment],
+    source: str,
+    target: str,
+    fence: str | None,
+    redirect: str,
+    reverse: str | None,
 ) -> tuple[Change, ...]:
     """Return what is changed for good.
 
     Args:
-        fence: what keeps writers off; ``redirect`` what brings clients over; ``reverse`` the flow that copies
-            back from then on.
+        fence: what keeps writers off, None where nobody does; ``redirect`` what brings clients over;
+            ``reverse`` the flow that copies back from then on.
     """
     topics = [
         Change(
@@ -83,7 +90,7 @@ def changes_of(
         for each in enrolled
     ]
     return (
-        Change("fence", f"writers on {source}", "free", "kept off", fence),
+        *([] if fence is None else [Change("fence", f"writers on {source}", "free", "kept off", fence)]),
         *topics,
         Change("redirect", "clients", source, target, redirect),
         *([] if reverse is None else [Change("start", reverse, None, "behind the promotion", "copies back")]),

@@ -7,33 +7,24 @@ one transaction, and whether it was committed is read from the target, never rem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
-from onceover.clock import now_ms
-from onceover.drills.clients import ClientsSeen
 from onceover.drills.codes import DrillCode
 from onceover.drills.moves import GroupMove, compacted, content, moved, next_on_both
 from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.switching.commits import Positions, SourceGroups
-from onceover.drills.switching.fences import DrillNotes, Fence
-from onceover.drills.switching.probe import Probe
+from onceover.drills.switching.common import SwitchSteps, shown_already
 from onceover.drills.switching.watch import Ends, SourceWatch
-from onceover.errors import NeedsOperator, OnceoverError, Retriable
-from onceover.groups.apply import GroupSync
-from onceover.kafka.cluster import Cluster
+from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka.groups.admin import GroupAdmin
-from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.planning import commands
-from onceover.planning.operation import Caller, Planned
-from onceover.state.enrolment import Enrolment, LeftAt
+from onceover.planning.operation import Caller
 from onceover.state.read import read_flow_state
 from onceover.stops.record import stopped_in
-from onceover.stops.requests import request_stop
 
 _STOP_S: Final = 20.0
 _NAMED: Final = 3
@@ -41,87 +32,12 @@ _NAMED: Final = 3
 _RUNS: Final = ("copying", "caught_up")
 
 
-@dataclass(frozen=True)
-class TailCompared:
-    """What an audit of what is not verified yet has found.
-
-    Args:
-        records: of the source that were compared.
-        different: records that are not as they should be; ``unverifiable`` offsets that nobody can compare.
-    """
-
-    records: int
-    different: int
-    unverifiable: int
-
-
-@dataclass(frozen=True)
-class SwitchoverParts:
-    """What a switchover is made of; the caller opens and closes it.
-
-    Args:
-        flow: the flow; ``source`` its source, ``target`` its target.
-        look: what a failover would cost now, as ``drill plan`` has it.
-        selects: tells whether the flow moves a group.
-        scope: the source topics that are in the flow's filter now.
-        groups: opens what puts the flow's groups in place.
-        audit: compares, from the verified watermark on, what was copied of source topics.
-        leader: makes a leader of the flow.
-        fence: keeps the source's writers off.
-        redirect: brings clients to the target, as far as we have a part in it.
-        clients: who uses those partitions of a cluster.
-        reverse: makes the flow the other way go on behind the promotion; None where none is named.
-        lifts: whether the fence would keep that flow off, too.
-        handled: the flow has a handler: the records of both sides are not the same ones.
-        quiet_s: how long nobody may have written for the fence to be believed.
-        pause: waits so many seconds.
-    """
-
-    flow: str
-    source: Cluster
-    target: Cluster
-    look: Callable[[], Mapping[str, Any]]
-    selects: Callable[[str], bool]
-    scope: Callable[[], Sequence[str]]
-    groups: Callable[[], AbstractContextManager[GroupSync]]
-    audit: Callable[[Sequence[str]], TailCompared]
-    leader: Callable[[], Leader]
-    fence: Fence
-    redirect: Callable[[Sequence[str], Deadline], Mapping[str, Any]]
-    clients: Callable[[Cluster, Sequence[TopicPartition]], ClientsSeen]
-    reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
-    lifts: bool
-    handled: bool
-    quiet_s: float
-    pause: Callable[[float], bool]
-
-
 @dataclass
-class SwitchoverSteps:
-    """The actions, in their order. Not thread-safe.
+class PlannedSteps(SwitchSteps):
+    """The actions of a planned one, in their order. Not thread-safe."""
 
-    Args:
-        parts: what they work with.
-        drill: the drill's id.
-        by: the drill that has promoted the topics; another one where this one goes on behind it.
-        enrolled: the topics that are switched over, by source topic.
-        everything: whether these are all of the flow's.
-        notes: the journal, for this drill.
-        probe: writes and reads on the target.
-    """
-
-    parts: SwitchoverParts
-    drill: str
-    by: str
-    enrolled: Mapping[str, Enrolment]
-    everything: bool
-    notes: DrillNotes
-    probe: Probe
-    findings: list[tuple[str, str]] = field(default_factory=list)
     _ends: Ends = field(default_factory=dict)
     _positions: Positions = field(default_factory=dict)
-    _leader: Leader | None = None
-    _was_running: bool = False
 
     # ---- before anybody is kept off
 
@@ -199,7 +115,7 @@ class SwitchoverSteps:
     def place(self, _: Deadline) -> Mapping[str, Any]:
         """Put the groups in place on the target, exactly where they are on the source."""
         with self.parts.groups() as sync:
-            applied = sync.apply(Caller(_shown_already, pause=self.parts.pause))
+            applied = sync.apply(Caller(shown_already, pause=self.parts.pause))
         left = [refusal for refusal in applied.waiting if refusal.blocks]
         if left:
             raise NeedsOperator(
@@ -239,21 +155,7 @@ class SwitchoverSteps:
             )
         return {"generation": layout.generation, "was_running": asked}
 
-    def promote(self, _: Deadline) -> Mapping[str, Any]:
-        """Give the copies to clients: the point of no return, one transaction."""
-        if self._leader is None or self._leader.layout is None:
-            raise NeedsOperator("the flow is not fenced", code=DrillCode.NOT_DRAINED)
-        now = LeftAt(self._leader.layout.generation, now_ms())
-        self.notes.check()
-        self._leader.enrol([e.as_promoted(self.drill, now) for e in self._live().values()], {})
-        return {"topics": len(self.enrolled), "generation": now.generation}
-
     # ---- behind the point of no return
-
-    def redirect(self, deadline: Deadline) -> Mapping[str, Any]:
-        """Bring the clients to the target."""
-        self._check_promoted()
-        return self.parts.redirect(self._topics, deadline)
 
     def verify(self, deadline: Deadline) -> Mapping[str, Any]:
         """Write and read on the target, and see that nothing was written behind the cut on the source."""
@@ -296,17 +198,7 @@ class SwitchoverSteps:
             self.findings.append((DrillCode.FLOW_STOPPED, text))
         return {"promoted": False, **evidence}
 
-    def close(self) -> None:
-        """Let go of the flow, should it still be held."""
-        if self._leader is not None:
-            self._leader.close()
-            self._leader = None
-
     # ---- what they share
-
-    @property
-    def _topics(self) -> list[str]:
-        return sorted(self.enrolled)
 
     @property
     def _watch(self) -> SourceWatch:
@@ -315,12 +207,6 @@ class SwitchoverSteps:
     @property
     def _groups(self) -> SourceGroups:
         return SourceGroups(self.parts.source, self.parts.selects, self._topics, self.parts.pause)
-
-    def _live(self) -> dict[str, Enrolment]:
-        """Return the topics' records as they are now."""
-        target = self.parts.target
-        state = target.retry(lambda: read_flow_state(target, self.parts.flow))
-        return {e.source: e for e in state.enrolled.values() if e.source in self.enrolled}
 
     def _left(self) -> dict[TopicPartition, int]:
         copied = copied_to(self.parts.target, self.parts.flow, list(self._live().values()))
@@ -408,43 +294,6 @@ class SwitchoverSteps:
                 )
             moves.append(GroupMove(group, tp, offset, targets[group, tp], at.offset))
         return moves
-
-    def _stopped(self, deadline: Deadline) -> bool:
-        """Ask the flow to end; tell whether it was running. One that does not answer is fenced anyway."""
-        try:
-            wait_s = max(1.0, min(_STOP_S, deadline.left_s))
-            return bool(request_stop(self.parts.target, self.parts.flow, wait_s=wait_s)["was_running"])
-        except Retriable as error:
-            self.findings.append((DrillCode.FLOW_STOPPED, f"{error.message}; it was fenced"))
-            return True
-
-    def _promoted(self) -> bool:
-        live = self._live().values()
-        return any(e.promoted is not None and e.promoted.drill == self.by for e in live)
-
-    def _check_promoted(self) -> None:
-        if not self._promoted():
-            raise NeedsOperator("the copies are not promoted", code=DrillCode.SCOPE_CHANGED)
-
-    def _clients(self) -> tuple[int, int]:
-        """Return how many members read the topics on the target, and on the source."""
-        counts = []
-        for cluster, of_target in ((self.parts.target, True), (self.parts.source, False)):
-            tps = [e.target_of(tp) if of_target else tp for e in self.enrolled.values() for tp in e.sources()]
-            try:
-                counts.append(len(self.parts.clients(cluster, tps).consumers))
-            except OnceoverError as error:
-                self.findings.append((DrillCode.NOT_COMPARED, f"clients: {error.message}"))
-                counts.append(0)
-        there, here = counts
-        if here:
-            text = f"{here} consumers still read on {self.parts.source.alias}"
-            self.findings.append((DrillCode.STILL_THERE, text))
-        return there, here
-
-
-def _shown_already(_: Planned) -> None:
-    """The drill's own plan was approved; this one is a part of it."""
 
 
 def _first(written: Mapping[TopicPartition, int]) -> str:

@@ -1,4 +1,4 @@
-"""A planned switchover as an operation: planned, approved, run, and gone on with behind a crash."""
+"""A switchover as an operation: planned, approved, run, and gone on with behind a crash."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from onceover.drills.course import DrillStep, StepResult
 from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
 from onceover.drills.running import DrillRunner, known, new_drill
-from onceover.drills.switching.course import UNAVAILABLE, course_of
+from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
+from onceover.drills.switching.course import PLANNED, UNAVAILABLE, course_of
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.probe import Probe
-from onceover.drills.switching.steps import SwitchoverParts, SwitchoverSteps
+from onceover.drills.switching.steps import PlannedSteps
+from onceover.drills.switching.unplanned import UnplannedSteps
 from onceover.errors import UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 from onceover.state.codes import StateCode
 from onceover.state.enrolment import Enrolment
 from onceover.state.read import read_flow_state
-
-PLANNED = "planned"
 
 
 @dataclass(frozen=True)
@@ -36,8 +36,15 @@ class SwitchoverOutcome(DrillOutcome):
     plan: SwitchoverPlan
     approval: Mapping[str, Any] = field(default_factory=dict)
 
-    mode = PLANNED
-    rto_steps = UNAVAILABLE
+    @property
+    def mode(self) -> str:
+        """``planned`` or ``unplanned``."""
+        return self.plan.mode
+
+    @property
+    def rto_steps(self) -> tuple[str, ...]:
+        """The steps that clients wait for."""
+        return UNAVAILABLE[self.plan.mode]
 
     @property
     def verdict(self) -> str | None:
@@ -83,8 +90,10 @@ class SwitchoverRequest:
     Args:
         topics: tells whether a source topic is wanted; None for all of the flow.
         fence: what keeps writers off; ``redirect`` what brings clients over; ``reverse`` the flow back.
+        mode: ``planned`` or ``unplanned``.
     """
 
+    mode: str
     topics: Callable[[str], bool] | None
     fence: str
     redirect: str
@@ -125,8 +134,8 @@ class Switchover:
             UsageError: NOT_STARTED, NOTHING_CHOSEN, or writers cannot be kept off in this way.
             Retriable: a cluster is away.
         """
-        plan, steps, _ = self._planned("plan")
-        if plan.goes_on is None:
+        plan, steps, _, _ = self._planned("plan")
+        if plan.goes_on is None and plan.mode == PLANNED:
             steps.parts.fence.check()
         return plan
 
@@ -138,7 +147,7 @@ class Switchover:
             Others as ``plan``; what a step meets is told in the outcome.
         """
         drill = new_drill()
-        plan, steps, course = self._planned(drill)
+        plan, steps, course, clusters = self._planned(drill)
         caller.announce(plan)
         approved = approval or Approval.of(plan.items)
         approved.check(plan.items, plan.title)
@@ -150,7 +159,7 @@ class Switchover:
             (),
             self._rto_ms,
             now_ms(),
-            known(self._about, parts.source, parts.target, self._journal, parts.flow),
+            known(self._about, clusters, self._journal, parts.flow),
             approval=self._approval(approved),
         )
         runner = DrillRunner(self._journal, self._report)
@@ -161,7 +170,9 @@ class Switchover:
         who = {"by": self._about.started_by} if consent is None else consent.document()
         return {"id": approved.id, "at_ms": now_ms(), **who}
 
-    def _planned(self, drill: str) -> tuple[SwitchoverPlan, SwitchoverSteps, tuple[DrillStep, ...]]:
+    def _planned(
+        self, drill: str
+    ) -> tuple[SwitchoverPlan, SwitchSteps, tuple[DrillStep, ...], tuple[str, str]]:
         parts = self._parts(drill)
         target = parts.target
         state = target.retry(lambda: read_flow_state(target, parts.flow))
@@ -176,7 +187,9 @@ class Switchover:
         chosen = unfinished[1] if unfinished else self._chosen(state.enrolled.values())
         enrolled = {each.source: each for each in chosen}
         active = [each.source for each in state.enrolled.values() if each.active]
-        steps = SwitchoverSteps(
+        request = self._request
+        kind = PlannedSteps if request.mode == PLANNED else UnplannedSteps
+        steps: SwitchSteps = kind(
             parts,
             drill,
             unfinished[0] if unfinished else drill,
@@ -185,24 +198,25 @@ class Switchover:
             BoundNotes(self._journal, drill),
             Probe(parts.flow, target, self._factor, lambda: self._journal.check(drill)),
         )
-        course = course_of(steps, goes_on=unfinished is not None)
-        request = self._request
+        course = course_of(request.mode, steps, goes_on=unfinished is not None)
         plan = SwitchoverPlan(
             operation="switchover",
             flow=parts.flow,
+            mode=request.mode,
             changes=changes_of(
                 list(chosen),
                 parts.source.alias,
                 target.alias,
-                request.fence,
+                request.fence if request.mode == PLANNED else None,
                 request.redirect,
-                request.reverse,
+                request.reverse if request.mode == PLANNED else None,
             ),
             topics=tuple(sorted(enrolled)),
             steps=course,
             goes_on=unfinished[0] if unfinished else None,
         )
-        return plan, steps, course
+        ids = state.layout.source_cluster_id, state.layout.target_cluster_id
+        return plan, steps, course, ids
 
     def _chosen(self, enrolled: Sequence[Enrolment] | Any) -> list[Enrolment]:
         active = sorted((e for e in enrolled if e.active), key=lambda e: e.source)

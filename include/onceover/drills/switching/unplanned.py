@@ -1,0 +1,130 @@
+"""What each step of an unplanned switchover does: the source is slow, half dead, frozen or gone.
+
+Invariant: nothing waits for the source beyond its patience; what it does not tell is unknown, never none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from onceover.backoff import Backoff, Deadline
+from onceover.drills.codes import DrillCode
+from onceover.drills.dryrun import losses_of
+from onceover.drills.switching.common import SwitchSteps, shown_already
+from onceover.errors import OnceoverError, Retriable
+from onceover.kafka import calls
+from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
+from onceover.planning import commands
+from onceover.planning.operation import Caller
+
+_NAMED: Final = 3
+
+
+@dataclass
+class UnplannedSteps(SwitchSteps):
+    """The actions of an unplanned one, in their order. Not thread-safe."""
+
+    _answers: bool = False
+
+    def look(self, _: Deadline) -> Mapping[str, Any]:
+        """Ask what is on the source alone, as far as anybody can tell now."""
+        found = self.parts.glance()
+        mine = [p for p in found["partitions"] if p["topic"] in self.enrolled]
+        self._answers = bool(mine) and all(p["high_watermark"] is not None for p in mine)
+        losses = losses_of(mine)
+        unknown = [p for p in mine if p["lag_offsets"] is None]
+        stopped = [p for p in mine if p["stop"]]
+        for each in stopped[:_NAMED]:
+            text = f"{each['topic']}:{each['partition']} was stopped: {each['stop']['message']}"
+            self.findings.append((DrillCode.COPY_STOPPED, text))
+        if unknown:
+            text = f"what is on the source alone in {len(unknown)} of {len(mine)} partitions is not known"
+            self.findings.append((DrillCode.LOSS_UNKNOWN, text))
+        return {
+            "losses": [loss._asdict() for loss in losses],
+            "offsets_missing": sum(loss.offsets or 0 for loss in losses),
+            "partitions": len(mine),
+            "partitions_unknown": len(unknown),
+            "positions": {f"{p['topic']}:{p['partition']}": p["position"] for p in mine},
+            "last_commit_ms": found["last_commit_ms"],
+            "source_answers": self._answers,
+        }
+
+    def place(self, _: Deadline) -> Mapping[str, Any]:
+        """Put the groups in place once more where the source tells where they are."""
+        if not self._answers:
+            return self._as_they_stand("the source does not answer")
+        try:
+            with self.parts.groups() as sync:
+                applied = sync.apply(Caller(shown_already, pause=self.parts.pause))
+        except OnceoverError as error:
+            return self._as_they_stand(error.message)
+        for refusal in applied.waiting[:_NAMED]:
+            self.findings.append((DrillCode.GROUPS_LEFT, f"{refusal.object}: {refusal.message}"))
+        return {"written": len(applied.done), "left": len(applied.waiting)}
+
+    def stop(self, deadline: Deadline) -> Mapping[str, Any]:
+        """End the flow, or fence it where it does not answer: what its lanes have open is aborted."""
+        self.notes.check()
+        self._was_running = self._stopped(deadline)
+        self._leader = self.parts.leader()
+        layout = self._leader.seize()
+        return {"generation": layout.generation, "was_running": self._was_running}
+
+    def settle(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Wait until no transaction is open in the copies; name those that hang."""
+        copies = [e.target_of(tp) for e in self.enrolled.values() for tp in e.sources()]
+        backoff = Backoff(cap_s=0.2)
+        late = Retriable("transactions stay open", where=self.parts.target.alias)
+        while open_in := _open(self.parts.target, copies):
+            try:
+                backoff.pause(deadline, late)
+            except Retriable:
+                self._name_hanging(open_in)
+                return {"open": len(open_in)}
+        return {"open": 0}
+
+    def verify(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Write and read on the target."""
+        self._check_promoted()
+        evidence = self.probe.run(self.drill, deadline)
+        tps = [e.target_of(tp) for e in self.enrolled.values() for tp in e.sources()]
+        there = len(self.parts.clients(self.parts.target, tps).consumers)
+        return {**evidence, "clients_on_the_target": there}
+
+    def undo(self, _: Deadline) -> Mapping[str, Any]:
+        """Let go of the flow; nothing was made that has to be taken away."""
+        self.close()
+        if self._promoted():
+            return {"promoted": True}
+        if self._was_running:
+            text = f"the flow was ended by this drill: {commands.replicate(self.parts.flow)} starts it again"
+            self.findings.append((DrillCode.FLOW_STOPPED, text))
+        return {"promoted": False}
+
+    def _as_they_stand(self, why: str) -> Mapping[str, Any]:
+        text = f"groups go on where they were put in place the last time: {why}"
+        self.findings.append((DrillCode.GROUPS_LEFT, text))
+        return {"written": 0, "as_they_stand": True}
+
+    def _name_hanging(self, open_in: Sequence[TopicPartition]) -> None:
+        try:
+            producers = self.parts.clients(self.parts.target, open_in).producers
+        except OnceoverError as error:
+            producers = ()
+            self.findings.append((DrillCode.HANGING, error.message))
+        names = ", ".join(sorted(p.transactional_id or f"producer id {p.producer_id}" for p in producers))
+        text = (
+            f"a transaction is open in {', '.join(map(str, open_in[:_NAMED]))}, of {names or 'nobody known'}"
+        )
+        self.findings.append((DrillCode.HANGING, text))
+
+
+def _open(target: Cluster, copies: Sequence[TopicPartition]) -> list[TopicPartition]:
+    """Return where readers of committed records are held up."""
+    stable = target.retry(lambda: target.list_offsets(copies, calls.LATEST, calls.READ_COMMITTED))
+    ends = target.retry(lambda: target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED))
+    return [tp for tp in copies if stable[tp] < ends[tp]]

@@ -1,0 +1,95 @@
+"""``onceover drill run --mode unplanned``: the source is frozen or gone, and nobody waits for it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onceover_lab.embed.kafka import KafkaCluster
+from tests.support.clusters import ClusterFactory, SharedCluster
+from tests.support.groups import commit, offset_of
+from tests.support.replica import Replica
+from tests.support.switching import step_of
+
+DONE = 0
+# The aim is 10 s on a quiet machine; what is tested is that nothing waits for the source.
+BOUND_S = 60.0
+
+
+@pytest.fixture
+def source(start_cluster: ClusterFactory) -> KafkaCluster:
+    """A source of the test's own, that may be frozen and killed."""
+    return start_cluster("lost-source")
+
+
+@pytest.fixture
+def replica(
+    source: KafkaCluster, target_cluster: SharedCluster, tmp_path: Path, unique_name: str
+) -> Iterator[Replica]:
+    """A flow from it, whose clients a program moves."""
+    program = tmp_path / "switch"
+    program.write_text("#!/bin/sh\nexit 0\n")
+    program.chmod(0o700)
+    with Replica(tmp_path, unique_name, source.client, target_cluster.client) as replica:
+        replica.configure(switchover={"redirect": "command", "command": ["./switch"]})
+        yield replica
+
+
+def ran(replica: Replica, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, Any]]:
+    path = str(replica.flow.path)
+    return replica.command(capsys, "drill", "run", path, "--mode", "unplanned", "--approve")
+
+
+def copied(replica: Replica, capsys: pytest.CaptureFixture[str]) -> str:
+    topic = replica.topic(partitions=2)
+    replica.source.plain(topic, 0, replica.source.records(20))
+    commit(replica.source_client, f"{replica.name}-billing", topic, {0: 7, 1: 0})
+    replica.copy()
+    assert replica.command(capsys, "groups", "apply", str(replica.flow.path))[0] == DONE
+    return topic
+
+
+@pytest.mark.parametrize("how", ["frozen", "killed"])
+def test_a_source_that_does_not_answer_holds_nobody_up(
+    replica: Replica, source: KafkaCluster, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    """What was copied is promoted; groups stay where they were put; what is missing is told as unknown."""
+    topic = copied(replica, capsys)
+    if how == "frozen":
+        source.nodes[0].pause()
+    else:
+        source.nodes[0].kill()
+    began_s = time.monotonic()
+    code, told = ran(replica, capsys)
+    took_s = time.monotonic() - began_s
+    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    assert took_s < BOUND_S
+    look = step_of(told, "look")["evidence"]
+    assert (look["source_answers"], look["partitions"], look["partitions_unknown"]) == (False, 2, 2)
+    assert {finding["code"] for finding in told["findings"]} >= {"LOSS_UNKNOWN", "GROUPS_LEFT"}
+    assert offset_of(replica.target_client, f"{replica.name}-billing", topic) == 7
+    assert len(replica.target_records(topic)) == 20
+
+
+def test_a_source_that_answers_says_what_is_missing(
+    replica: Replica, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three records more, and a group that has read on: it goes on where it is now."""
+    topic = copied(replica, capsys)
+    replica.source.plain(topic, 0, replica.source.records(3))
+    commit(replica.source_client, f"{replica.name}-billing", topic, {0: 9, 1: 0})
+    code, told = ran(replica, capsys)
+    assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+    look = step_of(told, "look")["evidence"]
+    assert (look["source_answers"], look["offsets_missing"], look["partitions_unknown"]) == (True, 3, 0)
+    assert offset_of(replica.target_client, f"{replica.name}-billing", topic) == 9
+    before = replica.target_records(topic)
+    replica.copy()
+    assert replica.target_records(topic) == before
+    code, status = replica.command(capsys, "drill", "status", str(replica.flow.path))
+    assert [(each["mode"], each["result"]) for each in status["drills"]] == [("unplanned", "PASS")]
