@@ -16,10 +16,18 @@ from onceover.kafka.acladmin import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
 from tests.support.applications import Application, Place, Reader, Writer, at_work
 from tests.support.flows import InlineFlow, write_flow
-from tests.support.grants import GROUP, TOPIC, TRANSACTIONAL_ID, granted
+from tests.support.grants import (
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    granted,
+    source_rights,
+    target_rights,
+)
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair, guarded_clusters
 from tests.support.replica import Live, Replica, Seen
+from tests.support.rightstable import command_rights
 from tests.support.switching import Switched, acls_of, copied, ran, step_of, switched, undone_or_gone_on_with
 from tests.support.wait import wait_until
 
@@ -266,3 +274,21 @@ def test_killed_it_is_undone_or_gone_on_with(
 ) -> None:
     """Representatives of the matrix in tests/soak: the fence stands; the flow is fenced; it is promoted."""
     undone_or_gone_on_with(replica, capsys, tmp_path / "drill.log", step, when)
+
+
+def test_a_switchover_works_with_the_rights_of_its_rows(
+    guarded: Pair, tmp_path: Path, unique_name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And no others: those of docs/operations.md."""
+    source, target = guarded
+    with switched(guarded, tmp_path, unique_name, (source.client, target.client)) as replica:
+        topic = replica.topic()
+        replica.source.plain(topic, 0, replica.source.records(5))
+        with granted(source, source_rights(replica.name)), granted(target, target_rights(replica.name)):
+            replica.copy()
+        commit(source.admin_client, f"{replica.name}-billing", topic, {0: 3})
+        rights = command_rights("drill run --mode planned", replica.name)
+        with granted(source, rights[0]), granted(target, rights[1]):
+            code, told = ran(replica, capsys)
+        assert (code, told["verdict"]) == (DONE, "PASS"), json.dumps(told, indent=1)
+        assert offset_of(target.admin_client, f"{replica.name}-billing", topic) == 3

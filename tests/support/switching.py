@@ -36,11 +36,13 @@ class Switched(Replica):
 
 
 @contextmanager
-def switched(pair: Pair, folder: Path, name: str) -> Iterator[Switched]:
-    """Yield a flow of a super user."""
+def switched(
+    pair: Pair, folder: Path, name: str, clients: tuple[dict[str, str], dict[str, str]] | None = None
+) -> Iterator[Switched]:
+    """Yield a flow of a super user, or of other ``clients``."""
     source, target = pair
     inside = (source.internal_bootstrap, target.internal_bootstrap)
-    clients = source.admin_client, target.admin_client
+    clients = clients or (source.admin_client, target.admin_client)
     with Switched(folder, name, *clients, unsecured=inside) as replica:
         replica.configure(switchover={"redirect": "command", "command": ["./switch"], "quiet": "500ms"})
         replica.program = folder / "switch"
