@@ -130,6 +130,17 @@ ONE_FAULT: list[tuple[str, dict[str, Any], str, str, str]] = [
         "not a schedule, seen",
         "@daily",
     ),
+    (
+        "a command that nobody names",
+        {"switchover": {"fence": "command"}},
+        "switchover.fence",
+        "switchover.command is empty",
+        "name a program",
+    ),
+    ("no principal", {"switchover": {"deny": ["app"]}}, "switchover.deny", "principals", "User:*"),
+    ("nobody is denied", {"switchover": {"deny": []}}, "switchover.deny", "principals", "User:*"),
+    ("a command in one text", {"switchover": {"command": "./x y"}}, "switchover.command", "list", "./switch"),
+    ("too quiet", {"switchover": {"quiet": "1h"}}, "switchover.quiet", "out of range", "500ms"),
     ("bad objective", {"objectives": {"rpo": "none"}}, "objectives.rpo", "seen none", "0 records"),
     (
         "yes for true",

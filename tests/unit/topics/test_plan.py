@@ -404,6 +404,30 @@ def test_a_place_that_was_given_while_the_other_one_copied_counts_for_nothing() 
     assert (turned.active, turned.gave_way) == (False, GaveWay(9, "ring"))
 
 
+def promoted(**changes: Any) -> View:
+    """Return a view in generation 8 of a topic whose copy was promoted in generation 7."""
+    world = enrolled(now=2)
+    world.enrolled["t"] = world.enrolled["t"].as_promoted("d1", LeftAt(7, 70))
+    world.ends = {"t": 5}
+    return replace(world.view(), now=LeftAt(8, 80), **changes)
+
+
+def test_a_topic_whose_copy_was_promoted_is_not_copied_and_waits_for_nobody() -> None:
+    """However often the flow is started; that another flow copies it back is as it should be."""
+    plan = plan_topics(promoted())
+    assert (codes(plan), plan.turn, plan.enrol) == (["PROMOTED"], (), ())
+    back = plan_topics(promoted(loops={"t": Loop("back", 1)}))
+    assert (codes(back), back.turn) == (["TWO_WAY"], ())
+    assert not [r for r in (*plan.refused, *back.refused) if r.blocks]
+
+
+def test_a_topic_whose_copy_was_promoted_returns_once_it_was_placed() -> None:
+    """The mark goes with it."""
+    assert codes(plan_topics(placed(promoted(), 7))) == ["PROMOTED"]
+    (back,) = plan_topics(placed(promoted(), 8, 8)).turn
+    assert (back.active, back.promoted) == (True, None)
+
+
 @pytest.mark.parametrize(("until_ms", "waits"), [(71, True), (69, False)])
 def test_topic_that_left_the_filter_returns_unless_it_was_copied_back_meanwhile(
     until_ms: int, waits: bool

@@ -1,0 +1,225 @@
+"""A switchover without clusters: what its journal, its plan and its outcome say."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from onceover.backoff import Deadline
+from onceover.drills import chain as chains
+from onceover.drills.about import DrillAbout
+from onceover.drills.chain import JournalEntry
+from onceover.drills.course import StepResult, StepState
+from onceover.drills.page import drill_page
+from onceover.drills.progress import left_to_copy
+from onceover.drills.switching.course import STEP_NAMES, UNAVAILABLE, UNPLANNED_NAMES
+from onceover.drills.switching.fences import UserCommand
+from onceover.drills.switching.plan import SwitchoverPlan, changes_of
+from onceover.drills.switching.switchover import SwitchoverOutcome, unfinished_of
+from onceover.errors import NeedsOperator
+from onceover.model import TopicPartition
+from onceover.state.enrolment import Enrolment, LeftAt, PlacedProgress
+from tests.support.hostilenames import HOSTILE
+
+PLANNED, UNPLANNED = "planned", "unplanned"
+
+
+def enrolment(topic: str, promoted_by: str = "") -> Enrolment:
+    found = Enrolment(topic, topic, UUID(int=1), UUID(int=2), {0: 0}, 0)
+    return found.as_promoted(promoted_by, LeftAt(7, 70)) if promoted_by else found
+
+
+def written(*entries: tuple[str, str, Mapping[str, Any]]) -> list[JournalEntry]:
+    chain: list[JournalEntry] = []
+    for drill, what, said in entries:
+        chain.append(chains.next_entry(chain, drill, what, 0, said))
+    return chain
+
+
+def plan(name: str = "orders", mode: str = PLANNED, goes_on: str | None = None) -> SwitchoverPlan:
+    return SwitchoverPlan(
+        operation="switchover",
+        flow="orders-dr",
+        mode=mode,
+        changes=changes_of([enrolment(name)], "east", "west", name, name, name),
+        topics=(name,),
+        steps=(),
+        goes_on=goes_on,
+    )
+
+
+def outcome(
+    name: str = "orders", mode: str = PLANNED, failed: str = "", seconds: float = 1.0, goes_on: str = ""
+) -> SwitchoverOutcome:
+    evidence: dict[str, dict[str, Any]] = {
+        "compare": {"records": 1234, "different": 0, "exact": 2},
+        "verify": {"clients_on_the_target": 3, "clients_on_the_source": 0},
+        "look": {"losses": [{"topic": name, "offsets": None, "seconds": None}]},
+    }
+    steps: Sequence[str] = STEP_NAMES if mode == PLANNED else UNPLANNED_NAMES
+    steps = ["redirect", "verify", "undo"] if goes_on else steps
+    results = [
+        StepResult(
+            step,
+            step,
+            10.0,
+            StepState.FAILED if step == failed else StepState.DONE,
+            1000,
+            seconds,
+            evidence.get(step, {}),
+            NeedsOperator(f"bad {name}", code="FENCE_LEAKS") if step == failed else None,
+        )
+        for step in steps
+    ]
+    about = DrillAbout(name, name, "5ha", {name: name}, name, (name, name), name, ())
+    planned = plan(name, mode, goes_on or None)
+    approval = {"by": name, "at_ms": 5, "id": "a"}
+    return SwitchoverOutcome(planned, "d2", results, (("X", name),), 30_000, 1000, about, 9000, approval)
+
+
+def test_writers_are_kept_off_until_they_are_let_in_by_whichever_drill() -> None:
+    """Also over several drills; what somebody else writes there is none of it."""
+    chain = written(
+        ("d1", chains.FENCED, {"topics": ["a", "b"]}),
+        ("d1", chains.UNFENCED, {"topics": ["a"]}),
+        ("d2", chains.FENCED, {"topics": ["c", 7]}),
+        ("d2", chains.FENCED, {"topics": "text"}),
+        ("d2", chains.STEP, {"topics": ["d"]}),
+        ("d3", chains.UNFENCED, {}),
+    )
+    assert chains.fenced(chain) == {"b", "c"}
+
+
+def test_a_word_counts_for_its_drill_and_step() -> None:
+    """Nobody's word for an earlier drill lets a later one go on."""
+    chain = written(("d1", chains.CONFIRMED, {"step": "redirect", "by": "ann"}))
+    assert chains.confirmed(chain, "d1", "redirect") == chain[0]
+    assert chains.confirmed(chain, "d2", "redirect") is None
+    assert chains.confirmed(chain, "d1", "fence") is None
+
+
+@pytest.mark.parametrize(
+    ("entries", "unfinished"),
+    [
+        ([], "d1"),
+        ([("d1", chains.ENDED, {"result": "FAIL", "done": False})], "d1"),
+        ([("d1", chains.ENDED, {"result": "died"})], "d1"),
+        # Too slow, and done all the same.
+        ([("d1", chains.ENDED, {"result": "FAIL", "done": True})], None),
+        ([("d1", chains.ENDED, {"result": "PASS", "done": True})], None),
+        (
+            [
+                ("d1", chains.ENDED, {"result": "died"}),
+                ("d2", chains.BEGUN, {"goes_on": "d1"}),
+                ("d2", chains.ENDED, {"result": "PASS", "done": True}),
+            ],
+            None,
+        ),
+        (
+            [
+                ("d1", chains.ENDED, {"result": "died"}),
+                ("d2", chains.BEGUN, {"goes_on": "d1"}),
+                ("d2", chains.ENDED, {"result": "FAIL", "done": False}),
+            ],
+            "d1",
+        ),
+    ],
+)
+def test_what_has_promoted_topics_is_unfinished_until_all_of_it_is_done(
+    entries: list[tuple[str, str, Mapping[str, Any]]], unfinished: str | None
+) -> None:
+    """By whichever drill."""
+    found = unfinished_of(written(*entries), [enrolment("a", "d1"), enrolment("b")])
+    assert (None if found is None else found[0]) == unfinished
+    if found is not None:
+        assert [each.source for each in found[1]] == ["a"]
+
+
+def test_a_topic_that_was_placed_since_is_promoted_no_more() -> None:
+    """A flow the other way has led it back."""
+    placed = replace(enrolment("a", "d1"), placed={0: PlacedProgress(8, 0, 0)})
+    assert unfinished_of([], [placed]) is None
+
+
+def test_what_is_left_is_what_is_behind_the_copy() -> None:
+    """A partition without progress is left whole; one that is ahead is not."""
+    a, b, c = (TopicPartition(topic, 0) for topic in "abc")
+    assert left_to_copy({a: 5, b: 9}, {a: 7, b: 9, c: 2}) == {a: 2, c: 2}
+
+
+@pytest.mark.parametrize("mode", [PLANNED, UNPLANNED])
+def test_the_verdict_is_of_all_steps_and_of_the_seconds(mode: str) -> None:
+    """Of those that clients wait for us in."""
+    told = outcome(mode=mode)
+    assert (told.verdict, told.rto_s) == ("PASS", float(len(UNAVAILABLE[mode])))
+    assert outcome(mode=mode, failed="promote").verdict == "FAIL"
+    assert outcome(mode=mode, seconds=20.0).verdict == "FAIL"
+    assert outcome(mode=mode, seconds=20.0).ended()["done"] is True
+
+
+def test_what_goes_on_behind_another_one_has_no_seconds_of_its_own() -> None:
+    """It passes when it is done."""
+    assert (outcome(goes_on="d1").verdict, outcome(goes_on="d1").rto_s) == ("PASS", None)
+    assert outcome(goes_on="d1", failed="verify").verdict == "FAIL"
+    assert outcome(goes_on="d1").begun()["goes_on"] == "d1"
+
+
+@pytest.mark.parametrize("told", [outcome(), outcome(mode=UNPLANNED), outcome(goes_on="d1")])
+def test_the_page_says_who_has_approved_it(told: SwitchoverOutcome) -> None:
+    """And what it came to."""
+    page = drill_page(told.document())
+    assert "approved by" in page
+    assert told.plan.mode.capitalize() in page
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_do_nothing_in_text_and_page(name: str) -> None:
+    """They are shown, in the plan, the outcome and the page."""
+    told, harmless = outcome(name, failed="settle"), outcome(failed="settle")
+    assert drill_page(told.document()).count("<") == drill_page(harmless.document()).count("<")
+    for text, other in (
+        (told.describe(), harmless.describe()),
+        (told.plan.describe(), harmless.plan.describe()),
+    ):
+        assert not [char for char in text if ord(char) < 32 and char != "\n"]
+        assert len(text.split("\n")) == len(other.split("\n"))
+
+
+def command(folder: Path, script: str) -> UserCommand:
+    program = folder / "switch"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o700)
+    return UserCommand(["./switch"], {"ONCEOVER_FLOW": "orders-dr"}, lambda: folder / "drill", folder)
+
+
+def test_a_command_gets_what_it_needs_and_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its word, the flow, the topics; nothing of our environment that may be secret."""
+    monkeypatch.setenv("KAFKA_PASSWORD", "hunter2")
+    made = command(tmp_path, 'env > env.txt; echo "$1" "$ONCEOVER_FLOW" $(cat "$ONCEOVER_TOPICS")')
+    assert made.run("redirect", ["b", "a"], Deadline(30.0)) == {"exit_code": 0}
+    assert (tmp_path / "drill" / "redirect.log").read_text() == "redirect orders-dr a b\n"
+    assert "hunter2" not in (tmp_path / "env.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("script", "seen"), [("exit 3", "exit code 3"), ("sleep 60 & sleep 60", "has not ended in time")]
+)
+def test_a_command_that_fails_or_hangs_is_told(tmp_path: Path, script: str, seen: str) -> None:
+    """With where to look; what it prints is not repeated."""
+    with pytest.raises(NeedsOperator, match="did not fence") as caught:
+        command(tmp_path, f"echo hunter2; {script}").run("fence", ["a"], Deadline(1.0))
+    assert seen in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert str(tmp_path / "drill" / "fence.log") in str(caught.value.resolve)
+
+
+def test_a_command_that_is_not_there_is_told(tmp_path: Path) -> None:
+    """As any other that fails."""
+    missing = UserCommand(["./missing"], {}, lambda: tmp_path / "drill", tmp_path)
+    with pytest.raises(NeedsOperator, match="did not fence"):
+        missing.run("fence", ["a"], Deadline(10.0))
