@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onceover.config.clients.resolve import ClientConfig
+from onceover.drills.switching import commits
 from onceover.drills.switching.course import STEP_NAMES
 from onceover.kafka.acladmin import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
@@ -40,6 +41,12 @@ def guarded(session_home: Path) -> Iterator[Pair]:
     """Two clusters with authorizers."""
     with guarded_clusters(session_home) as pair:
         yield pair
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who commits without being a member is waited for as long as these here need, which is not at all."""
+    monkeypatch.setattr(commits, "COMMITS_S", 0.5)
 
 
 @pytest.fixture
@@ -282,6 +289,8 @@ def test_a_switchover_works_with_the_rights_of_its_rows(
     """And no others: those of docs/operations.md."""
     source, target = guarded
     with switched(guarded, tmp_path, unique_name, (source.client, target.client)) as replica:
+        # Who may describe the cluster is told of all groups, and has to be in the dark about no one of the flow's.
+        replica.configure(groups={"include": [f"{replica.name}.*"]})
         topic = replica.topic()
         replica.source.plain(topic, 0, replica.source.records(5))
         with granted(source, source_rights(replica.name)), granted(target, target_rights(replica.name)):

@@ -82,6 +82,8 @@ def abort(
     Raises:
         Retriable: it does not end in time, or a cluster is away.
     """
+    # Says no before anybody is asked to end, and once more behind that.
+    fence.topics()
     other = chains.running(journal.read())
     was_alive = other is not None and journal.is_alive(other.drill)
     if other is not None and was_alive:

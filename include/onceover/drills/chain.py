@@ -139,14 +139,31 @@ def is_asked_to_end(chain: Iterable[JournalEntry], drill: str) -> bool:
     return any(entry.what == ABORT and entry.drill == drill for entry in chain)
 
 
-def fenced(chain: Iterable[JournalEntry]) -> set[str]:
-    """Return the source topics whose writers are kept off by a drill, of whichever drill it was."""
-    found: set[str] = set()
+def fenced(chain: Iterable[JournalEntry]) -> dict[str, set[tuple[str, str]]]:
+    """Return what keeps writers off by now, of whichever drill it was, by the kind of fence.
+
+    Each is a source topic with whom it keeps off there; empty for everybody.
+    """
+    found: dict[str, set[tuple[str, str]]] = {}
     for entry in chain:
-        topics = entry.said.get("topics") if entry.what in (FENCED, UNFENCED) else None
-        named = {topic for topic in topics if isinstance(topic, str)} if isinstance(topics, list) else set()
-        found = found | named if entry.what == FENCED else found - named
-    return found
+        if entry.what not in (FENCED, UNFENCED):
+            continue
+        kind, marks = entry.said.get("kind"), entry.said.get("marks")
+        if not isinstance(kind, str) or not isinstance(marks, list):
+            continue
+        named = {tuple(mark) for mark in marks if _is_mark(mark)}
+        before = found.get(kind, set())
+        found[kind] = before | named if entry.what == FENCED else before - named
+    return {kind: marks for kind, marks in found.items() if marks}
+
+
+def fenced_topics(chain: Iterable[JournalEntry]) -> set[str]:
+    """Return the source topics whose writers are kept off by a drill."""
+    return {topic for marks in fenced(chain).values() for topic, _ in marks}
+
+
+def _is_mark(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(v, str) for v in value)
 
 
 def confirmed(chain: Iterable[JournalEntry], drill: str, step: str) -> JournalEntry | None:

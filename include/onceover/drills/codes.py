@@ -26,6 +26,7 @@ class DrillCode(Code):
     NOT_CONFIRMED = auto()
     COMMAND_FAILED = auto()
     SWITCHOVER_UNSET = auto()
+    SOURCE_OPEN = auto()
     FENCE_LEAKS = auto()
     COMMITS_LATE = auto()
     NOT_DRAINED = auto()
@@ -36,6 +37,9 @@ class DrillCode(Code):
     FLOW_STOPPED = auto()
     STILL_THERE = auto()
     LOSS_UNKNOWN = auto()
+    STILL_FENCED = auto()
+    LOG_CHANGED = auto()
+    TARGET_DENIES = auto()
     HANGING = auto()
     # Findings that do not fail a drill.
     NOT_READY = auto()

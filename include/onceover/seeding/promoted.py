@@ -6,7 +6,7 @@ has come from where it is copied to, and nothing else has been written there sin
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -34,9 +34,11 @@ class PromotedOrigin(Passive):
 
     Args:
         name: the flow whose copies were promoted; it copies from this flow's target to this flow's source.
+        written: how many records a partition of this flow's target holds from an offset on, committed or not.
     """
 
     name: str
+    written: Callable[[TopicPartition, int], int]
 
     def read(self, place: FlowClusters, topics: Sequence[SeatedTopic]) -> SeedOffsets:
         """Name where each promoted copy ended.
@@ -77,16 +79,22 @@ class PromotedOrigin(Passive):
             text = f"flow {self.name} still copies to it: no switchover has promoted it"
             way = f"{commands.command('drill', 'run', self.name, '--mode', 'planned')} does"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
+        end = 0 if record.promoted is None else record.promoted.ends.get(seat.source.partition, 0)
+        if topic.copy is None:
+            # Deleted, to be copied anew: everything comes from here.
+            return SeedOffset(seat.start, f"{topic.target} is not there: it is copied anew", _NONE, None)
         progress = committed.get(seat.source)
-        meta, doubt = beside(progress)
-        if progress is None or meta is None:
+        cut = 0 if progress is None else progress.offset
+        _, doubt = beside(progress)
+        if doubt is not None or (progress is None and end):
             text = f"flow {self.name} has no progress for it" if doubt is None else doubt.message
             way = f"see {commands.command('status', self.name)}; or name an offset with `--from file:...`"
             return Refusal(str(seat.source), SeedingCode.NOT_PROMOTED, text, way)
-        if seat.target_end > progress.offset:
-            return _orphans(place, seat, progress.offset)
+        orphans = self.written(seat.target, cut)
+        if orphans:
+            return _orphans(place, seat, cut, orphans)
         reason = f"behind what flow {self.name} had copied when it was promoted"
-        return SeedOffset(meta.target_end, reason, _NONE, None)
+        return SeedOffset(end, reason, _NONE, None)
 
     def _check(self, state: FlowState, place: FlowClusters) -> None:
         if state.layout is None:
@@ -104,12 +112,12 @@ class PromotedOrigin(Passive):
             )
 
 
-def _orphans(place: FlowClusters, seat: Seat, cut: int) -> Refusal:
+def _orphans(place: FlowClusters, seat: Seat, cut: int, orphans: int) -> Refusal:
     return Refusal(
         str(seat.source),
         SeedingCode.ORPHANS,
-        f"{seat.target} on {place.target.alias} holds {seat.target_end - cut} offsets from {cut} on that "
-        "were never copied: records that were written around the switchover",
+        f"{seat.target} on {place.target.alias} holds {orphans} records from {cut} on that were never "
+        "copied: they were written around the switchover",
         f"see what they are; then delete {seat.target.topic} on {place.target.alias} to have it copied anew, "
         "or keep them and name the offset with `--from file:...`",
     )

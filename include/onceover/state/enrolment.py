@@ -58,11 +58,13 @@ class GaveWay(NamedTuple):
 class Promoted(NamedTuple):
     """That a topic's copy was given to clients to write to: it is a copy no longer.
 
-    ``generation``: under which that was written; ``drill``: the switchover that did it.
+    ``generation``: under which that was written; ``drill``: the switchover that did it; ``ends``: of the
+    copy's log then, by partition number.
     """
 
     generation: int
     drill: str
+    ends: Mapping[int, int]
 
 
 class LeftAt(NamedTuple):
@@ -135,7 +137,8 @@ class Enrolment:
         if self.left is not None:
             value["left"] = list(self.left)
         if self.promoted is not None:
-            value["promoted"] = list(self.promoted)
+            generation, drill, ends = self.promoted
+            value["promoted"] = [generation, drill, {str(p): end for p, end in sorted(ends.items())}]
         return value
 
     @classmethod
@@ -207,9 +210,9 @@ class Enrolment:
         """Tell whether clients write to its copy, as far as this flow knows."""
         return self.promoted is not None and self.waits_to_be_placed
 
-    def as_promoted(self, drill: str, now: LeftAt) -> Enrolment:
-        """Return the record of a topic whose copy clients write to from now on."""
-        return replace(self.leaving(now), promoted=Promoted(now.generation, drill))
+    def as_promoted(self, drill: str, now: LeftAt, ends: Mapping[int, int]) -> Enrolment:
+        """Return the record of a topic whose copy, which ends there, clients write to from now on."""
+        return replace(self.leaving(now), promoted=Promoted(now.generation, drill, ends))
 
     def leaving(self, now: LeftAt) -> Enrolment:
         """Return the record of a topic that is not copied for now."""
@@ -258,8 +261,10 @@ def _gave_way(value: Sequence[object] | None) -> GaveWay | None:
 def _promoted(value: Sequence[object] | None) -> Promoted | None:
     if value is None:
         return None
-    generation, drill = value
-    return Promoted(whole_number(generation), text(drill))
+    generation, drill, ends = value
+    if not isinstance(ends, Mapping):
+        raise TypeError("ends of a promoted copy")
+    return Promoted(whole_number(generation), text(drill), _by_partition(ends, whole_number))
 
 
 def _by_partition(value: Mapping[str, Any], read: Callable[[Any], T]) -> dict[int, T]:

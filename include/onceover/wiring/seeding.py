@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
+from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
+from onceover.drills.records import records_between
 from onceover.errors import UsageError
+from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
+from onceover.model import TopicPartition
 from onceover.seeding import spec as seedspec
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.apply import Seeder, SeedingRequest
@@ -30,6 +35,7 @@ from onceover.topics.own import StateSettings
 from onceover.wiring.flows import identity, journal_of, open_clusters, rules
 from onceover.wiring.offsetfiles import ReadFile, read_file
 
+_READ_S: Final = 60.0
 SEED: Final = "seed"
 ADOPT: Final = "adopt"
 
@@ -85,7 +91,7 @@ def seeder(
     """
     spec = seedspec.parse_origin(request.origin)
     with ExitStack() as stack:
-        origin = _origin(flow, spec, stack, read)
+        origin = _origin(flow, target, spec, stack, read)
         yield _seeder(flow, source, target, SEED, origin, request.choice, request.topics)
 
 
@@ -131,7 +137,9 @@ def _seeder(
     return Seeder(identity(flow), request, origin, source, target, journal_of(flow, operation))
 
 
-def _origin(flow: Flow, spec: seedspec.OriginSpec, stack: ExitStack, read: ReadFile) -> Origin:
+def _origin(
+    flow: Flow, target: Cluster, spec: seedspec.OriginSpec, stack: ExitStack, read: ReadFile
+) -> Origin:
     match spec.kind:
         case seedspec.GROUP:
             return GroupOrigin(spec.value)
@@ -146,7 +154,7 @@ def _origin(flow: Flow, spec: seedspec.OriginSpec, stack: ExitStack, read: ReadF
         case seedspec.FLOW:
             return _other_flow(flow, spec.value, stack)
         case seedspec.PROMOTED:
-            return PromotedOrigin(load_flow(spec.value).flow)
+            return PromotedOrigin(load_flow(spec.value).flow, partial(_written, target))
         case start:
             return LogOrigin(start)
 
@@ -158,3 +166,10 @@ def _other_flow(flow: Flow, ref: str, stack: ExitStack) -> FlowOrigin:
     source, target = open_clusters(other)
     stack.enter_context(source)
     return FlowOrigin(other.flow, stack.enter_context(target))
+
+
+def _written(target: Cluster, tp: TopicPartition, start: int) -> int:
+    """Return how many records stand in a partition from an offset on, committed or not."""
+    ends = target.list_offsets([tp], calls.LATEST, calls.READ_UNCOMMITTED)
+    found = records_between(target, tp, start, ends[tp], Deadline(_READ_S), isolation=calls.READ_UNCOMMITTED)
+    return sum(1 for _ in found) if ends[tp] > start else 0

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
+from onceover.acls.cover import applies
+from onceover.acls.sync import is_open
 from onceover.audit.compare.sides import Sides
 from onceover.audit.course.local import LocalWorkers
-from onceover.audit.model import Side
+from onceover.audit.model import DECIDED, Reason, Side
 from onceover.backoff import Deadline
 from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
+from onceover.config.flow.runsettings import EXACTLY_ONCE
 from onceover.drills import chain as chains
 from onceover.drills.abort import Aborted, LeftFence, abort
 from onceover.drills.clients import look
@@ -23,7 +28,17 @@ from onceover.drills.journal import DrillJournal
 from onceover.drills.rehearsing.remains import Removal
 from onceover.drills.switching.common import SwitchoverParts, TailCompared
 from onceover.drills.switching.course import PLANNED
-from onceover.drills.switching.fences import AclFence, CommandFence, Fence, PersonFence, UserCommand
+from onceover.drills.switching.fences import (
+    ACLS,
+    COMMAND,
+    PERSON,
+    AclFence,
+    CommandFence,
+    Fence,
+    LiftedFences,
+    PersonFence,
+    UserCommand,
+)
 from onceover.drills.switching.switchover import (
     BoundNotes,
     Switchover,
@@ -31,13 +46,15 @@ from onceover.drills.switching.switchover import (
     unfinished_of,
 )
 from onceover.errors import NeedsOperator, UsageError
-from onceover.kafka.acladmin import AclAdmin
+from onceover.kafka.acladmin import DENY, AclAdmin
 from onceover.kafka.cluster import Cluster
 from onceover.lead.leader import Leader
 from onceover.planning import commands
-from onceover.planning.operation import Caller, Pause, Planned
+from onceover.planning.operation import Caller, Pause, Planned, wait
 from onceover.seeding.plan import Choice
+from onceover.state import names
 from onceover.state.enrolment import Enrolment
+from onceover.state.fencing import fence
 from onceover.state.read import read_flow_state, read_layout
 from onceover.topics.scope import explain
 from onceover.wiring.audit import AuditRequest, audit_content, keep_verified, prepare, record_bytes
@@ -56,10 +73,24 @@ from onceover.wiring.groups import GroupRequest, group_sync
 from onceover.wiring.seeding import Seeding, seeder
 from onceover.wiring.status import read_status
 
+log = logging.getLogger(__name__)
+
 EVERYBODY: Final = "User:*"
-_COMMAND: Final = "command"
-_ACLS: Final = "acls"
 _LOOK_S: Final = 0.5
+_LIFT_S: Final = 60.0
+_NAMED: Final = 3
+_WRITING: Final = ("WRITE", "ALL")
+# What time has taken, or brings; everything else that cannot be compared has another cause.
+_PASSES: Final = frozenset(
+    {
+        Reason.RETENTION,
+        Reason.COMPACTED_HISTORY,
+        Reason.OPEN_TRANSACTION,
+        Reason.NOT_COPIED_YET,
+        Reason.NOT_ENROLLED,
+        Reason.NOT_IN_MAP,
+    }
+)
 # A source that is half dead is asked all the same; nobody waits for it.
 _GLANCE_S: Final = 3.0
 
@@ -101,13 +132,21 @@ def switchover(
         UsageError: an expression is none, or the flow the other way is not in order.
     """
     reverse = None if flow.switchover.reverse is None else _reverse_flow(flow, flow.switchover.reverse)
+    spec = flow.switchover
+    if spec.fence == ACLS and flow.topics.sync_acls and EVERYBODY not in spec.deny and wish.mode == PLANNED:
+        raise UsageError(
+            "the flow would carry the DENYs over to the copies, and keep clients off the target",
+            code=DrillCode.SWITCHOVER_UNSET,
+            where="switchover.deny",
+            expected="User:* there, or topics.sync_acls: false",
+            resolve="change one of both, or use switchover.fence: command",
+        )
     with drill_journal(flow, target, pause) as journal:
-        spec = flow.switchover
-        fence = _fence(flow, source, journal, "plan", pause)
-        redirect = f"{spec.command[0]} redirect" if spec.redirect == _COMMAND else "a person, who confirms it"
+        how = _makers(flow, source, journal, "plan", pause)[spec.fence]().how
+        redirect = f"{spec.command[0]} redirect" if spec.redirect == COMMAND else "a person, who confirms it"
         yield Switchover(
             lambda drill: _parts(flow, source, target, journal, reverse, drill, pause),
-            SwitchoverRequest(wish.mode, matcher("--topics", wish.topics), fence.how, redirect, spec.reverse),
+            SwitchoverRequest(wish.mode, matcher("--topics", wish.topics), how, redirect, spec.reverse),
             journal,
             partial(keep_report, drills_dir(flow)),
             flow.objectives.rto_ms,
@@ -144,22 +183,31 @@ def abort_drill(flow: Flow, pause: Pause) -> Aborted:
         Retriable: it does not end in time, or a cluster is away.
     """
     with opened(flow, both) as (source, target), drill_journal(flow, target, pause) as journal:
-        enrolled = _enrolled(flow, target)
-        unfinished = unfinished_of(journal.read(), enrolled)
-        if unfinished is not None:
-            raise NeedsOperator(
-                f"switchover {unfinished[0]} has passed the point of no return: its copies are promoted",
-                code=DrillCode.PAST_RETURN,
-                where=f"flow {flow.flow}",
-                resolve=f"{commands.command('drill', 'run', flow.flow, '--mode', 'planned')} goes on with it",
-            )
-        fence = LeftFence(
-            lambda: chains.fenced(journal.read()) - {e.source for e in enrolled if e.is_promoted},
-            lambda drill, topics, deadline: _fence(flow, source, journal, drill, pause).lift(
-                BoundNotes(journal, drill), topics, deadline
-            ),
+
+        def left() -> set[str]:
+            # Read as late as it can be: a drill may promote while it is asked to end.
+            enrolled = _enrolled(flow, target)
+            _check_return(flow, unfinished_of(journal.read(), enrolled))
+            return chains.fenced_topics(journal.read()) - {e.source for e in enrolled if e.is_promoted}
+
+        def lift(drill: str, topics: Collection[str], deadline: Deadline) -> object:
+            # One that was taken for dead may wake: it promotes nothing any more.
+            fence(target, names.leader_id(flow.flow))
+            standing = left() & set(topics)
+            lifted = LiftedFences(_makers(flow, source, journal, drill, pause))
+            return lifted.lift(BoundNotes(journal, drill), standing, deadline)
+
+        return abort(journal, Removal(flow.flow, source, target), LeftFence(left, lift), flow.flow, pause)
+
+
+def _check_return(flow: Flow, unfinished: tuple[str, list[Enrolment]] | None) -> None:
+    if unfinished is not None:
+        raise NeedsOperator(
+            f"switchover {unfinished[0]} has passed the point of no return: its copies are promoted",
+            code=DrillCode.PAST_RETURN,
+            where=f"flow {flow.flow}",
+            resolve=f"{commands.command('drill', 'run', flow.flow, '--mode', 'planned')} goes on with it",
         )
-        return abort(journal, Removal(flow.flow, source, target), fence, flow.flow, pause)
 
 
 def _enrolled(flow: Flow, target: Cluster) -> list[Enrolment]:
@@ -187,30 +235,91 @@ def _parts(
         groups=lambda: group_sync(flow, source, target, GroupRequest()),
         audit=lambda topics: _audited(flow, source, target, topics),
         leader=lambda: Leader(identity(flow), _Recorded(flow, source, target), target),
-        fence=_fence(flow, source, journal, drill, pause),
+        fence=_makers(flow, source, journal, drill, pause)[spec.fence](),
+        lifted=LiftedFences(_makers(flow, source, journal, drill, pause)),
+        denied=lambda copies: _denied(target, reverse, copies),
+        welcome=lambda copies: {} if reverse is None else _let_in(reverse, copies, pause),
         redirect=_redirect(flow, journal, drill, pause),
         clients=look,
         reverse=None if reverse is None else partial(_reversed, flow, reverse),
-        lifts=spec.fence == _ACLS and EVERYBODY in spec.deny,
+        led_back=lambda: _led_back(reverse),
+        lifts=spec.fence == ACLS and EVERYBODY in spec.deny,
+        exactly_once=flow.delivery == EXACTLY_ONCE,
         handled=flow.handler is not None,
         quiet_s=spec.quiet_ms / 1000,
         pause=pause,
     )
 
 
-def _fence(flow: Flow, source: Cluster, journal: DrillJournal, drill: str, pause: Pause) -> Fence:
-    spec = flow.switchover
-    if spec.fence == _ACLS:
-        return AclFence(AclAdmin(source), spec.deny)
-    if spec.fence == _COMMAND:
-        return CommandFence(_command(flow, drill))
-    return PersonFence(partial(_confirmed, flow, journal, drill, pause))
+def _makers(
+    flow: Flow, source: Cluster, journal: DrillJournal, drill: str, pause: Pause
+) -> dict[str, Callable[[], Fence]]:
+    """Return what makes fences, by their kind, as far as the flow file says how."""
+    acls = AclAdmin(source)
+    makers: dict[str, Callable[[], Fence]] = {
+        ACLS: lambda: AclFence(acls, flow.switchover.deny, lambda standing: is_open(acls, standing)),
+        PERSON: lambda: PersonFence(partial(_confirmed, flow, journal, drill, pause)),
+    }
+    if flow.switchover.command:
+        makers[COMMAND] = lambda: CommandFence(_command(flow, drill))
+    return makers
+
+
+def _denied(target: Cluster, reverse: Flow | None, copies: Sequence[str]) -> list[str]:
+    """Return the DENYs that would keep clients off the copies, but for those that we lift ourselves.
+
+    Who may not ask, or has no authorizer to ask, has none that we know of.
+    """
+    try:
+        standing = AclAdmin(target).topic_acls()
+    except (UsageError, NeedsOperator) as error:
+        log.info("whether %s denies clients something is not known: %s", target.alias, error)
+        return []
+    ours = set() if reverse is None else _kept_off(reverse)
+    return [
+        str(acl)
+        for acl in sorted(standing)
+        if acl.permission == DENY
+        and acl.operation in _WRITING
+        and any(applies(acl, copy) and (copy, acl.principal) not in ours for copy in copies)
+    ]
+
+
+def _kept_off(reverse: Flow) -> set[tuple[str, str]]:
+    """Return whom the flow the other way has kept off its source, our target, by ACLs."""
+    with opened(reverse, both) as (_, target), drill_journal(reverse, target, wait) as journal:
+        return chains.fenced(journal.read()).get(ACLS, set())
+
+
+def _let_in(reverse: Flow, copies: Sequence[str], pause: Pause) -> Mapping[str, Any]:
+    """Lift what the flow the other way has made of fences: clients come back to its source."""
+    with opened(reverse, both) as (source, target), drill_journal(reverse, target, pause) as journal:
+        if not chains.fenced_topics(journal.read()) & set(copies):
+            return {}
+        # As a drill of its own in that flow's journal: one that runs there is not disturbed.
+        drill = f"back-{secrets.token_hex(6)}"
+        journal.begin(drill, {"mode": "abort"})
+        with journal.heartbeat(drill):
+            try:
+                lifted = LiftedFences(_makers(reverse, source, journal, drill, pause))
+                evidence = lifted.lift(BoundNotes(journal, drill), copies, Deadline(_LIFT_S))
+            finally:
+                journal.append(drill, chains.ENDED, {"result": "removed"})
+    return {"let_in": evidence}
+
+
+def _led_back(reverse: Flow | None) -> frozenset[str]:
+    """Return the copies that the flow the other way has taken in: what it writes on our source is no loss."""
+    if reverse is None:
+        return frozenset()
+    with opened(reverse, both) as (_, target):
+        return frozenset(each.source for each in _enrolled(reverse, target) if each.active)
 
 
 def _redirect(
     flow: Flow, journal: DrillJournal, drill: str, pause: Pause
 ) -> Callable[[Sequence[str], Deadline], Mapping[str, Any]]:
-    if flow.switchover.redirect == _COMMAND:
+    if flow.switchover.redirect == COMMAND:
         return partial(_command(flow, drill).run, "redirect")
     return lambda _, deadline: _confirmed(flow, journal, drill, pause, "redirect", deadline)
 
@@ -262,10 +371,13 @@ def _audited(flow: Flow, source: Cluster, target: Cluster, topics: Sequence[str]
     workers = LocalWorkers(Sides(source, target, record_bytes=record_bytes(flow)))
     seen = audit_content(prepare(flow, source, target, request), workers)
     keep_verified(flow, target, seen)
+    everything = (*seen.partitions, *seen.beside)
+    gaps = [gap for each in everything for gap in each.unverifiable]
     return TailCompared(
         records=sum(each.records(Side.SOURCE) for each in seen.partitions),
-        different=sum(each.by_kind.total() for each in seen.partitions),
-        unverifiable=sum(gap.offsets for each in seen.partitions for gap in each.unverifiable),
+        different=sum(each.by_kind.total() for each in everything),
+        unverifiable=sum(gap.offsets for gap in gaps if gap.reason in _PASSES),
+        gone=sum(gap.offsets for gap in gaps if gap.reason not in _PASSES and gap.reason not in DECIDED),
     )
 
 
@@ -292,7 +404,9 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
         NeedsOperator: some of it is refused.
     """
     which = rules(flow)
-    copies = sorted(explain(topic, which).target_topic for topic in topics)
+    copies = sorted({explain(topic, which).target_topic for topic in topics} - _led_back(reverse))
+    if not copies:
+        return {"flow": reverse.flow, "positions": 0, "start_it": commands.replicate(reverse.flow)}
     wish = Seeding(f"promoted:{flow.path}", Choice(replace=True), "|".join(map(re.escape, copies)))
     with opened(reverse, partial(seeder, request=wish)) as seeding:
         outcome = seeding.apply(Caller(_shown_already))
@@ -302,6 +416,14 @@ def _reversed(flow: Flow, reverse: Flow, topics: Sequence[str]) -> Mapping[str, 
             f"flow {reverse.flow} cannot go on behind the promotion: {first.object}: {first.message}",
             code=first.code,
             resolve=first.resolve,
+        )
+    if missing := sorted(set(copies) - _led_back(reverse)):
+        raise NeedsOperator(
+            f"flow {reverse.flow} does not take in {', '.join(missing[:_NAMED])}",
+            code=DrillCode.SWITCHOVER_UNSET,
+            where=f"{len(missing)} topics",
+            resolve="have its topics.include name them, with naming: identity in both flows; then "
+            f"{commands.seed_apply(reverse.flow, f'promoted:{flow.flow}')}",
         )
     return {"flow": reverse.flow, "positions": outcome.written, "start_it": commands.replicate(reverse.flow)}
 

@@ -31,7 +31,7 @@ PLANNED, UNPLANNED = "planned", "unplanned"
 
 def enrolment(topic: str, promoted_by: str = "") -> Enrolment:
     found = Enrolment(topic, topic, UUID(int=1), UUID(int=2), {0: 0}, 0)
-    return found.as_promoted(promoted_by, LeftAt(7, 70)) if promoted_by else found
+    return found.as_promoted(promoted_by, LeftAt(7, 70), {0: 5}) if promoted_by else found
 
 
 def written(*entries: tuple[str, str, Mapping[str, Any]]) -> list[JournalEntry]:
@@ -83,16 +83,22 @@ def outcome(
 
 
 def test_writers_are_kept_off_until_they_are_let_in_by_whichever_drill() -> None:
-    """Also over several drills; what somebody else writes there is none of it."""
+    """Also over several drills, each as it was fenced; what is no such entry is none of it."""
+    everybody, app = ["a", "User:*"], ["a", "User:app"]
     chain = written(
-        ("d1", chains.FENCED, {"topics": ["a", "b"]}),
-        ("d1", chains.UNFENCED, {"topics": ["a"]}),
-        ("d2", chains.FENCED, {"topics": ["c", 7]}),
-        ("d2", chains.FENCED, {"topics": "text"}),
-        ("d2", chains.STEP, {"topics": ["d"]}),
-        ("d3", chains.UNFENCED, {}),
+        ("d1", chains.FENCED, {"kind": "acls", "marks": [everybody, app, ["b", "User:*"]]}),
+        ("d1", chains.UNFENCED, {"kind": "acls", "marks": [everybody]}),
+        ("d2", chains.FENCED, {"kind": "command", "marks": [["c", ""], ["d", 7], "e", ["f"]]}),
+        ("d2", chains.FENCED, {"kind": "command", "marks": "text"}),
+        ("d2", chains.FENCED, {"kind": 7, "marks": [["g", ""]]}),
+        ("d2", chains.STEP, {"kind": "acls", "marks": [["h", ""]]}),
+        ("d3", chains.UNFENCED, {"kind": "person", "marks": [["b", "User:*"]]}),
     )
-    assert chains.fenced(chain) == {"b", "c"}
+    assert chains.fenced(chain) == {
+        "acls": {("a", "User:app"), ("b", "User:*")},
+        "command": {("c", "")},
+    }
+    assert chains.fenced_topics(chain) == {"a", "b", "c"}
 
 
 def test_a_word_counts_for_its_drill_and_step() -> None:

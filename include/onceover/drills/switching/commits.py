@@ -59,10 +59,14 @@ class SourceGroups:
         }
         return found, {name for name in wanted if listing.groups[name].state not in _EMPTY}
 
-    def settle(self, deadline: Deadline) -> Positions:
+    def settle(self, earlier: Positions, deadline: Deadline) -> Positions:
         """Return the positions once none of them can move any more, or has for longer than a commit takes.
 
-        A group without members is where it is; a partition that was read to its end goes no further.
+        A partition that was read to its end goes no further; a group that has no members and has not moved
+        since ``earlier`` is where it is: without members commits who assigns itself its partitions.
+
+        Args:
+            earlier: positions of ``COMMITS_S`` ago, or more.
 
         Raises:
             NeedsOperator: COMMITS_LATE, a group still moves at the deadline.
@@ -71,7 +75,8 @@ class SourceGroups:
         found, living = self.positions()
         quiet = Deadline(COMMITS_S)
         while True:
-            moving = self._behind(found, living, deadline)
+            moved = {group for (group, tp), at in found.items() if earlier.get((group, tp)) != at}
+            moving = self._behind(found, living | moved, deadline)
             if not moving or quiet.passed:
                 return found
             if deadline.passed:

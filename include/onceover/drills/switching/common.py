@@ -5,7 +5,7 @@ Invariant: the promotion is one transaction; whether it was committed is read fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -14,10 +14,11 @@ from onceover.backoff import Deadline
 from onceover.clock import now_ms
 from onceover.drills.clients import ClientsSeen
 from onceover.drills.codes import DrillCode
-from onceover.drills.switching.fences import DrillNotes, Fence
+from onceover.drills.switching.fences import DrillNotes, Fence, LiftedFences
 from onceover.drills.switching.probe import Probe
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.groups.apply import GroupSync
+from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
@@ -36,11 +37,13 @@ class TailCompared:
     Args:
         records: of the source that were compared.
         different: records that are not as they should be; ``unverifiable`` offsets that nobody can compare.
+        gone: offsets that cannot be compared for a reason that no time explains, such as a topic made anew.
     """
 
     records: int
     different: int
     unverifiable: int
+    gone: int = 0
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,15 @@ class SwitchoverParts:
         groups: opens what puts the flow's groups in place.
         audit: compares, from the verified watermark on, what was copied of source topics.
         leader: makes a leader of the flow, which asks the source for nothing.
-        fence: keeps the source's writers off.
+        fence: keeps the source's writers off; ``lifted`` lets in again whom any switchover has kept off.
+        denied: DENYs on the target that would keep clients off the copies.
+        welcome: lets writers in on the target whom the flow the other way has kept off there.
         redirect: brings clients to the target, as far as we have a part in it.
         clients: who uses those partitions of a cluster.
         reverse: makes the flow the other way go on behind the promotion; None where none is named.
+        led_back: copies that the flow the other way has taken in already.
         lifts: whether the fence would keep that flow off, too.
+        exactly_once: whether its lanes write in transactions, so that one that hangs can be fenced.
         handled: the flow has a handler: the records of both sides are not the same ones.
         quiet_s: how long nobody may have written for the fence to be believed.
         pause: waits so many seconds.
@@ -77,10 +84,15 @@ class SwitchoverParts:
     audit: Callable[[Sequence[str]], TailCompared]
     leader: Callable[[], Leader]
     fence: Fence
+    lifted: LiftedFences
+    denied: Callable[[Sequence[str]], Sequence[str]]
+    welcome: Callable[[Sequence[str]], Mapping[str, Any]]
     redirect: Callable[[Sequence[str], Deadline], Mapping[str, Any]]
     clients: Callable[[Cluster, Sequence[TopicPartition]], ClientsSeen]
     reverse: Callable[[Sequence[str]], Mapping[str, Any]] | None
+    led_back: Callable[[], Collection[str]]
     lifts: bool
+    exactly_once: bool
     handled: bool
     quiet_s: float
     pause: Callable[[float], bool]
@@ -110,20 +122,26 @@ class SwitchSteps:
     findings: list[tuple[str, str]] = field(default_factory=list)
     _leader: Leader | None = None
     _was_running: bool = False
+    _began_promoting: bool = False
 
     def promote(self, _: Deadline) -> Mapping[str, Any]:
         """Give the copies to clients: the point of no return, one transaction."""
         if self._leader is None or self._leader.layout is None:
             raise NeedsOperator("the flow is not fenced", code=DrillCode.NOT_DRAINED)
         now = LeftAt(self._leader.layout.generation, now_ms())
+        live = list(self._live().values())
+        ends = self._copy_ends(live)
+        # Last: nothing that waits for a broker may lie between this look and the transaction.
         self.notes.check()
-        self._leader.enrol([e.as_promoted(self.drill, now) for e in self._live().values()], {})
+        self._began_promoting = True
+        self._leader.enrol([e.as_promoted(self.drill, now, ends[e.target]) for e in live], {})
         return {"topics": len(self.enrolled), "generation": now.generation}
 
     def redirect(self, deadline: Deadline) -> Mapping[str, Any]:
         """Bring the clients to the target."""
         self._check_promoted()
-        return self.parts.redirect(self._topics, deadline)
+        welcomed = self.parts.welcome(sorted(e.target for e in self.enrolled.values()))
+        return {**welcomed, **self.parts.redirect(self._topics, deadline)}
 
     def close(self) -> None:
         """Let go of the flow, should it still be held."""
@@ -149,8 +167,26 @@ class SwitchSteps:
             wait_s = max(1.0, min(_STOP_S, deadline.left_s))
             return bool(request_stop(self.parts.target, self.parts.flow, wait_s=wait_s)["was_running"])
         except Retriable as error:
+            if not self.parts.exactly_once:
+                # Nobody can fence what writes without transactions: it may wake behind the promotion.
+                raise
             self.findings.append((DrillCode.FLOW_STOPPED, f"{error.message}; it was fenced"))
             return True
+
+    def _copy_ends(self, live: Sequence[Enrolment]) -> dict[str, dict[int, int]]:
+        """Return where each copy ends, now that nobody writes to it: the way back begins there."""
+        copies = [e.target_of(tp) for e in live for tp in e.sources()]
+        target = self.parts.target
+        ends = target.retry(lambda: target.list_offsets(copies, calls.LATEST, calls.READ_UNCOMMITTED))
+        found: dict[str, dict[int, int]] = {e.target: {} for e in live}
+        for tp, end in ends.items():
+            found[tp.topic][tp.partition] = end
+        return found
+
+    def _not_promoted(self) -> list[str]:
+        """Return the topics that nobody has promoted: a later one may have, where this was taken for dead."""
+        live = self._live()
+        return [topic for topic in self._topics if topic not in live or not live[topic].is_promoted]
 
     def _promoted(self) -> bool:
         live = self._live().values()

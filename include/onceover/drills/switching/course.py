@@ -18,6 +18,7 @@ class _Planned(NamedTuple):
 
 
 PROMOTE: Final = "promote"
+REVERSE: Final = "reverse"
 _COURSE: Final = (
     _Planned("look", "look at what a failover would cost now", 60, "onceover drill plan {flow}"),
     _Planned("audit", "compare what was not verified yet", 1800, "onceover audit {flow}"),
@@ -32,7 +33,7 @@ _COURSE: Final = (
     ),
     _Planned("place", "put the groups in place on the target", 60, "onceover groups apply {flow}"),
     _Planned("compare", "compare the tail, and every group's next record", 180, "onceover audit {flow}"),
-    _Planned("stop", "end the flow and fence it", 60, "onceover stop {flow}"),
+    _Planned("stop", "end the flow and fence it", 150, "onceover stop {flow}"),
     _Planned(PROMOTE, "give the copies to clients", 30, "topics.exclude in the flow file"),
     _Planned("redirect", "bring the clients to the target", 1800, "change bootstrap.servers"),
     _Planned(
@@ -41,13 +42,13 @@ _COURSE: Final = (
         60,
         "kafka-console-producer.sh, kafka-console-consumer.sh",
     ),
-    _Planned("reverse", "let the flow the other way go on from there", 60, "onceover seed apply"),
+    _Planned(REVERSE, "let the flow the other way go on from there", 60, "onceover seed apply"),
     # Run whatever happens to the others.
     _Planned("undo", "let writers in again, unless promoted", 90, "onceover drill abort {flow}"),
 )
 _UNPLANNED: Final = (
     _Planned("look", "look at what is known to be missing", 20, "onceover status {flow}"),
-    _Planned("stop", "end the flow and fence it", 60, "onceover stop {flow}"),
+    _Planned("stop", "end the flow and fence it", 150, "onceover stop {flow}"),
     _Planned(
         "settle",
         "end what hangs in the copies",
@@ -89,10 +90,10 @@ def course_of(mode: str, steps: SwitchSteps, *, goes_on: bool) -> tuple[DrillSte
         DrillStep(
             step.name,
             step.title,
-            step.deadline_s,
+            step.deadline_s + (steps.parts.quiet_s if step.name == "settle" else 0),
             getattr(steps, step.name),
             step.by_hand.format(flow=flow),
         )
         for step in (course[behind:] if goes_on else course)
-        if step.name != "reverse" or steps.parts.reverse
+        if step.name != REVERSE or steps.parts.reverse
     )

@@ -7,17 +7,18 @@ a process that was killed knows what to take away; and what was there before is 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from onceover.acls.cover import applies
 from onceover.backoff import Backoff, Deadline
 from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
-from onceover.errors import NeedsOperator, NotNow, Retriable
-from onceover.kafka.acladmin import DENY, LITERAL, Acl, AclAdmin
+from onceover.errors import Fenced, NeedsOperator, NotNow, Retriable, UsageError
+from onceover.kafka.acladmin import ALLOW, DENY, LITERAL, Acl, AclAdmin
 from onceover.process.children import ChildProcess
 
 # Of a name of 249 characters each: they stay within one record of 1 MiB.
@@ -27,6 +28,10 @@ _WRITE: Final = "WRITE"
 # What of our environment a user's command gets: what finds programs, and nothing that may be secret.
 _KEPT: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER")
 _LOOK_S: Final = 0.2
+_GIVE_UP_S: Final = 60.0
+ACLS: Final = "acls"
+COMMAND: Final = "command"
+PERSON: Final = "person"
 
 
 class DrillNotes(Protocol):
@@ -42,14 +47,21 @@ class DrillNotes(Protocol):
         """Return where it is still this drill that runs."""
 
 
+Mark = tuple[str, str]
+
+
 class Fence(Protocol):
     """Keeps writers off topics of the source."""
+
+    @property
+    def kind(self) -> str:
+        """By which the journal tells it from others."""
 
     @property
     def how(self) -> str:
         """What it does, as a plan says it."""
 
-    def check(self) -> None:
+    def check(self, topics: Collection[str]) -> None:
         """Return where it can be made here; changes nothing.
 
         Raises:
@@ -60,10 +72,13 @@ class Fence(Protocol):
         """Make it; return the evidence."""
 
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
-        """Take away what it has made of it for these topics, and nothing else."""
+        """Take away what was made of this kind for these topics, and nothing else."""
+
+    def give_up(self) -> str:
+        """Take away what this very object has made, though nobody can be told; return what was done."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class AclFence:
     """DENY WRITE on each topic, for all principals or for some.
 
@@ -72,47 +87,73 @@ class AclFence:
     Args:
         acls: of the source.
         principals: whom it keeps off, such as ``User:*``.
+        is_open: tells whether a topic without ACLs is everybody's there, given all ACLs.
     """
 
     acls: AclAdmin
     principals: Sequence[str]
+    is_open: Callable[[frozenset[Acl]], bool]
+    kind: str = ACLS
+    _made: frozenset[Acl] = frozenset()
 
     @property
     def how(self) -> str:
         """What it does, as a plan says it."""
         return f"DENY WRITE for {', '.join(self.principals)}"
 
-    def check(self) -> None:
-        """Return where the cluster has an authorizer that may be asked."""
-        self.acls.topic_acls()
+    def check(self, topics: Collection[str]) -> None:
+        """Return where the cluster has an authorizer that may be asked, and a DENY keeps off writers alone.
+
+        Raises:
+            UsageError: SOURCE_OPEN, a topic without ACLs is everybody's, and would be nobody's with one.
+        """
+        standing = self.acls.topic_acls()
+        bare = [t for t in topics if not any(a.permission == ALLOW and applies(a, t) for a in standing)]
+        if bare and self.is_open(standing):
+            raise UsageError(
+                f"{len(bare)} topics have no ALLOW, and are everybody's: a DENY would shut their readers out",
+                code=DrillCode.SOURCE_OPEN,
+                where=", ".join(sorted(bare)[:3]),
+                expected="an ALLOW for whoever reads them, or brokers without allow.everyone.if.no.acl.found",
+                resolve="grant their readers READ first, or use switchover.fence: command or person",
+            )
 
     def make(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Create what is missing; return once the brokers show it."""
-        wanted = self._acls(topics)
+        wanted = self._acls((topic, principal) for topic in topics for principal in self.principals)
         missing = wanted - self.acls.topic_acls()
-        for some in _portions(sorted({acl.name for acl in missing})):
-            notes.write(chains.FENCED, {"topics": some})
+        _note(notes, chains.FENCED, self.kind, {(acl.name, acl.principal) for acl in missing})
         notes.check()
+        self._made = missing
         self.acls.create(missing)
+        try:
+            # Whoever has taken the drill over meanwhile has lifted what it knew of.
+            notes.check()
+        except Fenced:
+            self.acls.delete(missing)
+            raise
         self._await(lambda: wanted <= self.acls.topic_acls(), deadline)
         return {"acls": len(missing), "there_before": len(wanted) - len(missing)}
 
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Delete what the flow's drills have created for these topics."""
-        made = chains.fenced(notes.read()) & set(topics)
-        acls = self._acls(made)
+        marks = _standing(notes, self.kind, topics)
+        acls = self._acls(marks)
         notes.check()
         self.acls.delete(acls)
         self._await(lambda: not acls & self.acls.topic_acls(), deadline)
-        for some in _portions(sorted(made)):
-            notes.write(chains.UNFENCED, {"topics": some})
+        _note(notes, chains.UNFENCED, self.kind, marks)
         return {"acls": len(acls)}
 
-    def _acls(self, topics: Collection[str]) -> frozenset[Acl]:
+    def give_up(self) -> str:
+        """Delete what this object has created."""
+        self.acls.delete(self._made)
+        return f"{len(self._made)} ACLs are deleted"
+
+    @staticmethod
+    def _acls(marks: Iterable[Mark]) -> frozenset[Acl]:
         return frozenset(
-            Acl(LITERAL, topic, principal, _EVERY_HOST, _WRITE, DENY)
-            for topic in topics
-            for principal in self.principals
+            Acl(LITERAL, topic, principal, _EVERY_HOST, _WRITE, DENY) for topic, principal in marks
         )
 
     @staticmethod
@@ -183,33 +224,41 @@ class UserCommand:
 
 @dataclass(frozen=True)
 class CommandFence:
-    """A user's command fences and unfences."""
+    """A user's command fences and unfences; what it does twice has to be as what it does once."""
 
     command: UserCommand
+    kind: str = COMMAND
+    _made: list[str] = field(default_factory=list)
 
     @property
     def how(self) -> str:
         """What it does, as a plan says it."""
         return f"{self.command.argv[0]} fence"
 
-    def check(self) -> None:
+    def check(self, topics: Collection[str]) -> None:
         """Return: whether it works shows when it is run."""
 
     def make(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
-        """Run it; what it does once more has to be as what it does once."""
-        for some in _portions(sorted(set(topics) - chains.fenced(notes.read()))):
-            notes.write(chains.FENCED, {"topics": some})
+        """Run it."""
+        _note(notes, chains.FENCED, self.kind, _missing(notes, self.kind, topics))
         notes.check()
+        self._made[:] = topics
         return self.command.run("fence", topics, deadline)
 
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Run it for those that it was run for."""
-        made = sorted(chains.fenced(notes.read()) & set(topics))
+        marks = _standing(notes, self.kind, topics)
         notes.check()
-        evidence = self.command.run("unfence", made, deadline) if made else {}
-        for some in _portions(made):
-            notes.write(chains.UNFENCED, {"topics": some})
+        evidence = self.command.run("unfence", [topic for topic, _ in marks], deadline) if marks else {}
+        _note(notes, chains.UNFENCED, self.kind, marks)
         return evidence
+
+    def give_up(self) -> str:
+        """Run it for what this object has had fenced."""
+        if not self._made:
+            return "nothing was fenced"
+        self.command.run("unfence", self._made, Deadline(_GIVE_UP_S))
+        return f"{self.command.argv[0]} unfence was run"
 
 
 @dataclass(frozen=True)
@@ -217,28 +266,76 @@ class PersonFence:
     """A person stops the producers, and says so."""
 
     confirmed: Callable[[str, Deadline], Mapping[str, Any]]
+    kind: str = PERSON
 
     @property
     def how(self) -> str:
         """What it does, as a plan says it."""
         return "a person stops the producers, and confirms it"
 
-    def check(self) -> None:
+    def check(self, topics: Collection[str]) -> None:
         """Return: nothing is needed."""
 
     def make(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Wait for the confirmation."""
-        for some in _portions(sorted(set(topics) - chains.fenced(notes.read()))):
-            notes.write(chains.FENCED, {"topics": some})
+        _note(notes, chains.FENCED, self.kind, _missing(notes, self.kind, topics))
         return self.confirmed("fence", deadline)
 
     def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> Mapping[str, Any]:
         """Note that the producers may be started again; who has stopped them does it."""
-        made = sorted(chains.fenced(notes.read()) & set(topics))
-        for some in _portions(made):
-            notes.write(chains.UNFENCED, {"topics": some})
-        return {"start_again": len(made)}
+        marks = _standing(notes, self.kind, topics)
+        _note(notes, chains.UNFENCED, self.kind, marks)
+        return {"start_again": len(marks)}
+
+    def give_up(self) -> str:
+        """Say whose turn it is."""
+        return "whoever has stopped the producers may start them again"
 
 
-def _portions(topics: Sequence[str]) -> Iterator[list[str]]:
-    return (list(topics[at : at + _PER_ENTRY]) for at in range(0, len(topics), _PER_ENTRY))
+@dataclass(frozen=True)
+class LiftedFences:
+    """Lifts what the journal says is fenced, as it was made, whatever the flow file says now.
+
+    Args:
+        makers: makes a fence of each kind.
+    """
+
+    makers: Mapping[str, Callable[[], Fence]]
+
+    def lift(self, notes: DrillNotes, topics: Collection[str], deadline: Deadline) -> dict[str, Any]:
+        """Let writers of these topics in again, and nobody else's.
+
+        Raises:
+            NeedsOperator: one was made in a way that is not known here any more.
+        """
+        evidence: dict[str, Any] = {}
+        for kind, marks in sorted(chains.fenced(notes.read()).items()):
+            named = sorted({topic for topic, _ in marks} & set(topics))
+            if not named:
+                continue
+            if kind not in self.makers:
+                raise NeedsOperator(
+                    f"{len(named)} topics are fenced by {kind}, which this flow file does not know",
+                    code=DrillCode.SWITCHOVER_UNSET,
+                    where=", ".join(named[:3]),
+                    resolve="let their writers in again by hand",
+                )
+            evidence |= self.makers[kind]().lift(notes, named, deadline)
+        return evidence
+
+
+def _standing(notes: DrillNotes, kind: str, topics: Collection[str]) -> set[Mark]:
+    """Return what of these topics is fenced in this way."""
+    return {mark for mark in chains.fenced(notes.read()).get(kind, ()) if mark[0] in topics}
+
+
+def _missing(notes: DrillNotes, kind: str, topics: Collection[str]) -> set[Mark]:
+    """Return what of these topics is not fenced in this way yet."""
+    return {(topic, "") for topic in topics} - _standing(notes, kind, topics)
+
+
+def _note(notes: DrillNotes, what: str, kind: str, marks: Collection[Mark]) -> None:
+    ordered = sorted(marks)
+    for at in range(0, len(ordered), _PER_ENTRY):
+        some = [list(mark) for mark in ordered[at : at + _PER_ENTRY]]
+        notes.write(what, {"kind": kind, "marks": some})

@@ -12,22 +12,27 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.backoff import Backoff, Deadline
+from onceover.drills import chain as chains
 from onceover.drills.codes import DrillCode
 from onceover.drills.moves import GroupMove, compacted, content, moved, next_on_both
 from onceover.drills.progress import copied_to, left_to_copy, named
+from onceover.drills.switching import commits
 from onceover.drills.switching.commits import Positions, SourceGroups
 from onceover.drills.switching.common import SwitchSteps, shown_already
 from onceover.drills.switching.watch import Ends, SourceWatch
-from onceover.errors import NeedsOperator, Retriable
+from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.operation import Caller
-from onceover.state.read import read_flow_state
+from onceover.state.read import FlowState, read_flow_state
 from onceover.stops.record import stopped_in
 
 _STOP_S: Final = 20.0
 _NAMED: Final = 3
+# Less is compared in a moment, while writers are kept off; it need not become less than what they write.
+_FEW: Final = 20_000
+_AUDITS: Final = 4
 # What status says of a flow whose driver lives.
 _RUNS: Final = ("copying", "caught_up")
 
@@ -38,6 +43,8 @@ class PlannedSteps(SwitchSteps):
 
     _ends: Ends = field(default_factory=dict)
     _positions: Positions = field(default_factory=dict)
+    _earlier: Positions = field(default_factory=dict)
+    _looked: Deadline = field(default_factory=lambda: Deadline(0.0))
 
     # ---- before anybody is kept off
 
@@ -64,7 +71,15 @@ class PlannedSteps(SwitchSteps):
         for unseen in (found["clients"] or {}).get("unseen", ()):
             self.findings.append((DrillCode.NOT_READY, unseen["message"]))
         self._check_scope()
-        self.parts.fence.check()
+        self._check_logs()
+        self.parts.fence.check(self._topics)
+        self._check_denied()
+        others = chains.fenced_topics(self.notes.read()) - set(self.enrolled)
+        if left := sorted(others - {e.source for e in self._state().enrolled.values() if e.is_promoted}):
+            text = f"an earlier drill still keeps writers off {', '.join(left[:_NAMED])}"
+            self.findings.append((DrillCode.STILL_FENCED, text))
+        self._earlier = self._groups.positions()[0]
+        self._looked = Deadline(commits.COMMITS_S)
         return {
             "topics": len(self.enrolled),
             "partitions": sum(len(e.start) for e in self.enrolled.values()),
@@ -72,16 +87,32 @@ class PlannedSteps(SwitchSteps):
             "producers": len((found["clients"] or {}).get("producers", ())),
         }
 
-    def audit(self, _: Deadline) -> Mapping[str, Any]:
-        """Compare what was not verified until now, while writers still write: less is left for later."""
-        return self._audited()
+    def audit(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Compare what was not verified until now, while writers still write, until little is left for later.
+
+        It takes long enough for who still commits without being a member to show.
+        """
+        found = self._audited()
+        for _ in range(_AUDITS):
+            if found["records"] < _FEW or deadline.passed:
+                break
+            found = {**(again := self._audited()), "records": found["records"] + again["records"]}
+            if again["records"] < _FEW:
+                break
+        while not self._looked.passed:
+            self.parts.pause(self._looked.left_s)
+        return found
 
     # ---- while writers are kept off
 
     def fence(self, deadline: Deadline) -> Mapping[str, Any]:
         """Keep the source's writers off."""
         self.notes.check()
-        return self.parts.fence.make(self.notes, self._topics, deadline)
+        evidence = self.parts.fence.make(self.notes, self._topics, deadline)
+        if there := evidence.get("there_before"):
+            text = f"{there} DENYs of WRITE were there before: they are somebody's, and stay"
+            self.findings.append((DrillCode.STILL_FENCED, text))
+        return evidence
 
     def settle(self, deadline: Deadline) -> Mapping[str, Any]:
         """See that nobody writes any more, in all partitions, also ones that appeared meanwhile."""
@@ -94,10 +125,11 @@ class PlannedSteps(SwitchSteps):
         backoff = Backoff(cap_s=0.2)
         while True:
             self._ends = self._watch.check(self._ends, deadline)
+            self._check_logs()
+            self._check_stops()
             left = self._left()
             if not left:
                 return {"partitions": len(self._ends)}
-            self._check_stops()
             late = Retriable(
                 f"the flow has not come to the source's end in time: {named(left)} are left",
                 code=DrillCode.NOT_DRAINED,
@@ -109,14 +141,14 @@ class PlannedSteps(SwitchSteps):
 
     def commits(self, deadline: Deadline) -> Mapping[str, Any]:
         """Wait until consumers have committed what they have read on the source."""
-        self._positions = self._groups.settle(deadline)
+        self._positions = self._groups.settle(self._earlier, deadline)
         return {"positions": len(self._positions), "groups": len({group for group, _ in self._positions})}
 
     def place(self, _: Deadline) -> Mapping[str, Any]:
         """Put the groups in place on the target, exactly where they are on the source."""
         with self.parts.groups() as sync:
             applied = sync.apply(Caller(shown_already, pause=self.parts.pause))
-        left = [refusal for refusal in applied.waiting if refusal.blocks]
+        left = list(applied.waiting)
         if left:
             raise NeedsOperator(
                 f"{len(left)} positions are left alone: {left[0].object}: {left[0].message}",
@@ -133,12 +165,14 @@ class PlannedSteps(SwitchSteps):
     def stop(self, deadline: Deadline) -> Mapping[str, Any]:
         """End the flow and fence it; then see once more that nothing came meanwhile."""
         self.notes.check()
-        asked = self._stopped(deadline)
+        self._was_running = asked = self._stopped(deadline)
         self._leader = self.parts.leader()
         layout = self._leader.seize()
-        self._was_running = asked
         self._ends = self._watch.check(self._ends, deadline)
         self._check_scope()
+        self._check_logs()
+        self._check_stops()
+        self._check_denied()
         if left := self._left():
             raise NeedsOperator(
                 f"the flow has ended before the source's end: {named(left)} are left",
@@ -146,7 +180,7 @@ class PlannedSteps(SwitchSteps):
                 resolve="run it again",
             )
         now, _ = self._groups.positions()
-        if changed := sorted(at for at in now if now[at] != self._positions.get(at)):
+        if changed := _others(self._positions, now):
             group, tp = changed[0]
             raise NeedsOperator(
                 f"{len(changed)} positions have moved since they were put in place: group {group} at {tp}",
@@ -161,20 +195,24 @@ class PlannedSteps(SwitchSteps):
         """Write and read on the target, and see that nothing was written behind the cut on the source."""
         self._check_promoted()
         evidence = self.probe.run(self.drill, deadline)
-        cut = copied_to(self.parts.target, self.parts.flow, list(self.enrolled.values()))
-        written = self._watch.written(cut, self._watch.ends(), deadline)
-        there, here = self._clients()
+        live = [e for e in self._live().values() if e.target not in self.parts.led_back()]
+        cut = copied_to(self.parts.target, self.parts.flow, live)
+        watch = SourceWatch(self.parts.source, [e.source for e in live], self.parts.pause)
+        written = watch.written(cut, watch.ends(), deadline) if live else {}
         if written:
-            raise NeedsOperator(
-                f"{sum(written.values())} records were written on the source behind the cut: "
-                f"{_first(written)}",
-                code=DrillCode.WRITTEN_BEHIND,
-                where=self.parts.source.alias,
-                expected="nobody writes there any more",
-                resolve="bring whoever does it to the target; these records are on the source alone: write "
-                "them to the target if they are wanted",
+            text = (
+                f"{sum(written.values())} records were written on {self.parts.source.alias} behind the cut, "
+                f"and are there alone: {_first(written)}"
             )
-        return {**evidence, "clients_on_the_target": there, "clients_on_the_source": here}
+            self.findings.append((DrillCode.WRITTEN_BEHIND, text))
+        self._name_moved()
+        there, here = self._clients()
+        return {
+            **evidence,
+            "written_behind": sum(written.values()),
+            "clients_on_the_target": there,
+            "clients_on_the_source": here,
+        }
 
     def reverse(self, deadline: Deadline) -> Mapping[str, Any]:
         """Have the flow the other way go on exactly behind the promotion."""
@@ -184,15 +222,24 @@ class PlannedSteps(SwitchSteps):
         evidence = dict(self.parts.reverse(self._topics))
         if self.parts.lifts:
             # It would be kept off by it, too.
-            evidence["lifted"] = self.parts.fence.lift(self.notes, self._topics, deadline)
+            evidence["lifted"] = self.parts.lifted.lift(self.notes, self._topics, deadline)
         return evidence
 
     def undo(self, deadline: Deadline) -> Mapping[str, Any]:
         """Let the writers in again, unless the copies were promoted: then there is no way back."""
         self.close()
-        if self._promoted():
+        try:
+            topics = self._not_promoted()
+            evidence = self.parts.lifted.lift(self.notes, topics, deadline) if topics else {}
+        except Retriable as error:
+            if self._began_promoting:
+                raise
+            # The target is away, and nobody can have promoted anything: the source's writers need not wait.
+            text = f"{self.parts.fence.give_up()}, though the target is away ({error.message})"
+            self.findings.append((DrillCode.STILL_FENCED, text))
+            raise
+        if not topics:
             return {"promoted": True}
-        evidence = dict(self.parts.fence.lift(self.notes, self._topics, deadline))
         if self._was_running:
             text = f"the flow was ended by this drill: {commands.replicate(self.parts.flow)} starts it again"
             self.findings.append((DrillCode.FLOW_STOPPED, text))
@@ -208,6 +255,61 @@ class PlannedSteps(SwitchSteps):
     def _groups(self) -> SourceGroups:
         return SourceGroups(self.parts.source, self.parts.selects, self._topics, self.parts.pause)
 
+    def _state(self) -> FlowState:
+        target = self.parts.target
+        return target.retry(lambda: read_flow_state(target, self.parts.flow))
+
+    def _check_logs(self) -> None:
+        """Tell whether both sides' topics are still those that are copied.
+
+        Raises:
+            NeedsOperator: LOG_CHANGED.
+        """
+        live = self._live()
+        here = self.parts.source.retry(lambda: self.parts.source.topics(sorted(live)))
+        copies = sorted(e.target for e in live.values())
+        there = self.parts.target.retry(lambda: self.parts.target.topics(copies))
+        for each in live.values():
+            known = (here, each.source, each.source_id), (there, each.target, each.target_id)
+            if any(name not in topics or topics[name].topic_id != ours for topics, name, ours in known):
+                raise NeedsOperator(
+                    f"{each.source}, or its copy {each.target}, is another topic than the flow has copied",
+                    code=DrillCode.LOG_CHANGED,
+                    where=each.source,
+                    resolve=f"{commands.command('status', self.parts.flow)} names the way out",
+                )
+
+    def _check_denied(self) -> None:
+        """Tell whether clients could not write on the target although they are brought there.
+
+        Raises:
+            NeedsOperator: TARGET_DENIES.
+        """
+        found = self.parts.denied(sorted(e.target for e in self.enrolled.values()))
+        if found:
+            raise NeedsOperator(
+                f"{len(found)} ACLs would keep clients off the copies: {found[0]}",
+                code=DrillCode.TARGET_DENIES,
+                where=self.parts.target.alias,
+                resolve="remove them, or leave these topics out with `--topics`",
+            )
+
+    def _name_moved(self) -> None:
+        """Say where consumers have committed on the source behind what was put in place on the target."""
+        if not self._positions:
+            return
+        try:
+            now, _ = self._groups.positions()
+        except OnceoverError as error:
+            self.findings.append((DrillCode.NOT_COMPARED, f"positions on the source: {error.message}"))
+            return
+        if moved_on := _others(self._positions, now):
+            group, tp = moved_on[0]
+            text = (
+                f"{len(moved_on)} positions moved on the source behind the cut, group {group} at {tp} first"
+            )
+            self.findings.append((DrillCode.COMMITS_LATE, f"{text}: what was read there is read again"))
+
     def _left(self) -> dict[TopicPartition, int]:
         copied = copied_to(self.parts.target, self.parts.flow, list(self._live().values()))
         return left_to_copy(copied, self._ends)
@@ -219,7 +321,8 @@ class PlannedSteps(SwitchSteps):
             NeedsOperator: SCOPE_CHANGED.
         """
         gone = sorted(set(self.enrolled) - {t for t, e in self._live().items() if e.active})
-        new = sorted(set(self.parts.scope()) - set(self.enrolled)) if self.everything else []
+        known = {each.source for each in self._state().enrolled.values()}
+        new = sorted(set(self.parts.scope()) - known) if self.everything else []
         if gone or new:
             raise NeedsOperator(
                 f"the flow's topics are others than were planned: {', '.join([*gone, *new][:_NAMED])}",
@@ -230,8 +333,7 @@ class PlannedSteps(SwitchSteps):
             )
 
     def _check_stops(self) -> None:
-        target = self.parts.target
-        state = target.retry(lambda: read_flow_state(target, self.parts.flow))
+        state, target = self._state(), self.parts.target
         targets = {e.target for e in self.enrolled.values()}
         stopped = sorted(tp for tp in stopped_in(state.others) if tp.topic in targets)
         if stopped:
@@ -249,6 +351,12 @@ class PlannedSteps(SwitchSteps):
                 f"{found.different} records of the copies are not as they should be",
                 code=DrillCode.COPY_DIFFERS,
                 resolve=f"{commands.command('audit', self.parts.flow)} names them; do not switch over",
+            )
+        if found.gone:
+            raise NeedsOperator(
+                f"{found.gone} offsets of the copies cannot be compared, and not for their age",
+                code=DrillCode.COPY_DIFFERS,
+                resolve=f"{commands.command('audit', self.parts.flow)} tells why; do not switch over",
             )
         if found.unverifiable:
             text = f"{found.unverifiable} offsets: they have expired, or a transaction was open before them"
@@ -294,6 +402,11 @@ class PlannedSteps(SwitchSteps):
                 )
             moves.append(GroupMove(group, tp, offset, targets[group, tp], at.offset))
         return moves
+
+
+def _others(before: Positions, now: Positions) -> list[tuple[str, TopicPartition]]:
+    """Return the positions that are others by now."""
+    return sorted(at for at in before.keys() | now.keys() if before.get(at) != now.get(at))
 
 
 def _first(written: Mapping[TopicPartition, int]) -> str:

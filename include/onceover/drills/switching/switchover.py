@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from onceover.clock import now_ms
 from onceover.drills import chain as chains
 from onceover.drills.about import DrillAbout
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
-from onceover.drills.course import DrillStep, StepResult
+from onceover.drills.course import DrillStep, StepResult, StepState
 from onceover.drills.journal import DrillJournal
 from onceover.drills.outcome import FAILED, PASSED, DrillOutcome
 from onceover.drills.running import DrillRunner, known, new_drill
 from onceover.drills.switching.common import SwitchoverParts, SwitchSteps
-from onceover.drills.switching.course import PLANNED, UNAVAILABLE, course_of
+from onceover.drills.switching.course import PLANNED, REVERSE, UNAVAILABLE, course_of
 from onceover.drills.switching.plan import SwitchoverPlan, changes_of
 from onceover.drills.switching.probe import Probe
 from onceover.drills.switching.steps import PlannedSteps
@@ -27,6 +27,9 @@ from onceover.planning.operation import Caller
 from onceover.state.codes import StateCode
 from onceover.state.enrolment import Enrolment
 from onceover.state.read import read_flow_state
+
+# Findings that keep it from PASS: something is lost, or will be repeated; everything else was done.
+_BREAKS: Final = (DrillCode.WRITTEN_BEHIND, DrillCode.COMMITS_LATE)
 
 
 @dataclass(frozen=True)
@@ -49,9 +52,16 @@ class SwitchoverOutcome(DrillOutcome):
     @property
     def verdict(self) -> str | None:
         """PASS or FAIL; None while it runs. What goes on behind an earlier one has no time of its own."""
+        if any(code in _BREAKS for code, _ in self.findings) and self.ended_ms is not None:
+            return FAILED
         if self.plan.goes_on is None or self.ended_ms is None:
             return super().verdict
         return PASSED if self.is_done else FAILED
+
+    def ended(self) -> dict[str, Any]:
+        """Return what the journal holds of its end; what *reverse* could not do is done by ``seed``."""
+        others = [r for r in self.results if r.name != REVERSE]
+        return {**super().ended(), "done": all(r.state is StepState.DONE for r in others)}
 
     def begun(self) -> dict[str, Any]:
         """Return what the journal holds of its beginning."""
@@ -136,7 +146,7 @@ class Switchover:
         """
         plan, steps, _, _ = self._planned("plan")
         if plan.goes_on is None and plan.mode == PLANNED:
-            steps.parts.fence.check()
+            steps.parts.fence.check(plan.topics)
         return plan
 
     def apply(self, caller: Caller, approval: Approval | None = None) -> SwitchoverOutcome:

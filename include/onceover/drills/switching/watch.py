@@ -72,7 +72,7 @@ class SourceWatch:
         """Return the ends once nothing was written for ``quiet_s``.
 
         Raises:
-            NeedsOperator: FENCE_LEAKS, somebody still writes after ``SETTLES_S``.
+            NeedsOperator: FENCE_LEAKS, somebody still writes after ``SETTLES_S``; LOG_CHANGED.
             Retriable: the source is away.
         """
         settles = Deadline(min(SETTLES_S, deadline.left_s))
@@ -80,7 +80,7 @@ class SourceWatch:
         while not quiet.passed:
             self.pause(min(_LOOK_S, quiet.left_s))
             now = self.ends()
-            grown = self.written(base, now, deadline) if now != base else {}
+            grown = self._grown(base, now, deadline)
             if grown and settles.passed:
                 raise leaks(self.source.alias, grown)
             if grown:
@@ -96,10 +96,28 @@ class SourceWatch:
             Retriable: the source is away.
         """
         now = self.ends()
-        grown = self.written(before, now, deadline) if now != before else {}
+        grown = self._grown(before, now, deadline)
         if grown:
             raise leaks(self.source.alias, grown)
         return now
+
+    def _grown(self, before: Ends, now: Ends, deadline: Deadline) -> dict[TopicPartition, int]:
+        """Return as ``written``; a log that has become shorter is another one by now.
+
+        Raises:
+            NeedsOperator: LOG_CHANGED.
+        """
+        shorter = sorted(tp for tp, end in before.items() if now.get(tp, -1) < end)
+        if shorter:
+            raise NeedsOperator(
+                f"the log of {shorter[0]} on {self.source.alias} is shorter than it was a moment ago",
+                code=DrillCode.LOG_CHANGED,
+                where=str(shorter[0]),
+                expected=f"an end at {before[shorter[0]]} or behind",
+                seen=str(now.get(shorter[0], "no such partition")),
+                resolve="find out who has deleted the topic, or cut its log; then plan again",
+            )
+        return self.written(before, now, deadline) if now != before else {}
 
 
 def leaks(alias: str, grown: Mapping[TopicPartition, int]) -> NeedsOperator:
