@@ -7,8 +7,9 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAlias, task
 
-from onceover_airflow import flows, forms, rehearsing
+from onceover_airflow import flows, rehearsing
 from onceover_airflow.jobs.retrying import retry_interrupted
+from onceover_airflow.starting import forms
 
 DOC = """
 ### Rehearse

@@ -18,10 +18,10 @@ from airflow.sdk.exceptions import AirflowSkipException
 from onceover.drills.codes import DrillCode
 from onceover.errors import OnceoverError
 from onceover.state.codes import StateCode
-from onceover_airflow import forms
+from onceover_airflow.access.flowcontext import flow_at_hand, log_text
 from onceover_airflow.errors import JobInterrupted, TaskFailed
-from onceover_airflow.flowcontext import flow_at_hand, log_text
-from onceover_airflow.pages import page_link
+from onceover_airflow.starting import forms
+from onceover_airflow.telling.pages import page_link
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

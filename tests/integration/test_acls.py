@@ -18,7 +18,7 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Fenced, UsageError
 from onceover.groups.apply import AppliedGroups
 from onceover.groups.decide import Allowed
-from onceover.kafka.acladmin import Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.admin.acls import Acl, AclAdmin, NoAuthorizer
 from onceover.kafka.cluster import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.state import names

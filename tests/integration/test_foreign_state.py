@@ -15,10 +15,10 @@ from confluent_kafka import Producer
 
 from onceover.acls.kept import acl_key, acl_record
 from onceover.config.clients.resolve import ClientConfig
-from onceover.kafka.acladmin import Acl, AclAdmin
+from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from tests.support.grants import GROUP, TOPIC, grant
 from tests.support.groups import commit
 from tests.support.guarded import Pair, guarded_clusters, guarded_replica

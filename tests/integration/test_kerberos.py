@@ -9,7 +9,7 @@ import pytest
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable, UsageError
-from onceover.kafka.acladmin import Acl, AclAdmin
+from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
 from onceover_lab.embed.config import CLIENT_LISTENER
 from onceover_lab.embed.connect import ConnectCluster

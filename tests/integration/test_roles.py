@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import UsageError
-from onceover.kafka.acladmin import Acl, AclAdmin
+from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
 from onceover.state import names
 from tests.support.contentaudit import audit

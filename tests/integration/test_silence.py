@@ -16,8 +16,9 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.offsets.write import Entry, write_in_transaction
 from onceover.copy.loop import Until
 from onceover.errors import NeedsOperator
-from onceover.kafka import admin, calls
-from onceover.kafka.acladmin import Acl, AclAdmin
+from onceover.kafka import calls
+from onceover.kafka.admin.acls import Acl, AclAdmin
+from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.link import connection
 from onceover.kafka.link.connection import ConnectionLost
@@ -205,9 +206,9 @@ def test_what_is_created_or_noted_goes_to_the_cluster_that_is_meant(
         far.proxy.upstream = near.cluster.nodes[0].ports.client
         writer = RecordWriter(target, TopicPartition(topic, 0))
         try:
-            library = admin.Admin(target)
+            library = Admin(target)
             for change in (
-                lambda: library.create_topics([admin.TopicSpec(f"{topic}.made", 1)]),
+                lambda: library.create_topics([TopicSpec(f"{topic}.made", 1)]),
                 lambda: library.grow_topic(topic, 2),
                 lambda: library.topic_configs([topic]),
                 lambda: library.alter_configs({topic: {"retention.ms": "1"}}),

@@ -12,7 +12,7 @@ import pytest
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.drills.switching.course import STEP_NAMES
-from onceover.kafka.acladmin import Acl, AclAdmin
+from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
 from tests.support.applications import Application, Place, Reader, Writer, at_work
 from tests.support.flows import InlineFlow, write_flow

@@ -24,8 +24,8 @@ from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.committed import read_progress
-from onceover.state.enrolment import Enrolment, read_enrolments
 from onceover.state.fencing import LANE_TIMEOUT_MS, LEADER_TIMEOUT_MS, fence
+from onceover.state.records.enrolment import Enrolment, read_enrolments
 from onceover.state.steps import Step
 from onceover.wiring.flows import identity, open_clusters
 from onceover.wiring.repairs import RepairRequest

@@ -244,7 +244,7 @@ def test_quotas_of_the_brokers_slow_the_copy_and_break_nothing(
         throttled.append(answer.throttle_ms)
         return answer
 
-    monkeypatch.setattr("onceover.kafka.fetcher.decode_fetch", watched)
+    monkeypatch.setattr("onceover.kafka.logs.fetcher.decode_fetch", watched)
     topic = replica.topic(partitions=2)
     for _ in range(8):
         for partition in (0, 1):

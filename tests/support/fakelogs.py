@@ -290,7 +290,7 @@ def _offset(log: FakeLog, at: int, isolation: int) -> int:
 
 
 class FakeAdmin:
-    """Answers for ``kafka.admin.Admin`` what a snapshot asks it for."""
+    """Answers for ``kafka.admin.topics.Admin`` what a snapshot asks it for."""
 
     def __init__(self, cluster: FakeCluster) -> None:
         self._topics = cluster.all_topics

@@ -19,8 +19,8 @@ from onceover.kafka.calls import InitResult
 from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition, lane_of
 from onceover.state import names, steps
-from onceover.state.layout import Layout
 from onceover.state.read import read_layout
+from onceover.state.records.layout import Layout
 from onceover.state.steps import Step
 from onceover.wire.offsetmap import MapRecord, decode_map_key, decode_map_value
 from onceover.wire.progress import ProgressMeta

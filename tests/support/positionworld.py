@@ -43,8 +43,8 @@ from onceover.positions.store import MapStore
 from onceover.positions.translate import Translator
 from onceover.state import names
 from onceover.state import read as stateread
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
 from onceover.topics.namingpolicy import NamingPolicy
 from onceover.topics.scope import Rules
 from onceover.wire.progress import ProgressMeta

@@ -12,7 +12,7 @@ import pytest
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.drills.switching.course import PROMOTE, STEP_NAMES
-from onceover.kafka.acladmin import Acl, AclAdmin
+from onceover.kafka.admin.acls import Acl, AclAdmin
 from onceover.kafka.cluster import Cluster
 from tests.support.groups import commit, offset_of
 from tests.support.guarded import Pair

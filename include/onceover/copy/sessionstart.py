@@ -22,7 +22,7 @@ from onceover.kafka.each import Each
 from onceover.kafka.ports import TxnProducer
 from onceover.model import TopicPartition
 from onceover.resume.told import CoordinatorRest, ToldProgress
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.state.steps import Step, reached
 from onceover.stops.undecided import LeftOpen
 

@@ -16,7 +16,7 @@ from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.calls import CLASSIC
 from onceover.kafka.groups.members import DescribedGroup, describe_consumer_group, describe_group
-from onceover.kafka.usage import ActiveProducer, ListedTransaction, active_producers, transactions
+from onceover.kafka.logs.usage import ActiveProducer, ListedTransaction, active_producers, transactions
 from onceover.model import TopicPartition
 
 CONSUMER: Final = "consumer"

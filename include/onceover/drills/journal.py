@@ -23,14 +23,14 @@ from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
-from onceover.kafka.admin import Admin, TopicSpec
+from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.fenced import write_last
 from onceover.state.log import StateLog
-from onceover.state.value import MALFORMED, mapping, whole_number
+from onceover.state.records.value import MALFORMED, mapping, whole_number
 from onceover.topics.own import STATE_CONFIG, check_ready
 
 log = logging.getLogger(__name__)

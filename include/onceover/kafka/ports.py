@@ -8,7 +8,7 @@ from uuid import UUID
 
 from onceover.kafka.calls import OffsetToCommit
 from onceover.model import TopicPartition
-from onceover.wire.batch import BatchHeader
+from onceover.wire.batches.batch import BatchHeader
 
 
 class Outgoing(NamedTuple):

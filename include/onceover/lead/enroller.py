@@ -21,8 +21,8 @@ from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, PlacedProgress
-from onceover.state.progress import first_progress
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
+from onceover.state.records.progress import first_progress
 from onceover.topics.plan import TopicPlan, View
 from onceover.topics.refusals import grown_into, not_enrolled
 

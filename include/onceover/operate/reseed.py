@@ -33,10 +33,10 @@ from onceover.operate.repair import (
 )
 from onceover.planning import commands
 from onceover.planning.plan import Change, Refusal
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import check_clusters
-from onceover.state.managed import read_managed
-from onceover.state.progress import beside, copied_between
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import check_clusters
+from onceover.state.records.managed import read_managed
+from onceover.state.records.progress import beside, copied_between
 from onceover.stops.codes import StopCode
 from onceover.topics.plan import TopicPlan, plan_topics
 from onceover.topics.scope import Rules

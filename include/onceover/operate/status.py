@@ -32,9 +32,9 @@ from onceover.operate.statusread import (
 )
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
 from onceover.planning.background import in_background
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import check_clusters
-from onceover.state.progress import beside
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import check_clusters
+from onceover.state.records.progress import beside
 from onceover.stops.record import Stop
 from onceover.topics.scope import Rules, explain
 

@@ -9,8 +9,8 @@ from uuid import UUID
 from onceover.kafka.cluster import TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.statusread import SourceLogs, TargetLogs
-from onceover.state.enrolment import Enrolment
-from onceover.state.progress import beside
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.progress import beside
 from onceover.stops.judge import Evidence, TopicSeen, judge
 from onceover.stops.record import Stop
 

@@ -21,15 +21,15 @@ from onceover.kafka.link.connection import Connection
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout
-from onceover.state.managed import unread_managed
-from onceover.state.ownership import Claim
 from onceover.state.read import read_values
-from onceover.state.runstate import read_heartbeat
-from onceover.state.value import MALFORMED, RESOLVE, own, whole_number
-from onceover.state.verdicts import Verdicts
-from onceover.state.verified import Watermark
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
+from onceover.state.records.managed import unread_managed
+from onceover.state.records.ownership import Claim
+from onceover.state.records.runstate import read_heartbeat
+from onceover.state.records.value import MALFORMED, RESOLVE, own, whole_number
+from onceover.state.records.verdicts import Verdicts
+from onceover.state.records.verified import Watermark
 from onceover.stops.judge import needs_epoch
 from onceover.stops.record import Stop
 from onceover.txn.classify import Action, Api, classify

@@ -30,12 +30,12 @@ from onceover.model import TopicPartition, lane_of
 from onceover.positions.index import MapIndex
 from onceover.positions.store import MapStore, StoreDamaged
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.state.steps import Step, reached
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
+from onceover.wire.batches.records import encode
 from onceover.wire.offsetlookup import join, mergeable
 from onceover.wire.offsetmap import MapRecord, encode_map_key, encode_map_value
-from onceover.wire.records import encode
 
 log = logging.getLogger(__name__)
 

@@ -26,10 +26,10 @@ from onceover.positions.fresh import AGAIN_S, STALE_S, FreshMap
 from onceover.positions.store import MapStore, PairRow
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment, read_enrolments
-from onceover.state.layout import Layout, layout_in
-from onceover.state.progress import beside, copied_between
 from onceover.state.read import read_leader
+from onceover.state.records.enrolment import Enrolment, read_enrolments
+from onceover.state.records.layout import Layout, layout_in
+from onceover.state.records.progress import beside, copied_between
 from onceover.wire.offsetlookup import (
     NotCovered,
     Translated,

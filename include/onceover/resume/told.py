@@ -23,7 +23,7 @@ from onceover.kafka.ports import TxnProducer
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.committed import read_progress
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 
 # A little more than the time before: the machine may be busier.
 _REST_SHARE: Final = 1.5

@@ -28,7 +28,7 @@ from onceover.seeding.codes import SeedingCode
 from onceover.seeding.origins import FlowClusters, GroupOrigin, Passive
 from onceover.seeding.plan import Seat, SeatedTopic, SeedOffset, SeedOffsets
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, PlacedProgress
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.wire.offsetmap import MapRecord
 
 # A partition of the map without a leader must not keep those waiting whose records are in the others.

@@ -20,7 +20,7 @@ from onceover.resume.peek import PartitionReader, Peek, digest
 from onceover.seeding.codes import SeedingCode
 from onceover.seeding.plan import Seat
 from onceover.seeding.seam import Finding, NoSeam, Seam, find_seam
-from onceover.wire.records import DecodedRecord
+from onceover.wire.batches.records import DecodedRecord
 
 # Of the target's end: covers what one poll or two of MirrorMaker wrote; longer where that is not enough.
 FIRST_WINDOW: Final = 256

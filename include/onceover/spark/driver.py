@@ -46,7 +46,7 @@ from onceover.spark.session import open_session
 from onceover.spark.slots import SlotWatch, slots_of, too_few
 from onceover.spark.source import ReplicaSource
 from onceover.spark.totals import Totals
-from onceover.state.layout import ASKED, DONE, FAILED, Layout
+from onceover.state.records.layout import ASKED, DONE, FAILED, Layout
 from onceover.topics.scopecheck import nothing_in_scope
 from onceover.wiring.flows import FlowWatch, open_clusters, supervisor
 

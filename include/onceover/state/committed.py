@@ -9,7 +9,7 @@ from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 
 
 def read_progress(

@@ -21,9 +21,9 @@ from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.state import names
 from onceover.state.codes import StateCode
-from onceover.state.layout import Layout, layout_in
 from onceover.state.log import StateLog
 from onceover.state.read import read_layout
+from onceover.state.records.layout import Layout, layout_in
 from onceover.stops.codes import RequestCode
 from onceover.stops.record import Stop
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from onceover.kafka.cluster import TopicInfo
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.scope import Rules, ScopeDecision, explain, internal_reason
 
 _SHOWN = 3

@@ -44,8 +44,8 @@ from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.positions.index import MapIndex
 from onceover.state.read import read_flow_state
-from onceover.state.verdicts import AuditAnswer
-from onceover.state.verified import Watermark
+from onceover.state.records.verdicts import AuditAnswer
+from onceover.state.records.verified import Watermark
 from onceover.topics.scope import explain
 from onceover.wiring.flows import open_clusters, rules
 from onceover.wiring.handlers import dead_letter_of

@@ -31,14 +31,14 @@ from onceover.drills.switching.switchover import (
     unfinished_of,
 )
 from onceover.errors import NeedsOperator, UsageError
-from onceover.kafka.acladmin import AclAdmin
+from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.cluster import Cluster
 from onceover.lead.leader import Leader
 from onceover.planning import commands
 from onceover.planning.operation import Caller, Pause, Planned
 from onceover.seeding.plan import Choice
-from onceover.state.enrolment import Enrolment
 from onceover.state.read import read_flow_state, read_layout
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.scope import explain
 from onceover.wiring.audit import AuditRequest, audit_content, keep_verified, prepare, record_bytes
 from onceover.wiring.drills import (

@@ -23,7 +23,7 @@ from onceover.acls.kept import (
 )
 from onceover.acls.sync import AclSync, apply_acls, is_open, own_principal
 from onceover.errors import NeedsOperator, Retriable, UsageError
-from onceover.kafka.acladmin import Acl, NoAuthorizer
+from onceover.kafka.admin.acls import Acl, NoAuthorizer
 from tests.support.authorizer import Question, allows
 
 OWN = "User:onceover"

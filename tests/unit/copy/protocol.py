@@ -18,9 +18,9 @@ from onceover.kafka.ports import Acknowledged, Outgoing
 from onceover.lead import leader as leader_module
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.layout import Layout
-from onceover.wire.records import decode
-from tests.unit.state.test_layout import LAYOUT
+from onceover.state.records.layout import Layout
+from onceover.wire.batches.records import decode
+from tests.unit.state.records.test_layout import LAYOUT
 
 FLOW = "f"
 ME = LaneIdentity(FLOW, LAYOUT.generation, LAYOUT.run, 0, 1, (1, 1))

@@ -20,10 +20,10 @@ from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.resume import told as told_module
 from onceover.state import names
-from onceover.state.layout import Layout
+from onceover.state.records.layout import Layout
 from onceover.wire.progress import ProgressMeta
 from tests.unit.copy.protocol import ME, OTHER, FakeCluster, FakeProducer, World, faked_world, told
-from tests.unit.state.test_layout import LAYOUT
+from tests.unit.state.records.test_layout import LAYOUT
 
 Progress = Each[TopicPartition, CommittedOffset]
 

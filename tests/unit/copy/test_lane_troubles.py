@@ -17,11 +17,11 @@ from onceover.handling.lanehandler import HandlerUse, LaneHandler
 from onceover.model import TopicPartition
 from onceover.resume import told as told_module
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, owned, read_enrolments
+from onceover.state.records.enrolment import Enrolment, owned, read_enrolments
 from onceover.stops.aside import TroubleSide
 from onceover.stops.barred import barred
 from tests.unit.copy.protocol import ME, FakeCluster, World, faked_world
-from tests.unit.state.test_layout import LAYOUT
+from tests.unit.state.records.test_layout import LAYOUT
 
 A, B, LEFT = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("left", 0)
 

@@ -19,7 +19,7 @@ from onceover.kafka.each import Each
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.offsets import GroupOffsets
 from onceover.model import TopicPartition
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.txn.classify import Action, Api
 from tests.unit.topics.topicworld import source_id, target_id, topic
 

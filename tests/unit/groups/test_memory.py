@@ -18,7 +18,7 @@ from onceover.groups.entries import Key, entries_of, rewritten
 from onceover.groups.memory import GroupMemory
 from onceover.kafka import cluster
 from onceover.model import TopicPartition
-from onceover.state.value import Illegible
+from onceover.state.records.value import Illegible
 from tests.support.junk import damaged
 from tests.unit.topics.topicworld import target_id, topic
 

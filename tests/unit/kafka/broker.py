@@ -15,7 +15,7 @@ from onceover.kafka.cluster import Features, PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.link.connection import ConnectionLost
 from onceover.model import TopicPartition
-from onceover.wire.batch import iter_batches
+from onceover.wire.batches.batch import iter_batches
 
 LOST = "the connection is lost"
 TOPIC_ID = UUID(int=7)

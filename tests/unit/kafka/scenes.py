@@ -10,7 +10,7 @@ from onceover.kafka.ports import Outgoing
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.txn.txnstate import IllegalTransition
-from onceover.wire.batch import parse_header
+from onceover.wire.batches.batch import parse_header
 from tests.support.rawkafka import RawRecord, build_batch
 from tests.unit.kafka.broker import FakeCluster
 

@@ -17,7 +17,7 @@ from onceover.lead.ends import BatchPlanner
 from onceover.model import TopicPartition
 from onceover.resume.resume import map_partition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 
 T = TypeVar("T")
 END = 100

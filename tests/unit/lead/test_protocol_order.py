@@ -16,9 +16,9 @@ from onceover.kafka.calls import InitResult, OffsetToCommit
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from tests.unit.copy.protocol import FLOW, OTHER, FakeCluster, FakeProducer, World, faked_world, told
-from tests.unit.state.test_layout import LAYOUT
+from tests.unit.state.records.test_layout import LAYOUT
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from onceover.kafka.cluster import Cluster
 from onceover.model import TopicPartition
 from onceover.operate import repair
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout
 from onceover.state.read import FlowState
-from onceover.state.runstate import SILENT_AFTER_MS
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
+from onceover.state.records.runstate import SILENT_AFTER_MS
 from onceover.stops.record import Stop
-from tests.unit.state.test_layout import LAYOUT
+from tests.unit.state.records.test_layout import LAYOUT
 
 FLOW = "flights"
 TP = TopicPartition("orders", 0)

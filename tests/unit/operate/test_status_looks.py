@@ -23,8 +23,8 @@ from onceover.operate.status import flow_status
 from onceover.operate.statusjudge import judge_all
 from onceover.operate.statusread import FlowFacts, SourceLogs, TargetLogs
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import DONE, FAILED, Layout
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import DONE, FAILED, Layout
 from onceover.wire.progress import NOBODY, ProgressMeta
 from tests.unit.copy.loop import ME
 

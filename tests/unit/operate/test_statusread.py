@@ -19,10 +19,10 @@ from onceover.operate import statusread
 from onceover.operate.statusread import FlowFacts, PartitionStatusReader
 from onceover.operate.statusshape import StatusFacts, StatusSide, shape
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import Layout
-from onceover.state.verdicts import AuditAnswer, AuditFailure, Verdicts
-from onceover.state.verified import Watermark
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import Layout
+from onceover.state.records.verdicts import AuditAnswer, AuditFailure, Verdicts
+from onceover.state.records.verified import Watermark
 from onceover.stops.record import Stop
 from tests.support.junk import damaged
 

@@ -13,7 +13,7 @@ from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.resume.resume import LaneWriter, PartitionsSeen, gather, map_partition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.stops.aside import Troubles, TroubleSide
 from onceover.stops.codes import WaitCode
 

@@ -15,7 +15,7 @@ from onceover.kafka.calls import CommittedOffset, OffsetToCommit
 from onceover.kafka.each import Each
 from onceover.model import TopicPartition
 from onceover.resume.told import CoordinatorRest, ToldProgress
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from tests.unit.copy.loop import FakeProducer
 from tests.unit.stops.test_aside import Clock
 

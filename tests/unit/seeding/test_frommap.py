@@ -20,7 +20,7 @@ from onceover.seeding.frommap import LagOrigin, MapOrigin, NewestMapRecords, new
 from onceover.seeding.origins import FlowClusters
 from onceover.seeding.plan import Choice, Seat, SeatedTopic, SeedOffsets, plan_seed
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, PlacedProgress
+from onceover.state.records.enrolment import Enrolment, PlacedProgress
 from onceover.topics.plan import TopicPlan
 from onceover.wire.offsetmap import MapRecord
 from tests.unit.seeding.test_plan import seat, topic

@@ -18,7 +18,7 @@ from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.frommap import LagOrigin, NewestMapRecords
 from onceover.seeding.origins import FileOrigin, FlowClusters, FlowOrigin, GroupOrigin, LogOrigin, Origin
 from onceover.seeding.plan import EARLIEST, Choice, SeatedTopic, SeedOffset, SeedPlan, plan_seed
-from onceover.state.enrolment import Enrolment
+from onceover.state.records.enrolment import Enrolment
 from onceover.topics.plan import TopicPlan
 from tests.support.waysout import commands
 from tests.unit.seeding.test_plan import seat, topic

@@ -24,7 +24,7 @@ from onceover.seeding.plan import (
     SeedPlan,
     plan_seed,
 )
-from onceover.state.enrolment import Enrolment, LeftAt
+from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.topics.codes import TopicCode
 from onceover.topics.plan import TopicPlan
 from onceover.topics.refusals import NOT_OURS

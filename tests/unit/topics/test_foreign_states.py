@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, GaveWay, LeftAt, PlacedProgress
-from onceover.state.ownership import Claim, FlowId, decide
+from onceover.state.records.enrolment import Enrolment, GaveWay, LeftAt, PlacedProgress
+from onceover.state.records.ownership import Claim, FlowId, decide
 from onceover.topics import otherflows
 from onceover.topics.lineage import Hop, changed_upstream, upstream_json
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy

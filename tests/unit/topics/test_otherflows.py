@@ -14,8 +14,8 @@ from onceover.kafka import calls
 from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
-from onceover.state.enrolment import Enrolment, LeftAt
-from onceover.state.ownership import Claim, FlowId, Rival
+from onceover.state.records.enrolment import Enrolment, LeftAt
+from onceover.state.records.ownership import Claim, FlowId, Rival
 from onceover.topics.lineage import Hop, ReturnOrigin
 from onceover.topics.namingpolicy import IDENTITY, PREFIX, NamingPolicy
 from onceover.topics.otherflows import (

@@ -9,7 +9,7 @@ import pytest
 
 from onceover.errors import Retriable
 from onceover.kafka.cluster import PartitionInfo, TopicInfo
-from onceover.kafka.fetcher import Position
+from onceover.kafka.logs.fetcher import Position
 from onceover.model import TopicPartition
 from onceover.state import log as statelog
 from onceover.state import names

@@ -17,8 +17,8 @@ from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.fenced import write_last
 from onceover.state.read import read_log
-from onceover.state.verdicts import Verdicts, read_verdicts
-from onceover.state.verified import Watermark, read_watermarks
+from onceover.state.records.verdicts import Verdicts, read_verdicts
+from onceover.state.records.verified import Watermark, read_watermarks
 
 log = logging.getLogger(__name__)
 

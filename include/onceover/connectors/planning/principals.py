@@ -14,10 +14,10 @@ from onceover.connectors.planning.access import OffsetsTopic
 from onceover.connectors.rights import may_on_new_topic, principal_of
 from onceover.connectors.settings import RoleClient
 from onceover.errors import OnceoverError
-from onceover.kafka.acladmin import ALLOW, DENY, EVERY_TOPIC, PREFIXED, Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.admin.acls import ALLOW, DENY, EVERY_TOPIC, PREFIXED, Acl, AclAdmin, NoAuthorizer
+from onceover.kafka.admin.topicfacts import topic_facts
 from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.topicfacts import topic_facts
 from onceover.planning.plan import Refusal
 
 # Librdkafka keys and values, sorted.

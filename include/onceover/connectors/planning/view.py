@@ -37,9 +37,9 @@ from onceover.connectors.rights import (
     needing,
 )
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.admin import Admin, TopicSpec
+from onceover.kafka.admin.topicfacts import topic_facts
+from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.topicfacts import topic_facts
 from onceover.planning.plan import Refusal
 
 T = TypeVar("T")

@@ -24,9 +24,9 @@ from onceover.kafka.cluster import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
-from onceover.state.enrolment import Enrolment
-from onceover.state.layout import DONE, FAILED, Layout
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment
+from onceover.state.records.layout import DONE, FAILED, Layout
 from onceover.stops.record import stopped_in
 
 # A rehearsal is small: what one lane copies is enough to show that copying works.

@@ -22,8 +22,8 @@ from onceover.kafka.cluster import Cluster
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.planning.operation import Planned
-from onceover.state.enrolment import Enrolment, LeftAt
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment, LeftAt
 from onceover.stops.requests import request_stop
 
 _STOP_S: Final = 20.0

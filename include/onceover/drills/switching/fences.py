@@ -17,7 +17,7 @@ from onceover.drills import chain as chains
 from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.errors import NeedsOperator, NotNow, Retriable
-from onceover.kafka.acladmin import DENY, LITERAL, Acl, AclAdmin
+from onceover.kafka.admin.acls import DENY, LITERAL, Acl, AclAdmin
 from onceover.process.children import ChildProcess
 
 # Of a name of 249 characters each: they stay within one record of 1 MiB.

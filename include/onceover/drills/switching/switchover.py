@@ -25,8 +25,8 @@ from onceover.errors import UsageError
 from onceover.planning.approval import Approval
 from onceover.planning.operation import Caller
 from onceover.state.codes import StateCode
-from onceover.state.enrolment import Enrolment
 from onceover.state.read import read_flow_state
+from onceover.state.records.enrolment import Enrolment
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.link.listener import no_kafka, refused_by_tls, wrong_protocol
 from onceover.kafka.link.security import sasl_client, sasl_mechanism, tls_context
-from onceover.wire.batch import Buffer
+from onceover.wire.batches.batch import Buffer
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -20,7 +20,7 @@ from onceover.kafka.produce.requests import BY_TOPIC_ID, ProduceLink
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.txn.idempotent import IdempotentState
-from onceover.wire.batch import stamp
+from onceover.wire.batches.batch import stamp
 
 T = TypeVar("T")
 _NAME: Final = "idempotent producer"

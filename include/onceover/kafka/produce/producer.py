@@ -32,7 +32,7 @@ from onceover.kafka.produce.requests import (
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify, concerns_partition
 from onceover.txn.txnstate import Phase, RequestSet, TxnState
-from onceover.wire.batch import stamp
+from onceover.wire.batches.batch import stamp
 
 _PRODUCE_V5_SET: Final = 12
 _PRODUCE_V3_SET: Final = 11

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from onceover.kafka.portions import portions
 from onceover.lead.leader import FlowIdentity, Leader
 from onceover.state import names
-from onceover.state.enrolment import MOST_PARTITIONS, Enrolment, PlacedProgress
+from onceover.state.records.enrolment import MOST_PARTITIONS, Enrolment, PlacedProgress
 from tests.unit.copy.protocol import FLOW, FakeCluster, faked_world
 
 pairs = st.lists(st.tuples(st.binary(max_size=8), st.none() | st.binary(max_size=20)), max_size=40)
