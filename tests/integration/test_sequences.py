@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onceover.kafka.cluster import Features
-from onceover.kafka.ports import Outgoing
+from onceover.kafka.ports import Features, Outgoing
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.state.fencing import LANE_TIMEOUT_MS

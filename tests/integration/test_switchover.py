@@ -13,7 +13,7 @@ import pytest
 from onceover.config.clients.resolve import ClientConfig
 from onceover.drills.switching.course import STEP_NAMES
 from onceover.kafka.admin.acls import Acl, AclAdmin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from tests.support.applications import Application, Place, Reader, Writer, at_work
 from tests.support.flows import InlineFlow, write_flow
 from tests.support.grants import (
@@ -190,7 +190,7 @@ def test_who_goes_around_the_fence_is_noticed_and_everything_is_undone(
     """A super user writes on: no ACL keeps it off. What somebody else had denied before stays denied."""
     topic, other = copied(replica), replica.topic("b")
     replica.copy()
-    with Cluster(ClientConfig("source", replica.source_client)) as cluster:
+    with LiveCluster(ClientConfig("source", replica.source_client)) as cluster:
         AclAdmin(cluster).create([Acl("LITERAL", other, "User:*", "*", "WRITE", "DENY")])
     wait_until(lambda: len(acls_of(replica)) == 1, TIMEOUT_S, "it is shown")
     before = acls_of(replica)

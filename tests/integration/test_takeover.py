@@ -17,7 +17,7 @@ from onceover.copy.loop import Until
 from onceover.errors import Fenced, MustReset, NeedsOperator, Retriable
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.lead import leader as leading
 from onceover.lead.leader import Leader

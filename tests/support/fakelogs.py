@@ -18,7 +18,7 @@ from kafka.protocol.consumer import FetchResponse
 
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from tests.support.mutations import Content
 from tests.unit.audit.stored import ABORT, COMMIT, marker, stored

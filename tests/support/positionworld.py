@@ -27,11 +27,11 @@ from onceover.groups.plan import GroupPlan, GroupView, Row, plan_groups
 from onceover.groups.view import GroupReader
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset, OffsetToCommit
-from onceover.kafka.cluster import TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.groups.admin import GroupListing
 from onceover.kafka.groups.calls import ListedGroup
 from onceover.kafka.groups.offsets import GroupOffsets
+from onceover.kafka.ports import TopicInfo
 from onceover.lead.leader import FlowIdentity
 from onceover.model import TopicPartition, lane_of
 from onceover.operate import repair, repairapply

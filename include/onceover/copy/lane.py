@@ -26,11 +26,10 @@ from onceover.handling.lanehandler import LaneHandler
 from onceover.handling.obstacles import Obstacle, TryOtherwise
 from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.lag import LagReporter
 from onceover.kafka.logs.endepochs import EndEpochs
 from onceover.kafka.logs.fetcher import Fetcher
-from onceover.kafka.ports import TxnProducer
+from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.kafka.produce.atleastonce import AtLeastOnceProducer, IdempotentProducer
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition

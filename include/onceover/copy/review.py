@@ -18,10 +18,11 @@ from onceover.errors import NotNow, Retriable
 from onceover.handling.lanehandler import LaneHandler
 from onceover.handling.obstacles import Obstacle
 from onceover.kafka import calls
+from onceover.kafka.answers import failure
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo, failure
 from onceover.kafka.each import Each
 from onceover.kafka.logs.fetcher import Fetcher, Position
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.resume.resume import LaneWriter, PartitionsSeen, gather
 from onceover.resume.told import ToldProgress

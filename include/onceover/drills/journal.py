@@ -24,7 +24,7 @@ from onceover.drills.chain import JournalEntry
 from onceover.drills.codes import DrillCode
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.admin.topics import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.state import names
@@ -260,7 +260,7 @@ class Heartbeat:
     """Signs of life of a drill, from a thread with connections of its own. A context manager."""
 
     def __init__(self, target: Cluster, tp: TopicPartition, drill: str) -> None:
-        self._cluster = Cluster(target.config, target.expected_id)
+        self._cluster = target.another()
         self._tp = tp
         self._drill = drill
         self._over = threading.Event()

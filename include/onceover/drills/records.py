@@ -8,9 +8,9 @@ from typing import Final
 from onceover.backoff import Backoff, Deadline
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.logs.fetcher import Fetcher, Position
 from onceover.kafka.logs.reading import OffsetGone, place, visible
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.batches.records import DecodedRecord, decode
 from onceover.wire.hotpath import FetchedPartition

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from onceover.errors import NeedsOperator
 from onceover.groups.commits import Committed
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.logs.batchat import batches_at
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.log import StateLog

@@ -19,7 +19,7 @@ from onceover.groups.codes import GroupCode
 from onceover.groups.decide import Direction, Remembered
 from onceover.groups.entries import VERSION, Entries, Key, Pieces, entries_of, rewritten
 from onceover.kafka.admin.topics import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.state import names

@@ -26,9 +26,9 @@ from onceover.groups.plan import GroupFacts, GroupView
 from onceover.groups.settle import GroupSettler
 from onceover.groups.strays import Copies, find_strays, stray_facts
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin, GroupListing
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.codes import StateCode

@@ -15,9 +15,9 @@ from typing import Final, NamedTuple
 from onceover.errors import Retriable
 from onceover.handling.handling import MAX_BATCH_BYTES, Group, Handling, Request, groups
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.logs.fetcher import Fetcher
 from onceover.kafka.logs.reading import place, visible
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
 from onceover.wire.batches.records import DecodedRecord, decode, decode_payload

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import Cluster
 from onceover.lead.codes import LeadCode
 from onceover.model import TopicPartition
 from onceover.resume.resume import is_leaderless, map_partition

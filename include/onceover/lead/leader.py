@@ -20,8 +20,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.clock import now_ms
 from onceover.errors import MustReset, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
-from onceover.kafka.ports import TxnProducer
+from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from onceover.resume.told import settle

@@ -18,7 +18,7 @@ from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
 from onceover.lead.enroller import Enroller, Start

@@ -16,7 +16,7 @@ from onceover.groups.plan import GroupView
 from onceover.groups.view import GroupReader
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.mirrormaker.codes import MirrorCode
 from onceover.mirrormaker.records import (
     HEARTBEATS_TOPIC,

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.logs.fetcher import Fetcher, Position
 from onceover.kafka.logs.reading import place, visible
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.wire.batches.visibility import Visible

@@ -15,7 +15,7 @@ from onceover.clock import now_ms
 from onceover.errors import OnceoverError, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.codes import RepairCode
 from onceover.planning import commands

@@ -17,7 +17,7 @@ from typing import Any
 from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.enroller import wait_for_topics
 from onceover.lead.leader import FlowIdentity, Leader

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from onceover.clock import now_ms
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.codes import RepairCode
 from onceover.operate.repair import (

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from onceover.clock import now_ms
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.deadletters import DeadLetterCount, count_dead_letters
 from onceover.operate.peeks import last_commit_ms, oldest_timestamps

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 from uuid import UUID
 
-from onceover.kafka.cluster import TopicInfo
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate.statusread import SourceLogs, TargetLogs
 from onceover.state.records.enrolment import Enrolment

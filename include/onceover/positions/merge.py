@@ -21,9 +21,8 @@ from typing import Final, TypeAlias
 
 from onceover.clock import now_ms
 from onceover.errors import MustReset, NeedsOperator, Retriable, UsageError
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.portions import portions
-from onceover.kafka.ports import Outgoing, Refused
+from onceover.kafka.ports import Cluster, Outgoing, Refused
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.kafka.produce.rounds import OWN_BATCH_BYTES, distinct_targets
 from onceover.model import TopicPartition, lane_of

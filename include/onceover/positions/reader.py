@@ -14,10 +14,10 @@ from uuid import UUID
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.logs.fetcher import Fetcher, Position
 from onceover.kafka.logs.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.wire.batches.batch import Buffer

@@ -19,8 +19,8 @@ from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.each import Each, answers_in_time
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition, lane_of
 from onceover.positions.fresh import AGAIN_S, STALE_S, FreshMap
 from onceover.positions.store import MapStore, PairRow

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from onceover.errors import OnceoverError, Retriable, Superseded
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.kafka.logs.batchat import batches_at
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition, lane_of
 from onceover.resume.beyond import behind, written_behind
 from onceover.resume.receipted import GenerationPosition, copied_further

@@ -19,7 +19,7 @@ from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.lead.claims import Claims
 from onceover.lead.leader import FlowIdentity, Leader

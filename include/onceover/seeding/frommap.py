@@ -17,8 +17,8 @@ from typing import Final
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
 from onceover.kafka.each import answers_in_time
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition, lane_of
 from onceover.planning import commands
 from onceover.planning.plan import Refusal

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
-from onceover.kafka.cluster import TopicInfo
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning import commands
 from onceover.planning.approval import Item, ObjectState, items_of

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.resume.peek import PartitionReader, Peek, digest
 from onceover.seeding.codes import SeedingCode

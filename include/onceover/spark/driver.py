@@ -31,7 +31,7 @@ from onceover.backoff import Deadline
 from onceover.config.flow.load import DRIVER_NOTE
 from onceover.config.units import parse_duration_ms
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError, unexpected
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.logs import configure
 from onceover.operate.status import flow_status, stopped_partitions

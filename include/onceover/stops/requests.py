@@ -15,7 +15,7 @@ from typing import Any
 from onceover.clock import now_ms
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.planning import commands

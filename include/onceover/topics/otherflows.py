@@ -16,7 +16,7 @@ from uuid import UUID
 from onceover.backoff import Deadline
 from onceover.errors import NeedsOperator, NotNow, OnceoverError
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.codes import StateCode

@@ -11,7 +11,7 @@ from uuid import UUID
 from onceover.acls.kept import unread_acls
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.admin.topics import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal

@@ -13,7 +13,7 @@ from typing import Final
 
 from onceover.errors import OnceoverError, UsageError
 from onceover.kafka.admin.topics import TopicSpec
-from onceover.kafka.cluster import TopicInfo
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning.plan import Plan, Refusal
 from onceover.state.records.enrolment import MOST_PARTITIONS, Enrolment, LeftAt

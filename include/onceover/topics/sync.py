@@ -17,7 +17,7 @@ from onceover.backoff import Backoff, Deadline
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.admin.topics import Admin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.kafka.produce.notes import NoteWriter
 from onceover.model import TopicPartition
 from onceover.planning.approval import Approval, Item, ObjectState, items_of

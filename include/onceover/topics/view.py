@@ -14,7 +14,7 @@ from typing import Final
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin, TopicConfigs
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment

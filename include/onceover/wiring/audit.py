@@ -40,7 +40,7 @@ from onceover.config.flow.load import run_dir
 from onceover.config.patterns import check_typed
 from onceover.copy.lane import RECORD_SHARE
 from onceover.errors import UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.positions.index import MapIndex
 from onceover.state.read import read_flow_state

@@ -11,7 +11,7 @@ from onceover.config.flow.flowfile import Flow
 from onceover.config.flow.load import load_flow
 from onceover.config.patterns import check_typed
 from onceover.errors import UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.seeding import spec as seedspec
 from onceover.seeding.adopt import MirrorMakerNames, MirrorMakerOrigin
 from onceover.seeding.apply import Seeder, SeedingRequest

@@ -32,7 +32,7 @@ from onceover.drills.switching.switchover import (
 )
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka.admin.acls import AclAdmin
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
 from onceover.planning import commands
 from onceover.planning.operation import Caller, Pause, Planned

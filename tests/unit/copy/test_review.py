@@ -15,11 +15,10 @@ from onceover.copy.review import Reviewed, Reviewer
 from onceover.copy.waits import Waits
 from onceover.errors import NotNow, Retriable, UsageError
 from onceover.handling.lanehandler import LaneHandler
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
 from onceover.kafka.logs.fetcher import Position
-from onceover.kafka.ports import Acknowledged, Outgoing
+from onceover.kafka.ports import Acknowledged, Outgoing, PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.resume import told as told_module
 from onceover.resume.resume import LaneWriter, PartitionsSeen, Problem

@@ -13,8 +13,9 @@ from onceover.groups.decide import Allowed, Decision, Direction, GroupAction, Pa
 from onceover.groups.plan import GroupSteps, Row
 from onceover.groups.view import EnrolledPair, GroupReader
 from onceover.kafka import calls
+from onceover.kafka.answers import failure
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.offsets import GroupOffsets
@@ -26,7 +27,7 @@ from tests.unit.topics.topicworld import source_id, target_id, topic
 TP = TopicPartition("orders", 0)
 
 
-class Busy(Cluster):
+class Busy(LiveCluster):
     """A group of two partitions, each committed by a task of its own: in turns, one is always pending."""
 
     def __init__(self) -> None:

@@ -14,9 +14,9 @@ from onceover.groups import history as grouphistory
 from onceover.groups.decide import Allowed, GroupAction, PartitionFacts, decide
 from onceover.groups.history import Histories, ends_early
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.logs.batchat import BatchPlace
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.stops.record import Stop

@@ -10,8 +10,8 @@ import pytest
 
 from onceover.errors import MustReset, OnceoverError, UsageError
 from onceover.handling.lanehandler import LaneHandler
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.kafka.produce.producer import TransactionalProducer
 from onceover.model import TopicPartition
 from tests.unit.kafka.broker import FakeCluster

@@ -10,10 +10,11 @@ from uuid import UUID
 
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
+from onceover.backoff import Patience
 from onceover.kafka.calls import InitResult
-from onceover.kafka.cluster import Features, PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
 from onceover.kafka.link.connection import ConnectionLost
+from onceover.kafka.ports import Features, PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import iter_batches
 
@@ -29,6 +30,16 @@ class FakeCluster:
     """
 
     alias = "west"
+
+    def hasty(self, patience_s: float) -> FakeCluster:
+        self.patience = Patience(patience_s)
+        return self
+
+    def cluster_id(self) -> str:
+        return "id of west"
+
+    def keep_to(self, cluster_id: str) -> None:
+        assert cluster_id == self.cluster_id()
 
     def __init__(self, transaction_version: int = 2, max_produce_version: int = 13) -> None:
         self.feature = Features(transaction_version, max_produce_version)

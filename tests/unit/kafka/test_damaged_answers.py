@@ -49,12 +49,12 @@ from onceover.kafka.admin.aclcalls import CodedAcl, create_topic_acls, delete_to
 from onceover.kafka.admin.acls import AclAdmin
 from onceover.kafka.admin.topiccalls import NewTopic
 from onceover.kafka.admin.topicfacts import topic_facts
-from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
 from onceover.kafka.groups import calls as groupcalls
 from onceover.kafka.groups.members import describe_group
 from onceover.kafka.link.connection import Connection, ConnectionLost
-from onceover.kafka.ports import Outgoing
+from onceover.kafka.ports import Outgoing, PartitionInfo, TopicInfo
 from onceover.kafka.produce.requests import ProduceLink
 from onceover.model import TopicPartition
 from onceover.wire.batches.batch import parse_header
@@ -75,7 +75,7 @@ SASL = {
 FUZZ = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-class OneConnection(Cluster):
+class OneConnection(LiveCluster):
     """A cluster whose every connection is the same."""
 
     def __init__(self, connection: Connection) -> None:

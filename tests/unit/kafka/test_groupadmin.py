@@ -11,7 +11,7 @@ import pytest
 from onceover.errors import NeedsOperator, Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
 from onceover.kafka.groups import calls as groupcalls
 from onceover.kafka.groups.admin import GroupAdmin, HasMembers
@@ -43,7 +43,7 @@ class Node(int):
         return answers.pop(0) if answers else {TP: 0}
 
 
-class FakeCluster(Cluster):
+class FakeCluster(LiveCluster):
     """A cluster of brokers 1 and 2 whose connections are their numbers.
 
     Attributes:

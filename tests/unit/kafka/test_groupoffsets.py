@@ -12,7 +12,7 @@ import pytest
 from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.groups.admin import GroupAdmin
 from onceover.kafka.groups.offsets import GROUPS_AT_ONCE, Asked, fetch_committed
@@ -23,7 +23,7 @@ COORDINATOR_MOVED, NOT_AUTHORIZED, PENDING = 16, 30, 88
 MANY = 5000
 
 
-class Brokers(Cluster):
+class Brokers(LiveCluster):
     """Brokers 0, 1 and 2, each the coordinator of every third group ``group-<n>``; ``n`` is its offset.
 
     Attributes:

@@ -11,7 +11,7 @@ import pytest
 
 from onceover.errors import NeedsOperator
 from onceover.kafka.admin.topics import TopicConfigs, TopicSpec
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.mirrormaker import topic as mirrortopic
 from onceover.mirrormaker.topic import MirrorTopic
 

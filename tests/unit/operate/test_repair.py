@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from onceover.clock import now_ms
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.cluster import LiveCluster
 from onceover.model import TopicPartition
 from onceover.operate import repair
 from onceover.state import names
@@ -44,7 +44,7 @@ def state_of(layout: Layout, beat_ms: int | None, stop: Stop | None = STOP) -> F
 
 def planned(monkeypatch: pytest.MonkeyPatch, state: FlowState) -> repair.Repair:
     monkeypatch.setattr(repair, "read_flow_state", lambda *_: state)
-    return repair.plan_resume(FLOW, cast(Cluster, Target()))
+    return repair.plan_resume(FLOW, cast(LiveCluster, Target()))
 
 
 RUNNING = LAYOUT.as_ready()

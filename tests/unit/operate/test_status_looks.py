@@ -15,8 +15,8 @@ from onceover.cli.terminal.statustext import describe
 from onceover.copy.waits import slowed_note
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.each import Each
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate import status as module
 from onceover.operate.status import flow_status

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from onceover.cli.terminal.statustext import describe
 from onceover.errors import Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.operate import statusread
 from onceover.operate.statusread import FlowFacts, PartitionStatusReader

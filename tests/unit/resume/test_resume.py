@@ -7,9 +7,9 @@ from typing import Any
 from uuid import UUID
 
 from onceover.errors import OnceoverError, UsageError
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.resume.resume import LaneWriter, PartitionsSeen, gather, map_partition
 from onceover.state import names

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal
 from onceover.seeding.plan import (

@@ -9,9 +9,8 @@ import pytest
 
 from onceover.backoff import Deadline
 from onceover.errors import Retriable
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.each import Each
-from onceover.kafka.ports import TxnProducer
+from onceover.kafka.ports import Cluster, TxnProducer
 from onceover.model import TopicPartition
 from onceover.state.fenced import await_markers
 

@@ -11,9 +11,9 @@ import pytest
 
 from onceover.errors import NeedsOperator, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.logs.fetcher import Position
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import log as statelog
 from onceover.state.log import LogCapacity, StateLog

@@ -11,7 +11,8 @@ import pytest
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.cluster import LiveCluster
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, LeftAt
@@ -160,7 +161,7 @@ class FakeState:
         """Nothing is open."""
 
 
-class FakeCluster(Cluster):
+class FakeCluster(LiveCluster):
     """Tells where states end."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from onceover.acls.kept import acl_key, acl_record, owned_acls, standing_allowan
 from onceover.errors import NeedsOperator
 from onceover.kafka.admin.acls import Acl
 from onceover.kafka.admin.topics import TopicSpec
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.operate.statusread import FlowFacts
 from onceover.state import names
 from onceover.state.records.managed import Managed, read_managed, unread_managed

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from onceover.errors import Retriable
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.logs.fetcher import Position
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import log as statelog
 from onceover.state import names

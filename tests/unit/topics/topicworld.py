@@ -9,8 +9,8 @@ from uuid import UUID
 
 from onceover.errors import NeedsOperator, UsageError
 from onceover.kafka.admin.topics import Failures, TopicSpec
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.state import names
 from onceover.state.records.enrolment import Enrolment, LeftAt

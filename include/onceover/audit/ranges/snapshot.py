@@ -20,7 +20,7 @@ from onceover.errors import Retriable, UsageError
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin
 from onceover.kafka.calls import CommittedOffset
-from onceover.kafka.cluster import Cluster, TopicInfo
+from onceover.kafka.ports import Cluster, TopicInfo
 from onceover.model import TopicPartition
 from onceover.namematch import names_whole
 from onceover.state import names

@@ -225,7 +225,9 @@ class Observer:
         # Without exactly-once the workers themselves write the shared topic, as ever.
         site = self._access.base_site(config) if back else own
         clients = self._access.settings.clients.roles(config) if not back or view.facts.exactly_once else []
-        rights = connector_rights(view.name, site, clients, self._access.silent_logins)
+        rights = connector_rights(
+            view.name, site, clients, self._access.silent_logins, self._access.settings.clients.open
+        )
         return replace(view, problems=(*view.problems, *rights.refusals), doubts=rights.doubts)
 
     def checked(self, view: ConnectorView, topic: str | None) -> ConnectorView:

@@ -24,8 +24,8 @@ from onceover.connectors.rights import check_new_topic, check_topic, check_trans
 from onceover.errors import Fenced, NeedsOperator, Retriable
 from onceover.kafka.admin.topicfacts import topic_facts
 from onceover.kafka.admin.topics import Admin, TopicSpec
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.state.log import StateLog
 from onceover.state.names import PREFIX

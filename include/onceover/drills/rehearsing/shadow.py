@@ -20,7 +20,7 @@ from onceover.drills.codes import DrillCode
 from onceover.drills.progress import copied_to, left_to_copy, named
 from onceover.drills.records import ends_of
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, unexpected
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.lead.supervisor import Supervisor
 from onceover.model import TopicPartition
 from onceover.planning.plan import Refusal

@@ -25,8 +25,8 @@ from onceover.errors import NeedsOperator, OnceoverError
 from onceover.kafka import calls
 from onceover.kafka.admin.topics import Admin, TopicSpec
 from onceover.kafka.calls import NO_EPOCH, OffsetToCommit
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.groups.admin import GroupAdmin
+from onceover.kafka.ports import Cluster
 from onceover.lead.enroller import Newest
 from onceover.model import TopicPartition
 from onceover.positions.translate import Translator

@@ -18,7 +18,7 @@ from onceover.drills.switching.fences import DrillNotes, Fence
 from onceover.drills.switching.probe import Probe
 from onceover.errors import NeedsOperator, OnceoverError, Retriable
 from onceover.groups.apply import GroupSync
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.lead.leader import Leader
 from onceover.model import TopicPartition
 from onceover.planning.operation import Planned

@@ -23,7 +23,7 @@ from kafka.protocol.admin import (
 
 from onceover.kafka import calls
 from onceover.kafka.admin.changes import AdminAnswer
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
 
 # The first with tagged fields; every broker from 2.5 on serves it.
 _VERSION: Final = 2
@@ -40,7 +40,7 @@ class CodedAcl(NamedTuple):
     permission: int
 
 
-def describe_topic_acls(connection: Connection) -> tuple[AdminAnswer, list[CodedAcl]]:
+def describe_topic_acls(connection: Channel) -> tuple[AdminAnswer, list[CodedAcl]]:
     """DescribeAcls v2: every ACL on topics. A cluster that cannot tell answers with an error."""
     request = DescribeAclsRequest(
         version=_VERSION,
@@ -55,7 +55,7 @@ def describe_topic_acls(connection: Connection) -> tuple[AdminAnswer, list[Coded
     return connection.call(request, DescribeAclsResponse, _described)
 
 
-def create_topic_acls(connection: Connection, acls: Sequence[CodedAcl]) -> dict[CodedAcl, AdminAnswer]:
+def create_topic_acls(connection: Channel, acls: Sequence[CodedAcl]) -> dict[CodedAcl, AdminAnswer]:
     """CreateAcls v2: an answer for each; one that is there already is created."""
     request = CreateAclsRequest(version=_VERSION, creations=_rows(acls))
     return connection.call(
@@ -65,7 +65,7 @@ def create_topic_acls(connection: Connection, acls: Sequence[CodedAcl]) -> dict[
     )
 
 
-def delete_topic_acls(connection: Connection, acls: Sequence[CodedAcl]) -> dict[CodedAcl, AdminAnswer]:
+def delete_topic_acls(connection: Channel, acls: Sequence[CodedAcl]) -> dict[CodedAcl, AdminAnswer]:
     """DeleteAcls v2: an answer for each; one that is gone already is deleted."""
     # Each of these filters matches one ACL only.
     request = DeleteAclsRequest(version=_VERSION, filters=_rows(acls))

@@ -17,9 +17,9 @@ from onceover.kafka.admin import aclcalls
 from onceover.kafka.admin.aclcalls import CodedAcl
 from onceover.kafka.admin.changes import AdminAnswer, changed, refused
 from onceover.kafka.admin.topicfacts import may_on_absent
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.ports import Cluster
 
 LITERAL = "LITERAL"
 PREFIXED = "PREFIXED"
@@ -37,7 +37,7 @@ _PER_REQUEST = 500
 
 
 E = TypeVar("E", bound=Enum)
-_Request = Callable[[Connection, Sequence[CodedAcl]], Mapping[CodedAcl, AdminAnswer]]
+_Request = Callable[[Channel, Sequence[CodedAcl]], Mapping[CodedAcl, AdminAnswer]]
 
 
 class Acl(NamedTuple):

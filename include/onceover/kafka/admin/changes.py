@@ -13,9 +13,9 @@ from kafka.errors import for_code
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
 from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.ports import Cluster
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -66,7 +66,7 @@ def refused(
     return NeedsOperator(text, code=code)
 
 
-def asked(meant: Cluster, ask: Callable[[Connection], T]) -> T:
+def asked(meant: Cluster, ask: Callable[[Channel], T]) -> T:
     """Ask any broker, once one is there.
 
     Raises:
@@ -78,7 +78,7 @@ def asked(meant: Cluster, ask: Callable[[Connection], T]) -> T:
         return ask(cluster.retry(cluster.control))
 
 
-def changed(meant: Cluster, ask: Callable[[Connection], Mapping[K, AdminAnswer]]) -> Mapping[K, AdminAnswer]:
+def changed(meant: Cluster, ask: Callable[[Channel], Mapping[K, AdminAnswer]]) -> Mapping[K, AdminAnswer]:
     """Ask likewise for changes; in a cluster with ZooKeeper the controller makes them, and no other.
 
     Raises:
@@ -92,7 +92,7 @@ def changed(meant: Cluster, ask: Callable[[Connection], Mapping[K, AdminAnswer]]
         return answers
 
 
-def controller(connection: Connection) -> int:
+def controller(connection: Channel) -> int:
     """Metadata v12: the broker that changes have to go to in a cluster with ZooKeeper."""
     request = MetadataRequest(
         version=12, topics=[], allow_auto_topic_creation=False, include_topic_authorized_operations=False
@@ -101,4 +101,6 @@ def controller(connection: Connection) -> int:
 
 
 def _opened(meant: Cluster) -> Cluster:
-    return Cluster(meant.config, meant.expected_id or meant.cluster_id())
+    # Asked before: another one that has met no cluster yet would believe the first that answers.
+    meant.cluster_id()
+    return meant.another()

@@ -20,7 +20,7 @@ from kafka.protocol.admin import (
 
 from onceover.kafka import calls
 from onceover.kafka.admin.changes import AdminAnswer
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
 
 # For how long the controller may try; below the time that an answer may take.
 _TIMEOUT_MS: Final = 30_000
@@ -46,7 +46,7 @@ class ConfigValue(NamedTuple):
 
 
 def create_topics(
-    connection: Connection, topics: Sequence[NewTopic], *, validate_only: bool
+    connection: Channel, topics: Sequence[NewTopic], *, validate_only: bool
 ) -> dict[str, AdminAnswer]:
     """CreateTopics v5: an answer for each, by name."""
     request = CreateTopicsRequest(
@@ -58,7 +58,7 @@ def create_topics(
     )
 
 
-def delete_topics(connection: Connection, topics: Sequence[str]) -> dict[str, AdminAnswer]:
+def delete_topics(connection: Channel, topics: Sequence[str]) -> dict[str, AdminAnswer]:
     """DeleteTopics v5: an answer for each, by name."""
     request = DeleteTopicsRequest(version=5, topic_names=list(topics), timeout_ms=_TIMEOUT_MS)
     return connection.call(
@@ -68,7 +68,7 @@ def delete_topics(connection: Connection, topics: Sequence[str]) -> dict[str, Ad
     )
 
 
-def create_partitions(connection: Connection, topic: str, count: int) -> AdminAnswer:
+def create_partitions(connection: Channel, topic: str, count: int) -> AdminAnswer:
     """CreatePartitions v2: let the topic have so many in all."""
     request = CreatePartitionsRequest(
         version=2, topics=[(topic, count, None)], timeout_ms=_TIMEOUT_MS, validate_only=False
@@ -81,7 +81,7 @@ def create_partitions(connection: Connection, topic: str, count: int) -> AdminAn
 
 
 def describe_topic_configs(
-    connection: Connection, topics: Sequence[str]
+    connection: Channel, topics: Sequence[str]
 ) -> dict[str, tuple[AdminAnswer, dict[str, ConfigValue]]]:
     """DescribeConfigs v4: an answer for each topic, and what its configuration is with all defaults."""
 
@@ -99,7 +99,7 @@ def describe_topic_configs(
 
 
 def alter_topic_configs(
-    connection: Connection, changes: Mapping[str, Mapping[str, str | None]]
+    connection: Channel, changes: Mapping[str, Mapping[str, str | None]]
 ) -> dict[str, AdminAnswer]:
     """IncrementalAlterConfigs v1: set keys, or remove those that are None; an answer for each topic."""
     resources = [

@@ -9,7 +9,8 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.answers import failure
+from onceover.kafka.ports import Cluster
 from onceover.txn.classify import Action, Api, classify
 
 # The last with the topic's operations and its name.

@@ -14,9 +14,9 @@ from onceover.errors import OnceoverError, Retriable
 from onceover.kafka.admin import topiccalls
 from onceover.kafka.admin.changes import AdminAnswer, asked, changed, refused
 from onceover.kafka.admin.topiccalls import ConfigValue, NewTopic
-from onceover.kafka.cluster import Cluster
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.ports import Cluster
 
 # ConfigSource.DYNAMIC_TOPIC_CONFIG: set on the topic itself, not inherited from the broker.
 _SET_ON_TOPIC: Final = 1
@@ -94,7 +94,7 @@ class Admin:
         if not wanted:
             return {}
 
-        def ask(connection: Connection) -> dict[str, AdminAnswer]:
+        def ask(connection: Channel) -> dict[str, AdminAnswer]:
             return topiccalls.create_topics(connection, wanted, validate_only=validate_only)
 
         return self._failures(changed(self._cluster, ask), "create topic {}")

@@ -14,9 +14,10 @@ from uuid import UUID
 from onceover.backoff import Deadline
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.answers import failure
 from onceover.kafka.each import Each
-from onceover.kafka.link.connection import LARGEST_BATCH_BYTES, Connection
+from onceover.kafka.link.channel import LARGEST_BATCH_BYTES, Channel
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.wire.batches.batch import BatchHeader, CorruptBatch, iter_batches, verify
@@ -126,7 +127,7 @@ def _asked(
     return empty
 
 
-def _answer(cluster: Cluster, connection: Connection, places: _Places) -> FetchResponse:
+def _answer(cluster: Cluster, connection: Channel, places: _Places) -> FetchResponse:
     deadline = Deadline(min(_THROTTLED_S, cluster.patience.left_s))
     while True:
         answer = _sent(cluster, connection, places)
@@ -137,7 +138,7 @@ def _answer(cluster: Cluster, connection: Connection, places: _Places) -> FetchR
         cluster.patience.spend(pause_s)
 
 
-def _sent(cluster: Cluster, connection: Connection, places: _Places) -> FetchResponse:
+def _sent(cluster: Cluster, connection: Channel, places: _Places) -> FetchResponse:
     size_bytes = sum(place.size_bytes for place in places.values())
     correlation_id = connection.next_correlation_id()
     frame = encode_fetch(

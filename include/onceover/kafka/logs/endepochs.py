@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, PartitionInfo
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.ports import Cluster, PartitionInfo
 from onceover.model import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -37,8 +37,8 @@ class EndEpochs:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._partitions: dict[TopicPartition, PartitionInfo] = {}
-        self._connections: dict[int, Connection] = {}
-        self._asked: list[Connection] = []
+        self._connections: dict[int, Channel] = {}
+        self._asked: list[Channel] = []
         self._next_s = 0.0
 
     def prepare(self, targets: Collection[TopicPartition]) -> None:

@@ -19,8 +19,9 @@ from uuid import UUID
 
 from onceover.errors import Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster
-from onceover.kafka.link.connection import LARGEST_BATCH_BYTES, Connection, wait_readable
+from onceover.kafka.link.channel import LARGEST_BATCH_BYTES, Channel
+from onceover.kafka.link.connection import wait_readable
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import (
     FetchedPartition,
@@ -50,7 +51,7 @@ class Position:
 @dataclass(eq=False)
 class _Route:
     node: int
-    connection: Connection
+    connection: Channel
     asked: set[TopicPartition] = field(default_factory=set)
     # The broker does not listen before, because of a quota (KIP-219).
     mute_until_s: float = -math.inf

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 
 from onceover.errors import NotNow, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import TopicInfo, failure
+from onceover.kafka.answers import failure
 from onceover.kafka.logs.fetcher import Position
+from onceover.kafka.ports import TopicInfo
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 from onceover.wire.batches.records import control_type

@@ -18,9 +18,10 @@ from kafka.protocol.admin import (
 
 from onceover.errors import OnceoverError, Retriable
 from onceover.kafka import calls
-from onceover.kafka.cluster import Cluster, failure
+from onceover.kafka.answers import failure
 from onceover.kafka.each import Each
-from onceover.kafka.link.connection import Connection
+from onceover.kafka.link.channel import Channel
+from onceover.kafka.ports import Brokers
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
 
@@ -47,7 +48,7 @@ class ListedTransaction(NamedTuple):
 
 
 def active_producers(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
+    cluster: Brokers, partitions: Iterable[TopicPartition]
 ) -> Each[TopicPartition, tuple[ActiveProducer, ...]]:
     """Return the producers that each partition's leader remembers."""
 
@@ -55,7 +56,7 @@ def active_producers(
     return Each({tp: answer[1] for tp, answer in each.found.items()}, each.failed)
 
 
-def transactions(cluster: Cluster) -> tuple[list[ListedTransaction], list[OnceoverError]]:
+def transactions(cluster: Brokers) -> tuple[list[ListedTransaction], list[OnceoverError]]:
     """Return the transactional ids of every coordinator, and why some coordinators did not answer.
 
     A transactional.id that the principal may not describe is left out, without an error.
@@ -81,7 +82,7 @@ def transactions(cluster: Cluster) -> tuple[list[ListedTransaction], list[Onceov
 
 
 def _describe_producers(
-    connection: Connection, partitions: Iterable[TopicPartition]
+    connection: Channel, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, tuple[ActiveProducer, ...]]]:
     topics: dict[str, list[int]] = {}
     for tp in partitions:
@@ -104,7 +105,7 @@ def _describe_producers(
     return connection.call(request, DescribeProducersResponse, read)
 
 
-def _list_transactions(connection: Connection) -> tuple[int, list[ListedTransaction]]:
+def _list_transactions(connection: Channel) -> tuple[int, list[ListedTransaction]]:
     request = ListTransactionsRequest(version=0, state_filters=[], producer_id_filters=[])
 
     def read(answer: Any) -> tuple[int, list[ListedTransaction]]:

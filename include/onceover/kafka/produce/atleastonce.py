@@ -13,8 +13,7 @@ from typing import Any, Final, TypeVar
 
 from onceover.errors import OnceoverError, Retriable, Unanswered
 from onceover.kafka.calls import OffsetToCommit
-from onceover.kafka.cluster import Cluster
-from onceover.kafka.ports import Acknowledged, Outgoing, TxnProducer
+from onceover.kafka.ports import Acknowledged, Cluster, Outgoing, TxnProducer
 from onceover.kafka.produce import requests as produce
 from onceover.kafka.produce.requests import BY_TOPIC_ID, ProduceLink
 from onceover.model import TopicPartition

@@ -12,7 +12,7 @@ from onceover.config.clients.resolve import ClientConfig
 from onceover.connectors.offsets import write
 from onceover.connectors.offsets.write import Entry, HeldProducer, write_in_transaction, write_plainly
 from onceover.errors import Fenced, NeedsOperator, OnceoverError, Retriable, UsageError
-from onceover.kafka.cluster import Cluster
+from onceover.kafka.ports import Cluster
 from onceover.model import TopicPartition
 from tests.unit.kafka.broker import LOST, FakeCluster
 

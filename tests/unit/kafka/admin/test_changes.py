@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -18,11 +18,16 @@ DONE = AdminAnswer(0, "")
 class Brokers:
     """A cluster of which node 7 is the controller."""
 
-    config, expected_id = None, "id"
-    opened: ClassVar[list[tuple[object, object]]] = []
+    def __init__(self) -> None:
+        self.asked: list[str] = []
 
-    def __init__(self, config: object, expected_id: object) -> None:
-        self.opened.append((config, expected_id))
+    def cluster_id(self) -> str:
+        self.asked.append("its id")
+        return "id"
+
+    def another(self) -> Brokers:
+        self.asked.append("another")
+        return self
 
     def __enter__(self) -> Brokers:
         return self
@@ -50,7 +55,6 @@ def test_the_controller_is_asked_where_another_broker_says_that_it_is_none(
     answers: list[Mapping[str, AdminAnswer]], asked: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once: one that moves meanwhile is for the next attempt. The cluster that is meant is asked for."""
-    monkeypatch.setattr(changes, "Cluster", Brokers)
     monkeypatch.setattr(changes, "controller", lambda _: 7)
     left, seen = deque(answers), []
 
@@ -58,6 +62,6 @@ def test_the_controller_is_asked_where_another_broker_says_that_it_is_none(
         seen.append(connection)
         return left.popleft()
 
-    meant: Any = Brokers("keys", "id")
+    meant: Any = Brokers()
     assert changed(meant, ask) == answers[-1]
-    assert (seen, Brokers.opened[-1]) == (asked, (None, "id"))
+    assert (seen, meant.asked) == (asked, ["its id", "another"])

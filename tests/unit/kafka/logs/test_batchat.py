@@ -12,7 +12,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from onceover.backoff import Patience
 from onceover.errors import NotNow, Retriable
-from onceover.kafka.link.connection import LARGEST_BATCH_BYTES
+from onceover.kafka.link.channel import LARGEST_BATCH_BYTES
 from onceover.kafka.logs import batchat
 from onceover.kafka.logs.batchat import BatchPlace, batches_at
 from onceover.model import TopicPartition

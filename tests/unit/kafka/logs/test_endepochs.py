@@ -14,9 +14,10 @@ from kafka.protocol.consumer import ListOffsetsRequest
 
 from onceover.config.clients.resolve import ClientConfig
 from onceover.errors import Retriable
-from onceover.kafka.cluster import Cluster, PartitionInfo, TopicInfo
+from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
 from onceover.kafka.logs.endepochs import EndEpochs
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from tests.unit.kafka.test_lag import Clock
 
@@ -183,7 +184,7 @@ def test_brokers_that_are_away_take_a_second_of_every_half_minute(monkeypatch: p
     for name in ("onceover.kafka.link.connection.time", "onceover.kafka.logs.endepochs.time"):
         monkeypatch.setattr(name, clock)
     servers = {"bootstrap.servers": "127.0.0.1:1,127.0.0.1:2"}
-    made = EndEpochs(Cluster(ClientConfig("west", servers)))
+    made = EndEpochs(LiveCluster(ClientConfig("west", servers)))
     for _ in range(300):
         made.prepare([A])
         waited_s = clock.waited_s

@@ -12,7 +12,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from onceover.backoff import Patience
 from onceover.kafka import calls
-from onceover.kafka.link.connection import LARGEST_BATCH_BYTES
+from onceover.kafka.link.channel import LARGEST_BATCH_BYTES
 from onceover.kafka.logs import fetcher as fetcher_module
 from onceover.kafka.logs.fetcher import Fetcher, Position
 from onceover.model import TopicPartition

@@ -8,9 +8,9 @@ import pytest
 
 from onceover.errors import NeedsOperator, NotNow, OnceoverError, UsageError
 from onceover.kafka import calls
-from onceover.kafka.cluster import PartitionInfo, TopicInfo
 from onceover.kafka.logs.fetcher import Position
 from onceover.kafka.logs.reading import OffsetGone, TopicGone, place, visible
+from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.wire.hotpath import DivergingEpoch, FetchedPartition
 
