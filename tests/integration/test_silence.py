@@ -118,7 +118,7 @@ def test_who_has_waited_for_a_dead_host_once_does_not_wait_on_every_older_connec
         line.proxy.treat(Temper.SWALLOW)
         with pytest.raises(ConnectionLost):
             calls.metadata(anybody, [])
-        assert by_name.closed
+        assert not by_name.usable
         assert calls.metadata(cluster.control(node), []).brokers
 
 

@@ -27,7 +27,8 @@ from onceover.state.records.layout import Layout
 from onceover.state.records.verified import Watermark
 from onceover.wire.offsetmap import MapRecord, SegmentBuilder
 from onceover.wire.progress import ProgressMeta
-from tests.support.fakelogs import FakeCluster, FakeLog, FakeTopic
+from tests.support.fakecluster import FakeCluster
+from tests.support.fakelogs import FakeLog, FakeTopic
 from tests.support.mutations import Content
 
 FLOW: Final = "dr"

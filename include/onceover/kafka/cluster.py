@@ -20,8 +20,8 @@ from onceover.kafka import calls
 from onceover.kafka.answers import failure
 from onceover.kafka.codes import KafkaCode
 from onceover.kafka.each import Each
-from onceover.kafka.link.channel import Channel
-from onceover.kafka.link.connection import Address, Connection, ConnectionLost
+from onceover.kafka.link.channel import Address, Channel
+from onceover.kafka.link.connection import Connection, ConnectionLost
 from onceover.kafka.ports import DEFAULT_TIMEOUT_S, A, ClientSettings, Features, PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
 from onceover.txn.classify import Action, Api, classify
@@ -57,7 +57,7 @@ class LiveCluster:
     expected_id: str | None = None
     patience: Patience = field(default_factory=Patience)
     _brokers: dict[int, Address] = field(default_factory=dict)
-    _control: dict[int, Connection] = field(default_factory=dict)
+    _control: dict[int, Channel] = field(default_factory=dict)
     _coordinators: dict[tuple[str, int], int] = field(default_factory=dict)
     _features: Features | None = None
     # Brokers that left a request without an answer, or refused us: whoever else there is, is asked first.
@@ -78,7 +78,7 @@ class LiveCluster:
 
     # ---- connections
 
-    def open(self, node: int | None = None) -> Connection:
+    def open(self, node: int | None = None) -> Channel:
         """Open a new connection to ``node`` (None: any broker) and check the cluster id.
 
         Raises:
@@ -140,7 +140,7 @@ class LiveCluster:
             return refusal
         return Retriable(text, where=refusal.where, resolve=resolve)
 
-    def control(self, node: int | None = None) -> Connection:
+    def control(self, node: int | None = None) -> Channel:
         """Return the shared connection to ``node`` for requests without payload."""
         key = -1 if node is None else node
         connection = self._control.get(key)
@@ -178,7 +178,7 @@ class LiveCluster:
         calls_metadata = calls.metadata(self.control(), [])
         self._learn(self.control(), calls_metadata)
 
-    def _learn(self, connection: Connection, answer: Metadata) -> None:
+    def _learn(self, connection: Channel, answer: Metadata) -> None:
         if self.expected_id is None:
             self.expected_id = answer.cluster_id
         if answer.cluster_id != self.expected_id:
@@ -264,7 +264,7 @@ class LiveCluster:
 
     # ---- coordinators
 
-    def coordinator(self, key: str, key_type: int) -> Connection:
+    def coordinator(self, key: str, key_type: int) -> Channel:
         """Return the shared connection to the coordinator of a group or transactional.id.
 
         Raises:

@@ -8,7 +8,9 @@ from onceover.errors import NeedsOperator, OnceoverError, Retriable, UsageError
 from onceover.kafka.produce import notes
 from onceover.kafka.produce.notes import RecordWriter
 from onceover.model import TopicPartition
-from tests.unit.kafka.broker import LOST, FakeCluster
+from tests.support.fakebroker import LOST
+from tests.support.fakecluster import FakeCluster
+from tests.unit.kafka.scenes import P1, end_of, target
 
 DENIED, TOO_LARGE, MOVED = 29, 10, 6
 
@@ -16,11 +18,11 @@ DENIED, TOO_LARGE, MOVED = 29, 10, 6
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     monkeypatch.setattr(notes, "_DELIVERY_TIMEOUT_S", 0.05)
-    return FakeCluster()
+    return target()
 
 
 def writer(cluster: FakeCluster, topic: str = "t") -> RecordWriter:
-    return RecordWriter(cluster, TopicPartition(topic, 1))  # type: ignore[arg-type]
+    return RecordWriter(cluster, TopicPartition(topic, 1))
 
 
 RECORDS = [(b"a", b"1"), (b"b", None)]
@@ -63,7 +65,7 @@ def test_what_was_not_acknowledged_is_sent_again_under_another_producer_id(
     found.write(RECORDS)
     found.write(RECORDS)
     found.close()
-    assert cluster.ends[1] == 204
+    assert end_of(cluster, P1) == 204
     assert [(producer, sequence) for _, producer, _, sequence in cluster.batches] == [(902, 0), (902, 2)]
 
 
@@ -72,12 +74,12 @@ def test_much_is_written_in_portions_that_have_a_time_each(cluster: FakeCluster)
     value, number = b"x" * 500_000, 43
     records = [(b"%d" % n, value) for n in range(number)] + [(b"a", b"y" * 3_000_000), (b"b", None)]
     writer(cluster).write(records)
-    assert cluster.ends[1] == 200 + number + 2
+    assert end_of(cluster, P1) == 200 + number + 2
     assert len(cluster.batches) > number / 2
 
 
 def test_many_small_records_fit_into_what_a_broker_takes(cluster: FakeCluster) -> None:
     """Each takes more than its key and value: a megabyte of those is too much for a batch."""
     writer(cluster).write([(b"%06d" % n, b"x" * 50) for n in range(40_000)])
-    assert cluster.ends[1] == 200 + 40_000
+    assert end_of(cluster, P1) == 200 + 40_000
     assert max(cluster.sizes) < 1_048_588

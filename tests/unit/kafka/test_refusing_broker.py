@@ -15,7 +15,8 @@ from onceover.kafka import calls
 from onceover.kafka import cluster as module
 from onceover.kafka.cluster import LiveCluster
 from onceover.kafka.each import Each
-from onceover.kafka.link.connection import Address, ConnectionLost
+from onceover.kafka.link.channel import Address
+from onceover.kafka.link.connection import ConnectionLost
 from onceover.kafka.link.login import REPLACED_WITHIN_S, Login
 from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition

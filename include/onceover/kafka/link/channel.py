@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from onceover.wire.batches.batch import Buffer
 
@@ -25,8 +25,22 @@ def as_it_is(answer: Any) -> Any:
     return answer
 
 
+class Address(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
 class Channel(Protocol):
     """One connection to one broker, believed to lead to the cluster it was asked for. Not thread-safe."""
+
+    @property
+    def address(self) -> Address:
+        """Where the broker listens."""
 
     @property
     def client_id(self) -> str:

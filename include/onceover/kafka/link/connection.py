@@ -39,7 +39,7 @@ from kafka.protocol.sasl import (
 from onceover.backoff import Patience
 from onceover.errors import OnceoverError, Retriable, UsageError
 from onceover.kafka.codes import KafkaCode
-from onceover.kafka.link.channel import MAX_ANSWER_BYTES, Channel, Decoder, Read, as_it_is
+from onceover.kafka.link.channel import MAX_ANSWER_BYTES, Address, Channel, Decoder, Read, as_it_is
 from onceover.kafka.link.listener import no_kafka, refused_by_tls, wrong_protocol
 from onceover.kafka.link.security import sasl_client, sasl_mechanism, tls_context
 from onceover.wire.batches.batch import Buffer
@@ -99,16 +99,6 @@ class _Pending(NamedTuple):
     decoder: Decoder
     max_answer_bytes: int
     due_s: float
-
-
-class Address(NamedTuple):
-    """Where a broker listens."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port}"
 
 
 def _no_address(address: Address) -> UsageError:

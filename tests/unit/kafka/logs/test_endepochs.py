@@ -3,105 +3,32 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from types import SimpleNamespace
-from typing import Any
 from uuid import UUID
 
 import pytest
-from kafka.protocol.consumer import ListOffsetsRequest
 
 from onceover.config.clients.resolve import ClientConfig
-from onceover.errors import Retriable
 from onceover.kafka.cluster import LiveCluster
-from onceover.kafka.each import Each
 from onceover.kafka.logs.endepochs import EndEpochs
-from onceover.kafka.ports import PartitionInfo, TopicInfo
 from onceover.model import TopicPartition
+from tests.support.fakecluster import FakeCluster
 from tests.unit.kafka.test_lag import Clock
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
-class FakeConnection:
-    """Answers for each partition what the cluster says."""
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self.closed = False
-        self.usable = True
-        self._cluster = cluster
-        self._asked: list[list[TopicPartition]] = []
-
-    def send(self, request: Any, _response: Any) -> None:
-        sent = ListOffsetsRequest.decode(request.encode(), version=6)
-        assert {p.timestamp for t in sent.topics for p in t.partitions} == {-1}
-        self._asked.append(
-            [TopicPartition(t.name, p.partition_index) for t in sent.topics for p in t.partitions]
-        )
-
-    def readable(self, timeout_s: float) -> bool:
-        assert timeout_s <= 1.0
-        return not self._cluster.silent
-
-    def receive(self) -> Any:
-        answers = [(tp, *self._cluster.epochs.get(tp, (0, 5))) for tp in self._asked.pop(0)]
-        return SimpleNamespace(
-            topics=[
-                SimpleNamespace(
-                    name=tp.topic,
-                    partitions=[
-                        SimpleNamespace(
-                            partition_index=tp.partition, error_code=code, offset=9, leader_epoch=epoch
-                        )
-                    ],
-                )
-                for tp, code, epoch in answers
-            ]
-        )
-
-    def close(self) -> None:
-        self.closed = True
-
-
-class FakeCluster:
-    """Partition 0 led by node 1, partition 1 by node 2."""
-
-    alias = "west"
-
-    def __init__(self) -> None:
-        self.epochs: dict[TopicPartition, tuple[int, int]] = {}
-        self.silent = False
-        self.away: Retriable | None = None
-        self.looked_up = 0
-        self.connections: list[FakeConnection] = []
-        self.patience_s: list[float] = []
-
-    @contextmanager
-    def hasty(self, patience_s: float) -> Iterator[FakeCluster]:
-        self.patience_s.append(patience_s)
-        yield self
-
-    def each_topic(self, names: Sequence[str]) -> Each[str, TopicInfo]:
-        self.looked_up += 1
-        leaders = {0: PartitionInfo(1, 0), 1: PartitionInfo(2, 0)}
-        return Each({name: TopicInfo(name, UUID(int=1), leaders, False) for name in names})
-
-    def open(self, node: int) -> FakeConnection:
-        if self.away is not None:
-            raise self.away
-        self.connections.append(FakeConnection(self))
-        return self.connections[-1]
-
-
 @pytest.fixture
 def cluster() -> FakeCluster:
-    return FakeCluster()
+    """Partition 0 led by broker 1, partition 1 by broker 2; both in leader epoch 5."""
+    made = FakeCluster("west")
+    for log in made.add_topic("t", UUID(int=1), (9, 9), leaders={0: 1, 1: 2}).logs:
+        log.epochs = [(5, 0)]
+    return made
 
 
 @pytest.fixture
 def ends(cluster: FakeCluster) -> EndEpochs:
-    return EndEpochs(cluster)  # type: ignore[arg-type]
+    return EndEpochs(cluster)
 
 
 def told(ends: EndEpochs, *targets: TopicPartition) -> dict[TopicPartition, int]:
@@ -115,20 +42,25 @@ def test_every_leader_is_asked_at_once_and_found_once(cluster: FakeCluster, ends
     assert told(ends, A, B) == {A: 5, B: 5}
     assert told(ends, A, B) == {A: 5, B: 5}
     assert told(ends) == {}
-    assert (len(cluster.connections), cluster.looked_up) == (2, 1)
+    assert (len(cluster.connections), cluster.log.count("Metadata")) == (2, 1)
     ends.close()
     assert all(connection.closed for connection in cluster.connections)
 
 
-@pytest.mark.parametrize("answer", [(6, 5), (0, -1)], ids=["another one leads it", "no epoch"])
+@pytest.mark.parametrize("answer", [6, -1], ids=["another one leads it", "no epoch"])
 def test_who_does_not_say_is_left_out_and_looked_up_again(
-    cluster: FakeCluster, ends: EndEpochs, answer: tuple[int, int]
+    cluster: FakeCluster, ends: EndEpochs, answer: int
 ) -> None:
-    cluster.epochs = {A: answer}
+    log = cluster.all_topics["t"].logs[0]
+    if answer > 0:
+        cluster.faults[A] = answer
+    else:
+        log.epochs = [(answer, 0)]
     assert told(ends, A, B) == {B: 5}
-    cluster.epochs = {}
+    cluster.faults.clear()
+    log.epochs = [(5, 0)]
     assert told(ends, A, B) == {A: 5, B: 5}
-    assert cluster.looked_up == 2
+    assert cluster.log.count("Metadata") == 2
 
 
 def test_a_silent_broker_holds_transactions_up_once_in_a_while(
@@ -137,10 +69,10 @@ def test_a_silent_broker_holds_transactions_up_once_in_a_while(
     """For a second; then nobody is asked for some time, and what it answers late is not read."""
     now_s = [100.0]
     monkeypatch.setattr("onceover.kafka.logs.endepochs.time.monotonic", lambda: now_s[0])
-    cluster.silent = True
+    cluster.silent.add(1)
     assert told(ends, A) == {}
     assert cluster.connections[0].closed
-    cluster.silent = False
+    cluster.silent.clear()
     assert told(ends, A) == {} and len(cluster.connections) == 1
     now_s[0] += 29
     assert told(ends, A) == {} and len(cluster.connections) == 1
@@ -150,16 +82,16 @@ def test_a_silent_broker_holds_transactions_up_once_in_a_while(
 
 def test_a_cluster_that_is_away_fails_nothing(cluster: FakeCluster, ends: EndEpochs) -> None:
     """The transaction itself will find out."""
-    cluster.away = Retriable("connection refused")
+    cluster.down.update({1, 2})
     assert told(ends, A) == {}
 
 
 def test_who_asks_waits_for_no_connection(cluster: FakeCluster, ends: EndEpochs) -> None:
     """A transaction is open: what was not prepared is not known."""
     ends.ask([A])
-    assert (ends.answers(), cluster.looked_up, cluster.connections) == ({}, 0, [])
+    assert (ends.answers(), cluster.log.count("Metadata"), cluster.connections) == ({}, 0, [])
     ends.prepare([A, B])
-    cluster.connections[0].usable = cluster.connections[1].usable = False
+    cluster.connections[0].hung_up = cluster.connections[1].hung_up = True
     ends.ask([A, B])
     assert (ends.answers(), len(cluster.connections)) == ({}, 2)
 
@@ -170,7 +102,7 @@ def test_who_has_hung_up_meanwhile_is_reached_again_between_transactions(
     """Brokers close what is idle for ten minutes; also those that the next transaction may write to later."""
     ends.prepare([A, B])
     for connection in cluster.connections:
-        connection.usable = False
+        connection.hung_up = True
     ends.prepare([A])
     ends.ask([A, B])
     assert ends.answers() == {A: 5, B: 5}
