@@ -59,7 +59,9 @@ class Answers:
             (
                 topic.topic_id,
                 [
-                    self._fetched(version, names.get(topic.topic_id), p, request.isolation_level)
+                    self._fetched(
+                        node, version, TopicPartition(names.get(topic.topic_id, ""), p.partition), p, request
+                    )
                     for p in topic.partitions
                 ],
             )
@@ -69,16 +71,16 @@ class Answers:
         responses = [kind(version=version, topic_id=i, partitions=ps) for i, ps in answers]
         return {"throttle_time_ms": 0, "error_code": 0, "session_id": 0, "responses": responses}
 
-    def _fetched(self, version: int, name: str | None, asked: Any, isolation: int) -> Any:
-        log = None if name is None else self._of.log_of(TopicPartition(name, asked.partition))
-        error, records = self._of.faults.get(TopicPartition(name or "", asked.partition), 0), b""
+    def _fetched(self, node: int, version: int, tp: TopicPartition, asked: Any, request: Any) -> Any:
+        log = self._of.log_of(tp)
+        error, records = self._of.code_of(tp, node), b""
         aborted: list[tuple[int, int]] = []
         if log is None:
             error, log = _UNKNOWN_TOPIC_ID, FakeLog()
-        elif not log.start <= asked.fetch_offset <= log.end:
+        elif not error and not log.start <= asked.fetch_offset <= log.end:
             error = _OUT_OF_RANGE
         elif not error:
-            error, records, aborted = log.fetch(asked.fetch_offset, isolation)
+            error, records, aborted = log.fetch(asked.fetch_offset, request.isolation_level)
         kind = consumer.FetchResponse.FetchableTopicResponse.PartitionData
         return kind(
             version=version,
@@ -94,14 +96,14 @@ class Answers:
             records=records,
         )
 
-    def _produce(self, _: int, version: int, request: Any) -> dict[str, Any]:
+    def _produce(self, node: int, version: int, request: Any) -> dict[str, Any]:
         kind = producer.ProduceResponse.TopicProduceResponse
         by_id = version >= _BY_TOPIC_ID
         names = {topic.id: name for name, topic in self._of.all_topics.items()}
         topics = []
         for topic in request.topic_data:
             name = names.get(topic.topic_id) if by_id else topic.name
-            answers = [self._appended(name, p, version, request) for p in topic.partition_data]
+            answers = [self._appended(node, name, p, version, request) for p in topic.partition_data]
             named = {"topic_id": topic.topic_id} if by_id else {"name": topic.name}
             topics.append(kind(version=version, partition_responses=answers, **named))
         return {
@@ -109,12 +111,16 @@ class Answers:
             "throttle_time_ms": self._of.throttle_ms.popleft() if self._of.throttle_ms else 0,
         }
 
-    def _appended(self, name: str | None, entry: Any, version: int, request: Any) -> Any:
+    def _appended(self, node: int, name: str | None, entry: Any, version: int, request: Any) -> Any:
         tp = TopicPartition(name or "", entry.index)
         batch = bytes(entry.records)
         self._of.sizes.append(len(batch))
         log = self._of.log_of(tp)
-        code = self._of.next("answer") or self._not_taken(tp, batch, version, request.transactional_id)
+        code = (
+            self._of.next("answer")
+            or self._of.code_of(tp, node)
+            or self._not_taken(tp, batch, version, request.transactional_id)
+        )
         base = -1
         if log is not None and code == 0:
             [(header, _)] = iter_batches(memoryview(batch))
@@ -138,7 +144,7 @@ class Answers:
         if self._of.log_of(tp) is None:
             return _UNKNOWN_TOPIC_ID if version >= _BY_TOPIC_ID else _UNKNOWN_TOPIC
         if transactional_id is None:
-            return self._of.faults.get(tp, 0)
+            return 0
         owner = (header.producer_id, header.producer_epoch)
         code = self._of.refused(transactional_id, owner, fenced=_OLD_EPOCH)
         if code:
@@ -147,35 +153,37 @@ class Answers:
             self._of.open_now[transactional_id].partitions.add(tp)
         elif tp not in self._of.open_now[transactional_id].partitions:
             return _NOT_IN_TRANSACTION
-        return self._of.faults.get(tp, 0)
+        return 0
 
     def _list_offsets(self, node: int, version: int, request: Any) -> dict[str, Any]:
-        del node, version
+        del version
         self._of.log.append("ListOffsets")
         return _by_topic(
             (
                 TopicPartition(topic.name, p.partition_index),
-                self._listed(TopicPartition(topic.name, p.partition_index), p.timestamp, request),
+                self._listed(node, TopicPartition(topic.name, p.partition_index), p.timestamp, request),
             )
             for topic in request.topics
             for p in topic.partitions
         )
 
-    def _listed(self, tp: TopicPartition, timestamp_ms: int, request: Any) -> tuple[int, int, int, int, int]:
-        log, code = self._of.log_of(tp), self._of.faults.get(tp, 0)
+    def _listed(
+        self, node: int, tp: TopicPartition, timestamp_ms: int, request: Any
+    ) -> tuple[int, int, int, int, int]:
+        log, code = self._of.log_of(tp), self._of.code_of(tp, node)
         if log is None or code:
             return tp.partition, code or _UNKNOWN_TOPIC, -1, -1, NO_EPOCH
         offset = log.at(timestamp_ms, request.isolation_level)
         return tp.partition, 0, -1, offset, log.epochs[-1][0] if offset >= 0 else NO_EPOCH
 
     def _epoch_ends(self, node: int, version: int, request: Any) -> dict[str, Any]:
-        del node, version
+        del version
         topics: list[tuple[str, list[Any]]] = []
         for topic in request.topics:
             found = []
             for p in topic.partitions:
                 tp = TopicPartition(topic.topic, p.partition)
-                log, code = self._of.log_of(tp), self._of.faults.get(tp, 0)
+                log, code = self._of.log_of(tp), self._of.code_of(tp, node)
                 ends = (-1, -1) if log is None or code else log.epoch_end(p.leader_epoch)
                 found.append((code if log is not None else _UNKNOWN_TOPIC, p.partition, *ends))
             topics.append((topic.topic, found))

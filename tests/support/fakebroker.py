@@ -18,6 +18,7 @@ from tests.support.fakelogs import FakeLog, FakeTopic
 LOST: Final = "the connection is lost"
 UNKNOWN_ID: Final = 49
 FENCED: Final = 90
+_NOT_LEADER: Final = 6
 
 
 @dataclass
@@ -46,7 +47,7 @@ class FakeBroker:
             OffsetCommit and OffsetFetch by request and group: ``OffsetFetch billing``.
         faults: what a leader says about a partition, until it is taken out again.
         log: what was asked, in order.
-        heard: told of each request that is about an id or a group, and of that; what it raises is the answer.
+        heard: told of a request and of what it is about; what it raises is the answer.
         undecided: of groups, how many answers more say that an open transaction will commit their positions.
         throttle_ms: of the next answers to Produce.
         batches: what was produced, in order; ``sizes``: of each, refused ones among them.
@@ -86,6 +87,12 @@ class FakeBroker:
         """Return a partition's log; None where there is none."""
         topic = self.all_topics.get(tp.topic)
         return topic.logs[tp.partition] if topic is not None and tp.partition < len(topic.logs) else None
+
+    def code_of(self, tp: TopicPartition, node: int) -> int:
+        """Return what a broker says about a partition: that another leads it, or a fault; 0 is OK."""
+        topic = self.all_topics.get(tp.topic)
+        led = topic is None or topic.leaders.get(tp.partition, 0) == node
+        return self.faults.get(tp, 0) if led else _NOT_LEADER
 
     def brokers(self) -> list[int]:
         """Return every broker that there is."""

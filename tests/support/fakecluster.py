@@ -144,10 +144,10 @@ class FakeCluster(FakeBroker):
 
     Attributes:
         away: partitions that nobody leads, and what is answered about them.
+        untold: partitions of which nobody is told a position, and what is answered.
         unanswered: topics about which metadata says this instead.
         down: brokers to which there is no connection; ``silent``: those that answer nothing.
         tries: how often something is attempted before time is over.
-        left_open: partitions of which the next look says that a transaction is open there.
         connections: that were opened, in order; ``forgotten``: coordinators that were.
         hastes: the patience of each that asked for less of it.
     """
@@ -165,10 +165,10 @@ class FakeCluster(FakeBroker):
         self.patience = Patience()
         self.away: dict[TopicPartition, OnceoverError] = {}
         self.unanswered: dict[str, OnceoverError] = {}
+        self.untold: dict[TopicPartition, OnceoverError] = {}
         self.down: set[int] = set()
         self.silent: set[int] = set()
         self.tries = 1
-        self.left_open: set[TopicPartition] = set()
         self.connections: list[FakeChannel] = []
         self.forgotten: list[str] = []
         self.hastes: list[float] = []
@@ -250,8 +250,10 @@ class FakeCluster(FakeBroker):
     def each_offset(
         self, partitions: Iterable[TopicPartition], timestamp_ms: int, isolation: int = READ_COMMITTED
     ) -> Each[TopicPartition, int]:
+        asked = list(partitions)
         self.log.append("ListOffsets")
-        return self._each_log(partitions, lambda tp, log: log.at(timestamp_ms, isolation))
+        self.heard("ListOffsets", f"{len(asked)} partitions")
+        return self._each_log(asked, lambda tp, log: log.at(timestamp_ms, isolation))
 
     def each_epoch_end(self, epochs: Mapping[TopicPartition, int]) -> Each[TopicPartition, tuple[int, int]]:
         return self._each_log(epochs, lambda tp, log: log.epoch_end(epochs[tp]))
@@ -262,11 +264,12 @@ class FakeCluster(FakeBroker):
     def each_open(
         self, producer_ids: Mapping[TopicPartition, Collection[int]]
     ) -> Each[TopicPartition, tuple[int, int]]:
-        left, self.left_open = set(self.left_open), set()
+        self.log.append("DescribeProducers")
+        self.heard("DescribeProducers", f"{len(producer_ids)} partitions")
 
         def oldest(tp: TopicPartition, log: FakeLog) -> tuple[int, int]:
             named = [(first, i) for i, first in log.pending.items() if i in producer_ids[tp]]
-            return (5, 40) if tp in left else min(named, default=(-1, -1))
+            return min(named, default=(-1, -1))
 
         return self._each_log(producer_ids, oldest)
 
@@ -305,7 +308,7 @@ class FakeCluster(FakeBroker):
     def each_committed(
         self, group: str, partitions: Iterable[TopicPartition] | None, *, stable: bool = True
     ) -> Each[TopicPartition, CommittedOffset]:
-        self.log.append("OffsetFetch")
+        self.log.append("OffsetFetch" if stable else "OffsetFetch of before")
         self.heard("OffsetFetch", group)
         known, pending = self.groups.get(group, {}), self.pending(group)
         # Of all partitions, one whose first commit is pending is none yet.
@@ -315,7 +318,10 @@ class FakeCluster(FakeBroker):
                 problem = failure(self.alias, Api.OFFSET_FETCH, Action.RETRY, _PENDING_OFFSETS, str(tp))
                 problem.code = KafkaCode.PENDING_OFFSETS
                 raise problem
-        return Each({tp: known[tp] for tp in wanted if tp in known})
+        return Each(
+            {tp: known[tp] for tp in wanted if tp in known and tp not in self.untold},
+            {tp: self.untold[tp] for tp in wanted if tp in self.untold},
+        )
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int) -> InitResult:
         return self.init(transactional_id)

@@ -114,7 +114,10 @@ def cluster_in(world: World, alias: str = "west") -> FakeCluster:
     """Return a cluster whose fencing and progress are taken down, and go wrong, as the world has it."""
 
     def heard(request: str, subject: str) -> None:
-        world.note(f"fence {subject.rsplit('.', 1)[1]}" if request == "InitProducerId" else "fetch progress")
+        if request == "InitProducerId":
+            world.note(f"fence {subject.rsplit('.', 1)[1]}")
+        elif request == "OffsetFetch":
+            world.note("fetch progress")
 
     made = FakeCluster(alias, cluster_id="S" if alias == "east" else "T")
     made.heard, made.tries = heard, 20

@@ -23,6 +23,7 @@ from onceover.positions.translate import Translator
 from onceover.state import names
 from onceover.wire.offsetlookup import NotCovered, Translated
 from tests.support.auditworld import FLOW, KINDS, SOURCE
+from tests.support.fakecluster import FakeCluster
 from tests.support.positionworld import PositionWorld
 
 LED_BY_NOBODY = Retriable("nobody leads it")
@@ -57,16 +58,9 @@ class Topic:
         return True
 
 
-class Target:
-    """Tries everything once."""
-
-    def retry(self, attempt: Any, *_: object) -> Any:
-        return attempt()
-
-
 def index_of(patch: pytest.MonkeyPatch, topic: Topic) -> MapIndex:
     patch.setattr(MapTopic, "find", lambda *_: topic)
-    return MapIndex(Target(), "f", None)  # type: ignore[arg-type]
+    return MapIndex(FakeCluster(), "f", None)
 
 
 @pytest.mark.parametrize("error", [OPEN, NeedsOperator("a record is damaged"), MapChanged(1)], ids=str)

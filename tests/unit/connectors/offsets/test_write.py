@@ -144,10 +144,11 @@ def test_it_looks_when_it_has_the_id_and_before_it_takes_it_again(broker: FakeCl
 
 def test_what_a_killed_run_has_left_open_is_ended_first(broker: FakeCluster) -> None:
     """Also where the coordinator takes it for over: readers of what is committed would wait for ever."""
-    broker.left_open = {P0}
+    broker.all_topics["t"].logs[0].pending[40] = 100
     in_transaction(broker)
-    asked = broker.asked()
-    assert asked[:4] == ["InitProducerId", "AddPartitionsToTxn v3", "EndTxn v3", "InitProducerId"]
+    ended = ["DescribeProducers", "AddPartitionsToTxn v3", "EndTxn v3"]
+    assert broker.asked()[:5] == ["InitProducerId", *ended, "InitProducerId"]
+    assert not broker.all_topics["t"].logs[0].pending
 
 
 def test_a_held_producer_writes_one_transaction_after_the_other(broker: FakeCluster) -> None:
