@@ -229,6 +229,7 @@ class FakeCluster(FakeBroker):
 
     def each_topic(self, names: Sequence[str] | None = None) -> Each[str, TopicInfo]:
         self.log.append("Metadata")
+        self.heard("Metadata", "" if names is None else " ".join(names))
         wanted = self.all_topics if names is None else dict.fromkeys(names)
         there = [name for name in wanted if name in self.all_topics]
         found = {name: self.all_topics[name].info(name) for name in there if name not in self.unanswered}

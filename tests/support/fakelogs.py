@@ -191,6 +191,7 @@ class FakeTopic:
     logs: list[FakeLog]
     config: dict[str, str] = field(default_factory=dict)
     leaders: dict[int, int] = field(default_factory=dict)
+    internal: bool = False
 
     def info(self, name: str) -> TopicInfo:
         """Return it as metadata shows it."""
@@ -198,7 +199,7 @@ class FakeTopic:
             number: PartitionInfo(self.leaders.get(number, 0), log.epochs[-1][0])
             for number, log in enumerate(self.logs)
         }
-        return TopicInfo(name, self.id, led, is_internal=name in _INTERNAL)
+        return TopicInfo(name, self.id, led, is_internal=self.internal or name in _INTERNAL)
 
 
 class HasTopics(Protocol):
